@@ -1,0 +1,31 @@
+# Everything is made inside this folder: the environment in .venv, data and logs in .local.
+PYTHON ?= python3
+RUN = exec .venv/bin/python -m config.local
+
+.PHONY: run test test-wire format lock python
+
+run: python  ## Start everything and say where it is; Ctrl-C stops it.
+	@$(PYTHON) -m config.local.install local
+	@$(RUN) run
+
+test: python  ## Every check and every test, beside servers of their own.
+	@$(PYTHON) -m config.local.install test
+	@$(RUN) with -- .venv/bin/python -m config.local.checks
+
+test-wire: python  ## The tests that need programs beyond Python packages; installs those.
+	@$(PYTHON) -m config.local.install test
+	@.venv/bin/python -m config.local.wire
+	@$(RUN) with -- .venv/bin/python -m config.local.checks wire
+
+format: python  ## Put code and templates in form.
+	@$(PYTHON) -m config.local.install test
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+	.venv/bin/djlint --reformat --quiet templates
+
+lock: python  ## Write the locked requirements anew; UPGRADE=--upgrade takes the newest versions.
+	@$(PYTHON) -m config.local.lock $(UPGRADE)
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'This needs Python 3.11 or newer as `$(PYTHON)`; name another one: make run PYTHON=python3.12' >&2; exit 1; }

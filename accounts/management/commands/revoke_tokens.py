@@ -1,0 +1,26 @@
+"""The kill switch from a shell."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from accounts.audit import Actor
+from accounts.models import User
+from accounts.revocation import revoke_all
+
+
+class Command(BaseCommand):
+    help = "End every session of a user at once; they can sign in again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("email")
+        parser.add_argument("--reason", required=True)
+
+    def handle(self, *args: Any, email: str, reason: str, **options: Any) -> None:
+        user = User.objects.filter(email=email).first()
+        if user is None:
+            raise CommandError("There is no user with this email.")
+        by = Actor.command("revoke_tokens")
+        ended = revoke_all(user_id=user.pk, by=by, reason=reason, now=timezone.now())
+        self.stdout.write(f"revoke_tokens: {ended} sessions of {user.email} ended")

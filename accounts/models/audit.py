@@ -1,0 +1,38 @@
+"""What was done, by whom, on what, from where. Written by the rules, read by operators, changed by nobody."""
+
+from django.db import models
+
+
+class AuditEvent(models.Model):
+    """One act. It names its actor and target by value, so that it outlives both."""
+
+    id = models.BigAutoField(primary_key=True)
+    at = models.DateTimeField()
+    action = models.CharField(max_length=64, help_text="subject:action")
+    actor = models.CharField(
+        max_length=254, blank=True, help_text="email, or the name of a command"
+    )
+    actor_id = models.UUIDField(null=True)
+    target = models.CharField(max_length=254, blank=True, help_text="what the target is called")
+    target_id = models.CharField(max_length=64, blank=True)
+    address = models.GenericIPAddressField(null=True)
+    request_id = models.CharField(max_length=64, blank=True)
+    reason = models.TextField(blank=True)
+    before = models.JSONField(null=True)
+    after = models.JSONField(null=True)
+
+    class Meta:
+        ordering = ("-at", "-id")
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(action__regex=r"^[a-z_]+:[a-z_]+$"),
+                name="audit_action_is_subject_and_verb",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("-at", "-id"), name="audit_newest_first"),
+            models.Index(fields=("target_id", "-at"), name="audit_by_target"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.target}"

@@ -1,0 +1,86 @@
+"""Customer organisations and the people who work for them."""
+
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.db import models
+from django.db.models.functions import Lower
+from django.utils import timezone
+
+
+class Client(models.Model):
+    """A customer organisation. Its licence stands one floor up and is made together with it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    name = models.CharField(max_length=200)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ("name", "id")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
+    """An email kept and compared in lower case, so that one person cannot be two accounts."""
+
+    def get_prep_value(self, value: Any) -> Any:
+        value = super().get_prep_value(value)
+        return value.lower() if isinstance(value, str) else value
+
+    def to_python(self, value: Any) -> Any:
+        value = super().to_python(value)
+        return value.lower() if isinstance(value, str) else value
+
+
+class UserManager(BaseUserManager["User"]):
+    """Makes people; ``createsuperuser`` makes the first operator."""
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        user = self.model(email=email.lower(), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+
+    def get_by_natural_key(self, username: str | None) -> "User":
+        return self.get(email=username)
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    """A person. Operators are people with ``is_staff``; people of the shell belong to a client.
+
+    ``epoch`` counts revocations: an access token carries the epoch of its issue (claim ``ver``) and is dead
+    as soon as the row has moved on.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    email = EmailAddressField(unique=True)
+    client = models.ForeignKey(
+        Client, null=True, blank=True, on_delete=models.PROTECT, related_name="users"
+    )
+    is_active = models.BooleanField("enabled", default=True)
+    is_staff = models.BooleanField("operator", default=False)
+    epoch = models.PositiveIntegerField(default=0, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+
+    objects: ClassVar[UserManager] = UserManager()
+
+    class Meta:
+        ordering = ("email",)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(email=Lower("email")), name="user_email_is_lower_case"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return str(self.email)

@@ -1,0 +1,103 @@
+"""A session is one login on one device; its refresh tokens form a chain, each replaced by the next."""
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+from accounts.models.people import User
+
+
+class SessionQuerySet(models.QuerySet["Session"]):
+    def live(self, *, at: datetime) -> "SessionQuerySet":
+        """Sessions that have not ended and still have a token to go on with."""
+        return self.filter(ended_at=None).filter(
+            models.Exists(RefreshToken.objects.filter(session=models.OuterRef("pk")).live(at=at))
+        )
+
+
+class Session(models.Model):
+    """One login on one device. Ended, it is kept as the evidence of when and why."""
+
+    class Ended(models.TextChoices):
+        LOGOUT = "logout", "signed out"
+        REVOKED = "revoked", "revoked"
+        REUSE = "reuse", "a replaced token was presented again"
+
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sessions"
+    )
+    device_fp = models.CharField("device", max_length=200, blank=True)
+    started_at = models.DateTimeField()
+    last_used_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+    ended_by = models.CharField(max_length=10, choices=Ended, blank=True)
+
+    objects = SessionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-started_at", "id")
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(ended_at=None, ended_by="")
+                | (Q(ended_at__isnull=False) & ~Q(ended_by="")),
+                name="session_end_has_a_reason",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class RefreshTokenQuerySet(models.QuerySet["RefreshToken"]):
+    def live(self, *, at: datetime) -> "RefreshTokenQuerySet":
+        """Tokens that would be accepted now."""
+        return self.filter(revoked_at=None, replaced_by=None, expires_at__gt=at)
+
+    def unrevoked(self) -> "RefreshTokenQuerySet":
+        return self.filter(revoked_at=None)
+
+
+class RefreshToken(models.Model):
+    """The record of one refresh token. Its id is the first half of the token; only a hash of the whole is kept."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="refresh_tokens")
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="refresh_tokens")
+    token_hash = models.CharField(max_length=128)
+    device_fp = models.CharField("device", max_length=200, blank=True)
+    issued_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    replaced_at = models.DateTimeField(null=True, blank=True)
+    replaced_by = models.OneToOneField(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replaces"
+    )
+    # Where it was used: the evidence when it is presented again.
+    replaced_from = models.GenericIPAddressField(null=True, blank=True)
+
+    # Named here for type checkers; Django adds them.
+    user_id: UUID
+    session_id: UUID
+    replaced_by_id: UUID | None
+
+    objects = RefreshTokenQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-issued_at", "id")
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=models.F("issued_at")), name="token_expires_later"
+            ),
+            models.CheckConstraint(
+                condition=~Q(replaced_by=models.F("id")), name="token_replaces_another"
+            ),
+        )
+
+    def __str__(self) -> str:
+        # The id is half of a token; a short prefix is enough to tell rows apart.
+        return f"{str(self.id)[:8]}…"

@@ -1,0 +1,61 @@
+"""Refresh tokens as people hold them: 32 random bytes, of which the first 16 name the record.
+
+A token is found by primary key and never by trying hashes; argon2id over all 32 bytes then says whether
+it is the real one. Nothing is hashed for an id that is unknown.
+"""
+
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from dataclasses import dataclass, field
+from typing import Self
+from uuid import UUID
+
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from accounts.hashers import TOKEN_HASHER
+
+SIZE = 32
+TEXT_LENGTH = 43
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshSecret:
+    """The bytes of a token. Kept only for the length of a call, and never shown by ``repr``."""
+
+    raw: bytes = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Self:
+        return cls(secrets.token_bytes(SIZE))
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The token that ``text`` writes, or None.
+
+        Only the one canonical writing counts: 43 characters carry two spare bits.
+        """
+        if len(text) != TEXT_LENGTH:
+            return None
+        try:
+            raw = urlsafe_b64decode(text + "=")
+        except (NotBase64, ValueError):
+            return None
+        token = cls(raw)
+        return token if token.text() == text else None
+
+    def text(self) -> str:
+        return urlsafe_b64encode(self.raw).rstrip(b"=").decode()
+
+    @property
+    def id(self) -> UUID:
+        return UUID(bytes=self.raw[:16])
+
+    def hash(self) -> str:
+        return TOKEN_HASHER.hash(self.raw)
+
+    def matches(self, token_hash: str) -> bool:
+        try:
+            return TOKEN_HASHER.verify(token_hash, self.raw)
+        except (VerificationError, InvalidHashError):
+            return False

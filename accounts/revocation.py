@@ -1,0 +1,87 @@
+"""Ending what was granted: one session, or everything a person holds.
+
+Every path here and every path that grants (login, rotation) first locks the user's row, so that nothing
+granted at the same moment outlives a revocation.
+"""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F
+
+from accounts.audit import Actor, record
+from accounts.models import RefreshToken, Session, User
+from accounts.refresh_tokens import RefreshSecret
+
+
+def revoke_all(*, user_id: UUID, by: Actor, reason: str, now: datetime) -> int:
+    """The kill switch: every session and token of a user is dead when this returns. Gives the number of sessions ended.
+
+    The epoch moves, so access tokens are refused from the next call on; a login right after this works.
+    """
+    with transaction.atomic():
+        user = lock_user(user_id)
+        User.objects.filter(pk=user_id).update(epoch=F("epoch") + 1)
+        RefreshToken.objects.filter(user=user).unrevoked().update(revoked_at=now)
+        ended = Session.objects.filter(user=user, ended_at=None).update(
+            ended_at=now, ended_by=Session.Ended.REVOKED
+        )
+        record(
+            "user:tokens_revoked",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user.pk,
+            reason=reason,
+            after={"sessions_ended": ended},
+        )
+    return ended
+
+
+def end_session(*, session: Session, why: Session.Ended, by: Actor, now: datetime) -> bool:
+    """Ends one session and everything it holds; False where it had ended before."""
+    with transaction.atomic():
+        lock_user(session.user_id)
+        return end_locked_session(session=session, why=why, by=by, now=now)
+
+
+def end_locked_session(*, session: Session, why: Session.Ended, by: Actor, now: datetime) -> bool:
+    """The same, for a caller that already holds the lock of the session's user."""
+    ended = Session.objects.filter(pk=session.pk, ended_at=None).update(ended_at=now, ended_by=why)
+    RefreshToken.objects.filter(session=session).unrevoked().update(revoked_at=now)
+    if ended:
+        record(
+            "session:ended",
+            by=by,
+            now=now,
+            target=session.user.email,
+            target_id=session.pk,
+            after={"ended_by": str(why)},
+        )
+    return bool(ended)
+
+
+def sign_out(*, presented: str, by_address: str | None, request_id: str, now: datetime) -> None:
+    """Ends the session of a refresh token, whatever the token: a wrong one ends nothing and says nothing.
+
+    The whole token must be right, or anyone who has seen a record's id could sign others out.
+    """
+    secret = RefreshSecret.parse(presented)
+    token = find(secret) if secret else None
+    if token is not None:
+        by = Actor(
+            name=token.user.email, id=token.user_id, address=by_address, request_id=request_id
+        )
+        end_session(session=token.session, why=Session.Ended.LOGOUT, by=by, now=now)
+
+
+def find(secret: RefreshSecret) -> RefreshToken | None:
+    """The record of a token, with its session and user, if the whole token is right."""
+    token = RefreshToken.objects.select_related("session", "user").filter(pk=secret.id).first()
+    return token if token is not None and secret.matches(token.token_hash) else None
+
+
+def lock_user(user_id: UUID) -> User:
+    """Locks a user's row for the rest of the transaction, without blocking rows that merely refer to it."""
+    return User.objects.select_for_update(no_key=True).get(pk=user_id)

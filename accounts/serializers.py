@@ -1,0 +1,54 @@
+"""Shapes of access: what is taken and what is given."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from accounts.sign_in import MAX_PASSWORD
+
+DEVICE_MAX = 200
+
+
+class DeviceField(serializers.CharField):
+    """A fingerprint the shell reports of its device; optional."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            max_length=DEVICE_MAX, required=False, allow_blank=True, allow_null=True, **kwargs
+        )
+
+
+class LoginSerializer(serializers.Serializer[Any]):
+    email = serializers.CharField(max_length=254)
+    password = serializers.CharField(
+        max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True
+    )
+    device_fp = DeviceField()
+
+
+class RefreshSerializer(serializers.Serializer[Any]):
+    refresh = serializers.CharField(max_length=200, trim_whitespace=False)
+    device_fp = DeviceField()
+
+
+class LogoutSerializer(serializers.Serializer[Any]):
+    refresh = serializers.CharField(max_length=200, trim_whitespace=False)
+
+
+class TokenPairSerializer(serializers.Serializer[Any]):
+    access = serializers.CharField(help_text="Access token (a JWT), for the Authorization header.")
+    refresh = serializers.CharField(
+        help_text="Refresh token: good for one use at /v1/auth/refresh."
+    )
+    expires_in = serializers.IntegerField(help_text="Seconds that the access token lasts.")
+
+
+class ClientSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="client_id")
+    name = serializers.CharField(source="client_name")
+
+
+class MeSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="user_id")
+    email = serializers.CharField()
+    client = ClientSerializer(source="*")

@@ -1,0 +1,137 @@
+"""Access over HTTP: parse, one rule, render."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.cache import get_conditional_response
+from django.views.decorators.http import require_safe
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.permissions import AllowAny, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts.key_ring import ring
+from accounts.revocation import sign_out
+from accounts.rotation import rotate
+from accounts.serializers import (
+    LoginSerializer,
+    LogoutSerializer,
+    MeSerializer,
+    RefreshSerializer,
+    TokenPairSerializer,
+)
+from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from config import ratelimits
+from config.client_address import address_of
+from config.request_ids import current as request_id
+from config.schema import problems
+
+JWKS_MAX_AGE = 300
+
+
+class AccessViewSet(ViewSet):
+    """Signing in and staying so. Nobody needs an access token to get one."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @problems("invalid_credentials")
+    @extend_schema(
+        operation_id="login",
+        request=LoginSerializer,
+        responses=TokenPairSerializer,
+        tags=["access"],
+    )
+    def login(self, request: Request) -> Response:
+        """Sign in with email and password."""
+        given = _valid(LoginSerializer, request)
+        now = timezone.now()
+        account = given["email"].lower()
+        ratelimits.refuse_if_spent("auth.account", key=account, now=now)
+        ratelimits.refuse_if_spent("auth.all", now=now)
+        try:
+            pair = sign_in(
+                email=given["email"],
+                password=given["password"],
+                device=_device(request, given),
+                now=now,
+            )
+        except InvalidCredentials:
+            ratelimits.spend("auth.account", key=account)
+            ratelimits.spend("auth.all")
+            raise
+        return _tokens(pair)
+
+    @problems("invalid_refresh_token")
+    @extend_schema(
+        operation_id="refresh",
+        request=RefreshSerializer,
+        responses=TokenPairSerializer,
+        tags=["access"],
+    )
+    def refresh(self, request: Request) -> Response:
+        """Exchange a refresh token for the next pair. Each is good for one use."""
+        given = _valid(RefreshSerializer, request)
+        return _tokens(
+            rotate(presented=given["refresh"], device=_device(request, given), now=timezone.now())
+        )
+
+    @extend_schema(
+        operation_id="logout",
+        request=LogoutSerializer,
+        responses={204: OpenApiResponse(description="Signed out, whatever the token was.")},
+        tags=["access"],
+    )
+    def logout(self, request: Request) -> Response:
+        """End the session of a refresh token."""
+        given = _valid(LogoutSerializer, request)
+        sign_out(
+            presented=given["refresh"],
+            by_address=address_of(request),
+            request_id=request_id(),
+            now=timezone.now(),
+        )
+        return Response(status=204)
+
+
+class MeViewSet(ViewSet):
+    """The caller."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(operation_id="me", responses=MeSerializer, tags=["access"])
+    def retrieve(self, request: Request) -> Response:
+        """Who is signed in."""
+        return Response(MeSerializer(request.user).data)
+
+
+@require_safe
+def jwks(request: HttpRequest) -> HttpResponse:
+    """The public keys that verify access tokens (RFC 7517)."""
+    body, etag = ring.jwks(now=timezone.now())
+    response = HttpResponse(body, content_type="application/jwk-set+json")
+    response["ETag"] = etag
+    response["Cache-Control"] = f"public, max-age={JWKS_MAX_AGE}"
+    return get_conditional_response(request, etag=etag, response=response) or response
+
+
+def _valid(serializer: type[Any], request: Request) -> dict[str, Any]:
+    given = serializer(data=request.data)
+    given.is_valid(raise_exception=True)
+    valid: dict[str, Any] = given.validated_data
+    return valid
+
+
+def _device(request: Request, given: dict[str, Any]) -> Device:
+    return Device(
+        fingerprint=given.get("device_fp") or "",
+        address=address_of(request),
+        request_id=request_id(),
+    )
+
+
+def _tokens(pair: TokenPair) -> Response:
+    shape = TokenPairSerializer(pair._asdict())
+    return Response(shape.data, headers={"Cache-Control": "no-store", "Pragma": "no-cache"})

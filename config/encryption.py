@@ -1,0 +1,27 @@
+"""Encryption at rest under keys that rotate: the newest encrypts, all of them decrypt.
+
+``ENCRYPTION_KEYS`` holds Fernet keys (32 random bytes, base64url), newest first. Fernet is AES-128-CBC with
+HMAC-SHA-256 (https://github.com/fernet/spec).
+"""
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+
+
+class CannotDecrypt(Exception):
+    """The value was encrypted under a key that ``ENCRYPTION_KEYS`` no longer has, or was altered."""
+
+
+def encrypt(plain: bytes) -> bytes:
+    return _keys().encrypt(plain)
+
+
+def decrypt(token: bytes) -> bytes:
+    try:
+        return _keys().decrypt(token)
+    except InvalidToken:
+        raise CannotDecrypt from None
+
+
+def _keys() -> MultiFernet:
+    return MultiFernet([Fernet(key) for key in settings.ENCRYPTION_KEYS.listed()])

@@ -1,0 +1,201 @@
+"""The environment, read once at start by typed readers that fail loudly.
+
+Every variable can be given as ``NAME_FILE`` instead: the name of a file that holds the value. Faults are
+gathered and :func:`seal` reports all of them together, so that an operator mends them in one go; no report
+repeats a value. What may be replaced while the service runs is read through :class:`Secret`.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Any, NoReturn, cast
+from urllib.parse import unquote, urlsplit
+
+import dj_database_url
+import dj_email_url
+from environs import EnvValidationError, FileAwareEnv
+from marshmallow import ValidationError
+
+Network = IPv4Network | IPv6Network
+RATE = re.compile(r"[1-9]\d*/\d*[smhd]")
+
+env = FileAwareEnv(eager=False, strip_whitespace=True)
+
+
+class Secret:
+    """A value that may live in a file which operators replace while the service runs.
+
+    Calling it gives the value of now: the file is read again when it has changed. ``repr`` shows the name only.
+    """
+
+    def __init__(self, name: str, value: str, path: str | None = None) -> None:
+        self.name = name
+        self._value = value
+        self._path = Path(path) if path else None
+        self._stamp = self._look()
+
+    def __call__(self) -> str:
+        if self._path is not None and (stamp := self._look()) != self._stamp:
+            self._value = self._path.read_text().strip()
+            self._stamp = stamp
+        return self._value
+
+    def listed(self) -> list[str]:
+        """The members of a comma-separated value, without empty ones."""
+        return [part for each in self().split(",") if (part := each.strip())]
+
+    def __repr__(self) -> str:
+        return f"<Secret {self.name}>"
+
+    def _look(self) -> tuple[int, int, int] | None:
+        """What changes with the file; what it was while the file is away in mid-replacement."""
+        if self._path is None:
+            return None
+        try:
+            stat = self._path.stat()
+        except FileNotFoundError:
+            return self._stamp
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def secret(name: str, *, default: Any = ...) -> Secret:
+    """A secret by name; missing or empty is a fault unless there is a default."""
+    validate = None if default is not ... else _not_empty
+    value = env.str(name, default, validate=validate)
+    return Secret(name, value or "", os.environ.get(f"{name}_FILE"))
+
+
+def text(name: str, **kwargs: Any) -> str:
+    """A required text that is not empty."""
+    return env.str(name, validate=_not_empty, **kwargs) or ""
+
+
+def one_of(*choices: str) -> Callable[[str], None]:
+    """A check that a value is one of a few words."""
+
+    def check(value: str) -> None:
+        if value not in choices:
+            raise ValidationError(f"Must be one of: {', '.join(choices)}.")
+
+    return check
+
+
+def seal() -> None:
+    """End of reading: one error that names everything missing or wrong, or nothing."""
+    try:
+        env.seal()
+    except EnvValidationError as error:
+        _refuse(error)
+
+
+def _refuse(error: EnvValidationError) -> NoReturn:
+    faults = cast(dict[str, list[str]], error.error_messages)
+    lines = [f"  {name}: {' '.join(map(str, faults[name]))}" for name in sorted(faults)]
+    # A traceback would bury the names, and this is read by someone who is starting a server.
+    raise SystemExit(
+        "The service cannot start; its environment is incomplete:\n" + "\n".join(lines)
+    )
+
+
+def _not_empty(value: str) -> None:
+    if not value:
+        raise ValidationError("Must not be empty.")
+
+
+def _parsed(name: str) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
+    """Registers ``env.<name>``: a parser whose refusals say what is expected and never what was given."""
+
+    def register(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+        env.add_parser(name, parse)
+        return parse
+
+    return register
+
+
+@_parsed("database_url")
+def _database_url(value: str) -> dict[str, Any]:
+    try:
+        config = dj_database_url.parse(value)
+    except Exception:  # noqa: BLE001 - the library's errors repeat the address with its password
+        raise ValidationError("Not a database address.") from None
+    if config.get("ENGINE") != "django.db.backends.postgresql":
+        raise ValidationError("Must be postgresql://…; no other database is supported.")
+    return dict(config)
+
+
+@_parsed("address")
+def _address(value: str) -> str:
+    """An absolute http(s) address, without a trailing slash."""
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValidationError("Must be an absolute http(s) address.")
+    return value.rstrip("/")
+
+
+@_parsed("words")
+def _words(value: str) -> list[str]:
+    return [part for each in value.split(",") if (part := each.strip())]
+
+
+@_parsed("networks")
+def _networks(value: str) -> list[Network]:
+    return [_network(each) for each in _words(value)]
+
+
+@_parsed("network_factors")
+def _network_factors(value: str) -> dict[Network, int]:
+    """``203.0.113.0/24=20,…``: how many times the usual limits a known network may use."""
+    factors = {}
+    for each in _words(value):
+        network, _, factor = each.partition("=")
+        if not factor.isdecimal() or int(factor) < 1:
+            raise ValidationError("Each network needs a whole factor, as in 203.0.113.0/24=20.")
+        factors[_network(network)] = int(factor)
+    return factors
+
+
+@_parsed("rates")
+def _rates(value: str) -> dict[str, str]:
+    """``auth.ip=60/m,…``: a count per period of s, m, h or d by the name of a limit."""
+    rates = {}
+    for each in _words(value):
+        name, _, rate = each.partition("=")
+        if not RATE.fullmatch(rate.strip()):
+            raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
+        rates[name.strip()] = rate.strip()
+    return rates
+
+
+@_parsed("storage_url")
+def _storage_url(value: str) -> dict[str, str]:
+    """``file:///path`` or ``s3://bucket[/prefix]?endpoint=…``, as the parts that matter."""
+    parts = urlsplit(value)
+    if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
+        return {"kind": "file", "path": parts.path}
+    if parts.scheme == "s3" and parts.netloc:
+        options = dict(each.partition("=")[::2] for each in parts.query.split("&") if each)
+        return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
+    raise ValidationError("Must be file:///path or s3://bucket?endpoint=….")
+
+
+def _network(value: str) -> Network:
+    try:
+        return ip_network(value.strip(), strict=False)
+    except ValueError:
+        raise ValidationError("Not an IP network.") from None
+
+
+@_parsed("email_url")
+def _email_url(value: str) -> dict[str, Any]:
+    """``smtp://…``, ``submission://…`` or ``file:///path`` as Django's EMAIL_* settings."""
+    try:
+        config = dict(dj_email_url.parse(value))
+    except Exception:  # noqa: BLE001 - the library's errors repeat the address with its password
+        raise ValidationError("Not a mail address of the form smtp://… or file:///….") from None
+    if "EMAIL_BACKEND" not in config:
+        raise ValidationError("Must be smtp://…, submission://… or file:///….")
+    # The library drops the first slash of a path.
+    config["EMAIL_FILE_PATH"] = "/" + unquote(config["EMAIL_FILE_PATH"]).lstrip("/")
+    return config

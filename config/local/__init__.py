@@ -1,0 +1,9 @@
+"""The whole project on one machine that has nothing but Python: real servers from packages, started and stopped.
+
+``python -m config.local run`` is ``make run``; ``python -m config.local with CMD`` runs a command beside servers
+of its own. Nothing of this is used where the service's variables point at real servers.
+"""
+
+
+class Unready(Exception):
+    """What the person at the keyboard must change before this can start; the text is for them."""

@@ -1,0 +1,51 @@
+"""``python -m config.local run`` and ``python -m config.local with [--] CMD…``."""
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+from config.local import Unready
+from config.local.beside import beside_servers
+from config.local.children import die_with
+from config.local.folders import LOCAL
+from config.local.run import run
+from config.local.stops import listen_for_stops
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 0 also for Ctrl-C on `run`, 143 for SIGTERM, 1 for what could not start or has died."""
+    options = _parser().parse_args(arguments)
+    if "MAKELEVEL" in os.environ:
+        # make and what it runs are one to whoever ends make.
+        die_with(os.getppid(), signal.SIGTERM)
+    listen_for_stops()
+    try:
+        if options.action == "run":
+            run(options.folder.absolute())
+        command = options.command[1:] if options.command[:1] == ["--"] else options.command
+        return beside_servers(command)
+    except Unready as error:
+        print(f"\n{error}", file=sys.stderr, flush=True)
+        return 1
+    except KeyboardInterrupt:
+        return 0 if options.action == "run" else 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m config.local", description=__doc__)
+    actions = parser.add_subparsers(dest="action", required=True)
+    start = actions.add_parser("run", help="start everything and watch over it")
+    start.add_argument(
+        "--folder", type=Path, default=LOCAL, help="where data, logs and secrets are kept"
+    )
+    beside = actions.add_parser(
+        "with", help="run a command beside a PostgreSQL and a Redis of its own"
+    )
+    beside.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

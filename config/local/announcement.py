@@ -1,0 +1,53 @@
+"""What is printed once everything answers: where things are, and lines to paste."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+
+from config.local.postgres import psql
+
+
+def announcement(folder: Path, environ: Mapping[str, str], *, own_database: bool) -> str:
+    """The whole text; `demo.json` must be there."""
+    base = environ["BASE_URL"]
+    demo = json.loads((folder / "demo.json").read_text())
+    places = {
+        "The service": base,
+        "Operators' admin": f"{base}/admin/",
+        "API docs": f"{base}/docs/",
+        "Demo accounts": f"{folder / 'demo.json'} (user and operator, with passwords)",
+        "Environment": f"{folder / 'env'} (manage.py reads it)",
+        "Mail": f"{folder / 'mail'}",
+        "Logs": f"{folder / 'log'}",
+    }
+    if own_database:
+        places["Database"] = f"{quote(psql())} {quote(environ['DATABASE_URL'])}"
+    lines = [f"  {name + ':':<18}{place}" for name, place in places.items()]
+    return "\n".join(
+        [
+            "",
+            *lines,
+            "",
+            "Paste in another terminal:",
+            "",
+            *_calls(base, demo),
+            "",
+            "Ctrl-C stops it.",
+        ]
+    )
+
+
+def _calls(base: str, demo: Mapping[str, str]) -> list[str]:
+    """A first session: sign in, licence, an answer, a stream, what they cost."""
+    login = json.dumps({"email": demo["email"], "password": demo["password"]})
+    ask = json.dumps({"messages": [{"role": "user", "content": "Say hello."}]})
+    as_json, as_user = "-H 'Content-Type: application/json'", '-H "Authorization: Bearer $TOKEN"'
+    access = r"""sed -E 's/.*"access": ?"([^"]+)".*/\1/'"""
+    return [
+        f"  TOKEN=$(curl -s {base}/v1/auth/login {as_json} -d {quote(login)} | {access})",
+        f"  curl -s {base}/v1/license/status {as_user}",
+        f"  curl -s {base}/v1/llm/complete {as_user} {as_json} -d {quote(ask)}",
+        f"  curl -sN {base}/v1/llm/stream {as_user} {as_json} -d {quote(ask)}",
+        f"  curl -s {base}/v1/usage/me {as_user}",
+    ]

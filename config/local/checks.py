@@ -1,0 +1,74 @@
+"""`make test` in one place: every check, then every test. ``python -m config.local.checks [wire]`` beside servers.
+
+All of them run, also after one has failed; the exit code says whether all were well.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from config.local.folders import ROOT
+
+BIN = Path(sys.executable).parent
+MANAGE = [sys.executable, "manage.py"]
+NOTHING_COLLECTED = 5
+
+# The longest first, because they run side by side.
+CHECKS = {
+    "types": [str(BIN / "mypy"), "."],
+    "lint": [str(BIN / "ruff"), "check", "."],
+    "format": [str(BIN / "ruff"), "format", "--check", "."],
+    "imports": [str(BIN / "lint-imports")],
+    "dependencies": [str(BIN / "deptry"), "."],
+    "templates": [str(BIN / "djlint"), "--lint", "--check", "templates"],
+    "models and migrations agree": [*MANAGE, "makemigrations", "--check", "--dry-run"],
+    "migrations are safe": [*MANAGE, "lintmigrations"],
+    "deployment": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],
+    "API schema": [*MANAGE, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
+}
+
+
+def main(arguments: list[str]) -> int:
+    """0 if all was well, else 1."""
+    if arguments == ["wire"]:
+        return 0 if _pytest("-m", "wire") in {0, NOTHING_COLLECTED} else 1
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        well = list(pool.map(_check, CHECKS, CHECKS.values()))
+    failed = [name for name, was_well in zip(CHECKS, well, strict=True) if not was_well]
+    if _pytest("-m", "not wire") != 0:
+        failed.append("tests")
+    print(
+        f"FAILED: {', '.join(failed)}" if failed else "All checks and tests are well.", flush=True
+    )
+    return 1 if failed else 0
+
+
+def _check(name: str, command: list[str]) -> bool:
+    """Runs one check and says how it went; what it printed only if it failed."""
+    started = time.monotonic()
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        check=False,
+    )
+    seconds = f"{time.monotonic() - started:5.1f} s"
+    well = done.returncode == 0
+    print(f"{seconds}  {name}" if well else f"{seconds}  {name}: FAILED\n{done.stdout}", flush=True)
+    return well
+
+
+def _pytest(*arguments: str) -> int:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

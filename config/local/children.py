@@ -1,0 +1,129 @@
+"""Programs as foreground children that never outlive this process, and how each is asked to end.
+
+Start them from the main thread only: the kernel's death signal follows the thread that started the child.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.local import Unready
+from config.local.folders import ROOT
+
+PR_SET_PDEATHSIG = 1
+POLL_SECONDS = 0.02
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What to run and how it ends: signal to ask with, seconds to wait for it, signal if this process is killed."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    environ: Mapping[str, str]
+    asked_by: signal.Signals = signal.SIGTERM
+    orphaned_by: signal.Signals = signal.SIGKILL
+    patience: float = 10.0
+
+    def start(self) -> "Child":
+        """Starts it in a process group of its own, so that Ctrl-C at the terminal reaches only this process."""
+        parent = os.getpid()
+        with self.log.open("ab") as log:
+            began = log.tell()
+            process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environ,
+                cwd=ROOT,
+                process_group=0,
+                preexec_fn=lambda: die_with(parent, self.orphaned_by),  # noqa: PLW1509 - one thread
+            )
+        return Child(self, process, began)
+
+
+class Child:
+    """A running program."""
+
+    def __init__(self, program: Program, process: subprocess.Popen[bytes], log_from: int) -> None:
+        self.program = program
+        self.pid = process.pid
+        self.started = time.monotonic()
+        self._process = process
+        self._log_from = log_from
+
+    @property
+    def ended(self) -> int | None:
+        """Its exit code, negative for a signal, or None while it runs."""
+        return self._process.poll()
+
+    def wait_for_success(self) -> None:
+        """Returns once it has ended well by itself; Unready with the end of its log if it failed."""
+        while self.ended is None:
+            time.sleep(POLL_SECONDS)
+        if self.ended != 0:
+            raise Unready(self.obituary())
+
+    def wait_until(self, ready: Callable[[], bool], *, seconds: float) -> None:
+        """Returns when it is ready; Unready with the end of its log if it ends before, or is not in time."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if self.ended is not None:
+                raise Unready(self.obituary())
+            if time.monotonic() > deadline:
+                raise Unready(
+                    f"{self.program.name} was not ready after {seconds:.0f} s.\n{self.last_words()}"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Asks it to end and waits; past its patience, or if the wait is interrupted, its whole group is killed."""
+        try:
+            if self.ended is None:
+                self._process.send_signal(self.program.asked_by)
+                self._process.wait(self.program.patience)
+        except subprocess.TimeoutExpired:
+            self._kill()
+        except BaseException:
+            self._kill()
+            raise
+
+    def obituary(self) -> str:
+        """What it ended with, and the end of its log."""
+        code = self.ended
+        how = (
+            f"was ended by {signal.Signals(-code).name}"
+            if code is not None and code < 0
+            else f"ended with {code}"
+        )
+        return f"{self.program.name} {how}.\n{self.last_words()}"
+
+    def last_words(self, lines: int = 15) -> str:
+        """The last lines it wrote since it started, under the name of its log."""
+        with self.program.log.open("rb") as log:
+            log.seek(max(self._log_from, self.program.log.stat().st_size - 16_384))
+            said = log.read().decode(errors="replace").splitlines()[-lines:]
+        return "\n".join(
+            [f"The end of {self.program.log}:", *(f"  | {line}" for line in said or ["(nothing)"])]
+        )
+
+    def _kill(self) -> None:
+        # By group: a master that is killed cannot end its workers any more.
+        os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def die_with(parent: int, by: signal.Signals) -> None:
+    """Makes this process end by a signal when its parent does, also if that has happened already."""
+    if _libc.prctl(PR_SET_PDEATHSIG, by, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+    if os.getppid() != parent:
+        os.kill(os.getpid(), by)

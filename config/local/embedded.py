@@ -1,0 +1,56 @@
+"""Which servers a start brings itself: those whose addresses the process environment does not give."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.local import environment, ports, redis
+from config.local.postgres import Postgres
+from config.local.variables import Addresses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """The servers to start, None for what is given; ``cache`` is None too where there is no package of it."""
+
+    database: Postgres | None
+    cache: redis.Redis | None
+    provider_port: int | None
+    cache_given: bool
+
+    def addresses(self, host: str, port: int) -> Addresses:
+        """What the environment file says of them, and of the service itself."""
+        without = None if self.cache_given else ""
+        provider = self.provider_port and f"http://127.0.0.1:{self.provider_port}/v1"
+        return Addresses(
+            host=host,
+            port=port,
+            database=self.database.url if self.database is not None else None,
+            cache=self.cache.url if self.cache is not None else without,
+            provider=provider or None,
+        )
+
+
+def embedded_in(
+    folder: Path,
+    *,
+    sockets: Path,
+    logs: Path,
+    environ: Mapping[str, str],
+    before: Mapping[str, str],
+) -> Embedded:
+    """Decides by the process environment; ``before`` is the environment file of last time."""
+    database = cache = provider = None
+    if not environment.given("DATABASE_URL", environ):
+        database = Postgres(folder=folder, sockets=sockets, log=logs / "postgres.log")
+    cache_given = environment.given("CACHE_URL", environ)
+    if not cache_given and redis.available():
+        cache = redis.Redis(folder=folder, sockets=sockets, log=logs / "redis.log")
+    if not environment.given("LLM_BASE_URL", environ):
+        provider = ports.same_or_free(_port_of(before.get("LLM_BASE_URL", "")))
+    return Embedded(database=database, cache=cache, provider_port=provider, cache_given=cache_given)
+
+
+def _port_of(address: str) -> int:
+    port = address.rpartition(":")[2].partition("/")[0]
+    return int(port) if port.isdigit() else 0

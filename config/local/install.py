@@ -1,0 +1,171 @@
+"""Makes the environment in ``.venv`` from locked, hashed requirements: ``python -m config.local.install local|test``.
+
+Runs on the Python of the machine, so it uses the standard library only. A second run does nothing until a lock
+changes; what was interrupted is made again from the start.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from config.local import Unready
+from config.local.children import die_with
+from config.local.folders import ROOT
+from config.local.leftovers import end_leftovers, marked
+
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "installed.json"
+UNFINISHED = VENV / "unfinished"
+LOG = VENV / "install.log"
+# Each set holds those before it.
+LOCKS = {"local": ROOT / "requirements-local.lock", "test": ROOT / "requirements-test.lock"}
+PIP = ["install", "--require-hashes", "--no-input", "--disable-pip-version-check"]
+PIP += ["--progress-bar", "off", "--requirement"]
+REPORT_SECONDS = 5.0
+
+
+def install(wanted: str) -> None:
+    """Brings ``.venv`` to a set of requirements; Unready with what is missing, or the end of pip's log."""
+    with _alone():
+        end_leftovers(VENV, patience=0)
+        if not _usable():
+            _make()
+        done = json.loads(STAMP.read_text()) if STAMP.exists() else {}
+        enough = list(LOCKS)[list(LOCKS).index(wanted) :]
+        if any(done.get(each) == _digest(each) for each in enough):
+            return
+        UNFINISHED.touch()
+        _install(LOCKS[wanted])
+        # What is there is what the locks say now; an older lock that comes back is installed again.
+        now = {each: _digest(each) for each in LOCKS}
+        STAMP.write_text(
+            json.dumps(
+                {name: now[name] for name in now if name == wanted or done.get(name) == now[name]}
+            )
+        )
+        UNFINISHED.unlink()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One at a time in this folder; `make run` and `make test` may be started together."""
+    folder = os.open(ROOT, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("Waiting for another make that is working on the environment")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _usable() -> bool:
+    """Whether there is an environment that was finished, for this Python and this folder, and still works."""
+    if UNFINISHED.exists():
+        return False
+    try:
+        pairs = (line.partition(" = ") for line in (VENV / "pyvenv.cfg").read_text().splitlines())
+    except FileNotFoundError:
+        return False
+    made = {name: value for name, _, value in pairs}
+    here = made.get("version", "").split(".")[:2] == [str(part) for part in sys.version_info[:2]]
+    return (
+        here
+        and made.get("command", "").endswith(f" {VENV}")
+        and _runs([str(PYTHON), "-m", "pip", "--version"])
+    )
+
+
+def _make() -> None:
+    if importlib.util.find_spec("ensurepip") is None:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        raise Unready(
+            f"{sys.executable} cannot make environments: the module ensurepip is missing.\n"
+            f"On Debian and Ubuntu it is in a package of its own: apt-get install python{version}-venv"
+        )
+    _say("Making the environment in .venv (the first time, about a minute)")
+    if VENV.exists():
+        shutil.rmtree(VENV)
+    VENV.mkdir()
+    UNFINISHED.touch()
+    with _start([sys.executable, "-m", "venv", str(VENV)]) as making:
+        words = making.communicate()[0]
+    if making.returncode != 0:
+        raise Unready(f"The environment could not be made:\n{words}")
+
+
+def _install(lock: Path) -> None:
+    """Runs pip, with its own words in a log and a line of progress every few seconds."""
+    total = sum(line[:1].isalpha() for line in lock.read_text().splitlines())
+    _say(f"Installing from {lock.name}: up to {total} packages")
+    started = reported = time.monotonic()
+    fetched, doing = 0, "fetching"
+    with LOG.open("w") as log, _start([str(PYTHON), "-m", "pip", *PIP, str(lock)]) as pip:
+        for line in pip.stdout or ():
+            log.write(line)
+            fetched += line.startswith("Collecting ")
+            doing = "installing" if line.startswith("Installing collected") else doing
+            if time.monotonic() - reported > REPORT_SECONDS:
+                reported = time.monotonic()
+                _say(f"  {reported - started:3.0f} s, {doing}: {fetched} of {total}")
+    if pip.returncode != 0:
+        if doing == "fetching":
+            # Nothing has been changed, so there is nothing to make again.
+            UNFINISHED.unlink()
+        words = "\n".join(f"  | {line}" for line in LOG.read_text().splitlines()[-15:])
+        raise Unready(f"pip could not install {lock.name}. The end of {LOG}:\n{words}")
+    _say(f"The environment is ready after {time.monotonic() - started:.0f} s")
+
+
+def _start(command: list[str]) -> "subprocess.Popen[str]":
+    """A command that ends with this process; what it starts itself is found by its mark the next time."""
+    parent = os.getpid()
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # A person's own setting must not put packages beside the environment.
+        env={**marked(os.environ, VENV), "PIP_USER": "0"},
+        preexec_fn=lambda: die_with(parent, signal.SIGKILL),  # noqa: PLW1509 - one thread
+    )
+
+
+def _runs(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def _digest(wanted: str) -> str:
+    return hashlib.sha256(LOCKS[wanted].read_bytes()).hexdigest()
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        install(sys.argv[1])
+    except Unready as error:
+        sys.exit(f"\n{error}")
+    except PermissionError as error:
+        sys.exit(f"\n{error.filename} belongs to another user. Work in a copy of your own.")
+    except KeyboardInterrupt:
+        sys.exit(130)

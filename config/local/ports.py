@@ -1,0 +1,50 @@
+"""Ports of this machine: whether one is free, and which one to take."""
+
+import errno
+import socket
+from collections.abc import Mapping
+
+from config.local import Unready
+
+HIGHEST = 65535
+
+
+def chosen(environ: Mapping[str, str]) -> tuple[str, int]:
+    """HOST and PORT of the environment, checked: Unready with what to do if nothing can listen there."""
+    host, given = environ.get("HOST") or "127.0.0.1", environ.get("PORT") or "8000"
+    if not given.isascii() or not given.isdigit() or int(given) > HIGHEST:
+        raise Unready(
+            f"PORT is {given!r}; it must be a number from 1 to {HIGHEST}, or 0 for any free port."
+        )
+    try:
+        return host, free(host, int(given))
+    except OSError as error:
+        other = int(given) + 1 if 1024 <= int(given) < HIGHEST else 8001
+        cause = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}.get(
+            error.errno or 0
+        )
+        why = (
+            f"Port {given} {cause}"
+            if cause
+            else f"Nothing can listen on {host}, port {given} ({error.strerror})"
+        )
+        raise Unready(f"{why}. Choose another one: PORT={other} make run") from None
+
+
+def free(host: str, port: int) -> int:
+    """The port, or any free one for 0. Raises OSError if it cannot be listened on."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        # As servers do: connections that have only just ended do not keep a port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        probe.listen(1)
+        return int(probe.getsockname()[1])
+
+
+def same_or_free(before: int) -> int:
+    """The loopback port of last time if it is still free, else any free one."""
+    try:
+        return free("127.0.0.1", before)
+    except OSError:
+        return free("127.0.0.1", 0)

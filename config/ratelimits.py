@@ -1,0 +1,162 @@
+"""Every rate limit: how often one address or one person may ask before being told to wait.
+
+These guard against abuse, at the edge; what a call may cost is a cap and stands in ``usage/caps.py``. The windows
+are django-ratelimit's: fixed, and begun at another moment for every key. It keeps a hash of a key and never the
+key, so that no email address reaches the cache.
+
+A limit ending in ``.ip`` counts per client address (an IPv6 address counts as its /64) and is applied here by
+path, before any view. The others are spent by views:
+
+    count("llm.user", key=str(user.pk), now=now)            # one of this call's limit, or RateLimited
+
+    refuse_if_spent("auth.account", key=email, now=now)     # for what counts failures only:
+    ...                                                     # look first,
+    spend("auth.account", key=email)                        # and count when it has failed
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import Any, Literal
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest, HttpResponseBase
+from django_ratelimit.core import get_usage
+
+from config import counting
+from config.client_address import address_of
+from config.handlers import answer
+from config.problems import RefusedUntil
+
+AddressLimit = Literal["auth.ip", "status.ip", "publish.ip"]
+KeyedLimit = Literal["auth.account", "auth.all", "llm.user", "telemetry.user"]
+
+# The specified numbers; RATE_LIMITS overrides them by name.
+DEFAULTS: Mapping[AddressLimit | KeyedLimit, str] = {
+    # All of /v1/auth/, the admin's login and the account pages' forms.
+    "auth.ip": "60/m",
+    # Failed logins only: of one account from anywhere, and of everyone together.
+    "auth.account": "10/m",
+    "auth.all": "1000/m",
+    "status.ip": "600/m",
+    # Model calls, not listings.
+    "llm.user": "30/m",
+    "publish.ip": "10/m",
+    "telemetry.user": "60/m",
+}
+DEGRADED_HEADER = "X-RateLimit-Degraded"
+
+
+class RateLimited(RefusedUntil):
+    """More of one kind of request than its rate limit allows."""
+
+    code = "rate_limited"
+
+
+class AddressLimitMiddleware:
+    """Counts requests of an address by their path and refuses those over a limit; no view runs for them.
+
+    Every limited response, of these limits and of those that a view spends, says ``X-RateLimit-Degraded: 1``
+    when it was counted in this process alone because the cache was away.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        refuse_unknown_names()
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        counting.watch()
+        response = self._response(request)
+        if counting.degraded():
+            response.headers[DEGRADED_HEADER] = "1"
+        return response
+
+    def _response(self, request: HttpRequest) -> HttpResponseBase:
+        if name := _limit_of(request.method or "", request.path_info):
+            try:
+                _count_address(name, request, now=datetime.now(UTC))
+            except RateLimited as refusal:
+                return answer(request, refusal)
+        return self.get_response(request)
+
+
+def refuse_unknown_names() -> None:
+    """Stops the start when ``RATE_LIMITS`` names a limit that does not exist, so that no misspelt one is believed."""
+    if unknown := sorted(settings.RATE_LIMITS.keys() - DEFAULTS.keys()):
+        known = ", ".join(sorted(DEFAULTS))
+        raise ImproperlyConfigured(
+            f"RATE_LIMITS: there is no limit named {', '.join(unknown)}; there are {known}."
+        )
+
+
+def count(name: KeyedLimit, *, key: str = "", now: datetime) -> None:
+    """Spends one of a limit for whom ``key`` names; raises ``RateLimited`` when there was none left."""
+    usage = _usage(name, key, increment=True)
+    if usage and usage["should_limit"]:
+        raise _refusal(usage, now)
+
+
+def refuse_if_spent(name: KeyedLimit, *, key: str = "", now: datetime) -> None:
+    """Raises ``RateLimited`` when a limit is used up, and spends nothing of it."""
+    usage = _usage(name, key, increment=False)
+    if usage and usage["count"] >= usage["limit"]:
+        raise _refusal(usage, now)
+
+
+def spend(name: KeyedLimit, *, key: str = "") -> None:
+    """Spends one of a limit, whether or not there was one left."""
+    _usage(name, key, increment=True)
+
+
+def _limit_of(method: str, path: str) -> AddressLimit | None:
+    if path.startswith("/v1/auth/"):
+        return "auth.ip"
+    if path == "/v1/license/status":
+        return "status.ip"
+    if path.startswith("/v1/internal/"):
+        return "publish.ip"
+    if method == "POST" and path.startswith(("/admin/login", "/account/")):
+        return "auth.ip"
+    return None
+
+
+def _count_address(name: AddressLimit, request: HttpRequest, *, now: datetime) -> None:
+    rate = _multiplied(_rate(name), _factor(address_of(request)))
+    usage = get_usage(request, group=name, key="ip", rate=rate, increment=True)
+    if usage and usage["should_limit"]:
+        raise _refusal(usage, now)
+
+
+def _factor(address: str) -> int:
+    """How many times the usual limits this address may use: what the smallest network around it says."""
+    if not settings.RATE_LIMIT_NETWORKS:
+        return 1
+    client = ip_address(address)
+    around = [network for network in settings.RATE_LIMIT_NETWORKS if client in network]
+    if not around:
+        return 1
+    return int(settings.RATE_LIMIT_NETWORKS[max(around, key=lambda network: network.prefixlen)])
+
+
+def _multiplied(rate: str, factor: int) -> str:
+    allowed, _, period = rate.partition("/")
+    return f"{int(allowed) * factor}/{period}"
+
+
+def _usage(name: KeyedLimit, key: str, *, increment: bool) -> Mapping[str, Any] | None:
+    """What django-ratelimit knows of a limit: ``count``, ``limit``, ``should_limit``, ``time_left`` in seconds."""
+    usage: Mapping[str, Any] | None = get_usage(
+        None, group=name, key=lambda *_: key, rate=_rate(name), increment=increment
+    )
+    return usage
+
+
+def _rate(name: AddressLimit | KeyedLimit) -> str:
+    return str(settings.RATE_LIMITS.get(name) or DEFAULTS[name])
+
+
+def _refusal(usage: Mapping[str, Any], now: datetime) -> RateLimited:
+    # The last second that time_left counts to belongs to this window still.
+    until = now.replace(microsecond=0) + timedelta(seconds=usage["time_left"] + 1)
+    return RateLimited(now=now, until=until)

@@ -1,0 +1,233 @@
+"""How the service is served: gunicorn's configuration, its worker and the start of each process.
+
+``gunicorn -c python:config.serving config.wsgi:application``
+
+The application is loaded once, before the workers are forked: a fault in it ends the start instead of starting
+workers for ever, a worker that died is replaced in milliseconds, and all share one copy of the code in memory.
+What must not be shared is made on first use and thus after the fork: the pool of database connections, the
+Redis client (which looks at its process id besides), the thread of slow hashes. The price: new code needs a new start.
+"""
+
+from gevent import monkey
+
+# Before anything else is imported: what was imported earlier would block every client of the process.
+monkey.patch_all()
+
+import logging  # noqa: E402
+import os  # noqa: E402
+import resource  # noqa: E402
+from pathlib import Path  # noqa: E402
+from socket import SHUT_RD, socket  # noqa: E402
+from typing import Any, cast  # noqa: E402
+
+from django.conf import settings  # noqa: E402
+from django.http import HttpRequest, HttpResponse  # noqa: E402
+from gunicorn.http import errors  # noqa: E402
+from gunicorn.util import close_graceful  # noqa: E402
+from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
+
+from config.handlers import render  # noqa: E402
+from config.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
+from config.request_ids import RequestIdMiddleware  # noqa: E402
+
+log = logging.getLogger(__name__)
+
+# A client that takes or sends nothing for so long in the middle of a request has gone.
+STALLED_SECONDS = 90
+LINGER_SECONDS = 2.0
+LINGER_BYTES = 1024 * 1024
+# What one web request may ask of the database; commands and the worker of queued work have time.
+STATEMENT_LIMITS = (
+    "-c statement_timeout=10s -c lock_timeout=4s -c idle_in_transaction_session_timeout=30s"
+)
+
+
+class AddressTooLong(RequestTooLarge):
+    status = 414
+    title = "Address too long"
+    default_detail = "The address of the request is longer than this service takes."
+
+
+class HeadersTooLarge(RequestTooLarge):
+    status = 431
+    title = "Headers too large"
+    default_detail = "The headers of the request are larger than this service takes."
+
+
+class UnsupportedExpectation(MalformedRequest):
+    status = 417
+    title = "Unsupported expectation"
+
+
+class UnsupportedCoding(MalformedRequest):
+    status = 501
+    title = "Unsupported transfer coding"
+
+
+class UnsupportedVersion(MalformedRequest):
+    status = 505
+    title = "Unsupported version of HTTP"
+    default_detail = "This service speaks HTTP/1.1."
+
+
+# In this order: the later are more general.
+PROBLEMS: tuple[tuple[type[Exception], type[Problem]], ...] = (
+    (errors.InvalidResponseHeader, InternalError),
+    (errors.InvalidResponseHeaderName, InternalError),
+    (errors.LimitRequestLine, AddressTooLong),
+    (errors.LimitRequestHeaders, HeadersTooLarge),
+    (errors.ExpectationFailed, UnsupportedExpectation),
+    (errors.UnsupportedTransferCoding, UnsupportedCoding),
+    (errors.InvalidHTTPVersion, UnsupportedVersion),
+    (errors.ParseException, MalformedRequest),
+)
+
+
+class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn's gevent worker that answers its own errors as problems and ends idle connections when it stops."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._idle: set[socket] = set()
+
+    def handle(self, listener: socket, client: socket, addr: Any) -> None:
+        self._idle.add(client)
+        try:
+            super().handle(listener, client, addr)
+        finally:
+            self._idle.discard(client)
+
+    def handle_request(self, listener_name: Any, req: Any, sock: socket, addr: Any) -> None:
+        self._idle.discard(sock)
+        sock.settimeout(STALLED_SECONDS)
+        try:
+            super().handle_request(listener_name, req, sock, addr)
+        except TimeoutError:
+            # What ends a connection quietly for the caller.
+            raise StopIteration from None
+        self._idle.add(sock)
+
+    def notify(self) -> None:
+        """The heartbeat, once a second."""
+        super().notify()
+        if not self.alive:
+            # Without this a stop would wait for every client that keeps a connection for later. What such a
+            # client has sent already can still be read and is answered.
+            for client in tuple(self._idle):
+                _hang_up(client)
+
+    def handle_error(self, req: Any, client: socket, addr: Any, exc: BaseException) -> None:
+        """Answers what never reached the application; the log names the kind and none of the client's bytes."""
+        if not isinstance(exc, Exception):
+            return
+        problem = _problem_of(exc)
+        facts = {"reason": type(exc).__name__, "status": problem.status}
+        if problem.status == InternalError.status:
+            log.error("server_failed", exc_info=exc, extra=facts)
+        else:
+            log.warning("unreadable_request", extra=facts)
+        response = _answer(problem, addr[0] if addr else "")
+        client.settimeout(LINGER_SECONDS)
+        try:
+            client.sendall(_bytes_of(response))
+        except OSError:
+            return
+        finally:
+            response.close()
+        # The rest of an unreadable request is thrown away before closing, or the answer would be lost with it.
+        close_graceful(client, timeout=LINGER_SECONDS, max_drain=LINGER_BYTES)
+
+
+def _problem_of(exc: Exception) -> Problem:
+    return next((problem() for kind, problem in PROBLEMS if isinstance(exc, kind)), InternalError())
+
+
+def _answer(problem: Problem, peer: str) -> HttpResponse:
+    """The problem as an answer to a request of which nothing is known but where it came from."""
+    request = HttpRequest()
+    request.META["REMOTE_ADDR"] = peer
+    named = RequestIdMiddleware(lambda request: render(request, problem))
+    return cast("HttpResponse", named(request))
+
+
+def _bytes_of(response: HttpResponse) -> bytes:
+    lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
+    lines += [f"{name}: {value}" for name, value in response.items()]
+    lines += [f"Content-Length: {len(response.content)}", "Connection: close", "", ""]
+    return "\r\n".join(lines).encode("latin-1") + response.content
+
+
+def _hang_up(client: socket) -> None:
+    try:
+        client.shutdown(SHUT_RD)
+    except OSError:
+        # It has gone by itself.
+        return
+
+
+def _allow_many_connections() -> None:
+    """Takes as many open files as this process may have; the usual 1,024 are 500 streams."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _limit_statements() -> None:
+    """Gives the limits to every connection of these processes; what is set already comes later and wins."""
+    os.environ["PGOPTIONS"] = f"{STATEMENT_LIMITS} {os.environ.get('PGOPTIONS', '')}".strip()
+
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+_allow_many_connections()
+_limit_statements()
+
+# --- gunicorn's settings ----------------------------------------------------------------------------
+
+bind = (
+    f"[{settings.HOST}]:{settings.PORT}"
+    if ":" in settings.HOST
+    else f"{settings.HOST}:{settings.PORT}"
+)
+workers = settings.WEB_WORKERS or len(os.sched_getaffinity(0))
+worker_class = Worker
+worker_connections = 4096
+preload_app = True
+
+# A heartbeat comes every second; a worker that misses so many is stuck.
+timeout = 60
+# A worker that is told to stop lets its streams end by themselves, and none lasts longer than this. Where the
+# platform grants less, they are cut, and the worker of queued work settles what they had reserved.
+graceful_timeout = int(settings.LLM_MAX_SECONDS) + 30
+# Longer than the minute that proxies keep idle connections, so that none sends a request into a closing one.
+# It also bounds how long a client may take to send its headers.
+keepalive = 75
+# Nothing is known to leak, and every restart makes the streams of a worker hurry or break.
+max_requests = 0
+
+limit_request_line = 8190
+limit_request_fields = 100
+limit_request_field_size = 8190
+
+# Who the client is and whether it came by https is decided in config/client_address.py and nowhere else.
+forwarded_allow_ips = ""
+forwarder_headers = ""
+secure_scheme_headers: dict[str, str] = {}
+proxy_protocol = False
+
+# Nobody controls it but by signals.
+control_socket_disable = True
+# Heartbeats in memory: on a slow disk they would block the worker.
+worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only an inode of it is used
+
+# One line a request is config.request_ids' to write. The rest is logged as everything else is.
+accesslog = None
+errorlog = "-"
+logconfig_dict = {
+    **settings.LOGGING,
+    "loggers": {
+        **settings.LOGGING["loggers"],
+        "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
+        "gunicorn.access": {"level": "CRITICAL", "handlers": [], "propagate": False},
+    },
+}

@@ -1,0 +1,285 @@
+"""Settings. There is one file and no mode: what differs between hosts comes from the environment.
+
+The table of variables is in the README; a missing or wrong one stops the start and is named.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from config.env import env, one_of, seal, secret, text
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION = "0.1.0"
+
+# --- What operators set -----------------------------------------------------------------------------
+
+HOST: str = env.str("HOST", "") or "127.0.0.1"
+PORT: int | None = env.int("PORT", 8000)
+# None is one per core.
+WEB_WORKERS: int | None = env.int("WEB_WORKERS", None)
+BASE_URL: str = env.address("BASE_URL") or "http://invalid"
+CDN_URL: str = env.address("CDN_URL") or "http://invalid"
+_database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
+CACHE_URL: str = env.str("CACHE_URL") or ""
+SECRET_KEY: str = text("SECRET_KEY")
+ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS")
+_host = urlsplit(BASE_URL).hostname or ""
+ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host)
+TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
+CORS_ALLOWED_ORIGINS: list[str] = env.words("CORS_ORIGINS", "")
+
+LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=one_of("openai")) or ""
+LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
+LLM_API_KEY = secret("LLM_API_KEY")
+LLM_DEFAULT_MODEL: str = text("LLM_DEFAULT_MODEL")
+LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0)
+LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0)
+LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0)
+LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0)
+
+SESSION_DAYS: int | None = env.int("SESSION_DAYS", None)
+REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0)
+RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
+RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
+
+PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="")
+STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or {
+    "kind": "file",
+    "path": "/nonexistent",
+}
+
+_email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
+DEFAULT_FROM_EMAIL: str = text("DEFAULT_FROM_EMAIL")
+OPERATOR_EMAILS: list[str] = env.words("OPERATOR_EMAILS") or []
+SENTRY_DSN: str = env.str("SENTRY_DSN", "")
+
+seal()
+
+# --- Django -----------------------------------------------------------------------------------------
+
+DEBUG = False
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+LANGUAGE_CODE = "en"
+USE_TZ = True
+TIME_ZONE = "UTC"
+APPEND_SLASH = False
+
+INSTALLED_APPS = [
+    "config.console.apps.ConsoleConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "corsheaders",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "procrastinate.contrib.django",
+    "config",
+    "accounts",
+    "licensing",
+    "usage",
+    "llmproxy",
+    "releases",
+]
+
+MIDDLEWARE = [
+    # The id first, so that every later word about this request can carry it.
+    "config.request_ids.RequestIdMiddleware",
+    # Health answers before anything can refuse or redirect it.
+    "config.health.HealthMiddleware",
+    # Whose address it is, and what a stranger may claim of himself (nothing).
+    "config.client_address.ClientAddressMiddleware",
+    "config.handlers.ProblemMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
+    "config.ratelimits.AddressLimitMiddleware",
+    "config.bodies.BodyLimitMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {
+    "default": {
+        **_database,
+        # Pooled: a request borrows a connection and gives it back when it ends or starts to wait for a provider.
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": {
+            **_database.get("OPTIONS", {}),
+            "connect_timeout": 5,
+            # A server that vanished without a word is noticed; libpq by itself waits for a quarter of an hour.
+            "tcp_user_timeout": 15_000,
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "pool": {"min_size": 0, "max_size": 16, "timeout": 5, "max_idle": 60},
+        },
+    }
+}
+
+if CACHE_URL:
+    CACHES = {"default": {"BACKEND": "config.counting.RedisCounters", "LOCATION": CACHE_URL}}
+else:
+    CACHES = {"default": {"BACKEND": "config.counting.ProcessCounters", "LOCATION": ""}}
+
+STATIC_URL = "static/"
+# Served straight from the packages: there is no build step that could be forgotten.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+WHITENOISE_MANIFEST_STRICT = False
+
+# --- Transport --------------------------------------------------------------------------------------
+
+_https = BASE_URL.startswith("https://")
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_SSL_REDIRECT = _https
+SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
+SECURE_HSTS_PRELOAD = _https
+SECURE_REFERRER_POLICY = "same-origin"
+SESSION_COOKIE_SECURE = _https
+SESSION_COOKIE_AGE = 12 * 3600
+CSRF_COOKIE_SECURE = _https
+CSRF_TRUSTED_ORIGINS = [BASE_URL]
+X_FRAME_OPTIONS = "DENY"
+CORS_ALLOW_HEADERS = [
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "if-none-match",
+    "x-request-id",
+]
+CORS_EXPOSE_HEADERS = [
+    "etag",
+    "retry-after",
+    "x-request-id",
+    "x-tokens-remaining-month",
+    "x-tokens-remaining-day",
+]
+
+# The largest body of any address (a model call); each address has its own limit in config/bodies.py.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
+
+# --- Identity ---------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+# One entry: a second one would let dormant accounts be told apart by the time a check takes.
+PASSWORD_HASHERS = ["accounts.hashers.GatedArgon2Hasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+CSRF_FAILURE_VIEW = "config.handlers.csrf_failure"
+LOGIN_URL = "/admin/login/"
+
+ACCESS_LIFETIME = timedelta(hours=1)
+REFRESH_LIFETIME = timedelta(days=30)
+# What accounts needs of a higher floor, handed down by name.
+ACCESS_CLAIMS = "licensing.callers.claims_of_user"
+CALLER_LOADER = "licensing.callers.load_caller"
+
+# --- API --------------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.AccessTokenAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["config.bodies.ObjectParser"],
+    "DEFAULT_SCHEMA_CLASS": "config.schema.Schema",
+    "EXCEPTION_HANDLER": "config.handlers.for_rest_framework",
+    "UNAUTHENTICATED_USER": None,
+    "UNICODE_JSON": True,
+    # Unknown members of a query are ignored; a `format` would otherwise answer 404.
+    "URL_FORMAT_OVERRIDE": None,
+    "DATETIME_FORMAT": "iso-8601",
+}
+
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Shell backend",
+    "DESCRIPTION": "Sign-in, licences, a metered model proxy, usage and signed updates for the desktop shell.",
+    "VERSION": VERSION,
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PUBLIC": True,
+    "SERVE_AUTHENTICATION": [],
+    "SERVE_PERMISSIONS": [],
+    "SERVERS": [{"url": BASE_URL}],
+    "COMPONENT_SPLIT_REQUEST": True,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "config.schema.describe_problems",
+    ],
+}
+
+# --- Rate limits ------------------------------------------------------------------------------------
+
+RATELIMIT_IP_META_KEY = "config.client_address.address_of"
+# Our own cache backend counts atomically; the library only knows others by name.
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
+
+# --- Mail, logs -------------------------------------------------------------------------------------
+
+EMAIL_BACKEND = _email.get("EMAIL_BACKEND", "")
+EMAIL_FILE_PATH = _email.get("EMAIL_FILE_PATH")
+EMAIL_HOST = _email.get("EMAIL_HOST") or ""
+EMAIL_PORT = _email.get("EMAIL_PORT") or 25
+EMAIL_HOST_USER = _email.get("EMAIL_HOST_USER") or ""
+EMAIL_HOST_PASSWORD = _email.get("EMAIL_HOST_PASSWORD") or ""
+EMAIL_USE_TLS = _email.get("EMAIL_USE_TLS", False)
+EMAIL_USE_SSL = _email.get("EMAIL_USE_SSL", False)
+EMAIL_TIMEOUT = 20
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"json": {"()": "config.logs.AllowListFormatter"}},
+    "handlers": {
+        "out": {"class": "logging.StreamHandler", "formatter": "json"},
+        # A logger without any handler would print its warnings as they are.
+        "nowhere": {"class": "logging.NullHandler"},
+    },
+    "root": {"handlers": ["out"], "level": "INFO"},
+    "loggers": {
+        # Without the handlers that Django gives it: a console and mails of its own.
+        "django": {"handlers": []},
+        # These write paths and messages that may carry tokens; config.request_ids says the same by route.
+        "django.request": {"handlers": ["nowhere"], "propagate": False},
+        "django.security": {"handlers": ["nowhere"], "propagate": False},
+        "django.server": {"handlers": ["nowhere"], "propagate": False},
+    },
+}

@@ -1,0 +1,25 @@
+"""Every address of the service."""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from accounts.views import jwks
+from config import handlers
+from config.docs import DocsView, SchemaView
+
+urlpatterns = [
+    path(".well-known/jwks.json", jwks, name="jwks"),
+    path("v1/auth/", include("accounts.urls")),
+    path("v1/license/", include("licensing.urls")),
+    path("v1/llm/", include("llmproxy.urls")),
+    path("v1/usage/", include("usage.urls")),
+    path("v1/internal/", include("releases.urls")),
+    path("v1/schema", SchemaView.as_view(), name="schema"),
+    path("docs/", DocsView.as_view(), name="docs"),
+    path("admin/", admin.site.urls),
+]
+
+handler400 = handlers.bad_request
+handler403 = handlers.permission_denied
+handler404 = handlers.page_not_found
+handler500 = handlers.server_error

@@ -1,0 +1,8 @@
+"""What a WSGI server calls; ``config/serving.py`` is how ours does."""
+
+import os
+
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+application = get_wsgi_application()

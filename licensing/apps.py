@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class LicensingConfig(AppConfig):
+    name = "licensing"

@@ -1,0 +1,129 @@
+"""Changing a licence. Every change has a reason, is audited, and says what people saw before and see now."""
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from accounts.audit import Actor, record
+from accounts.models import Client
+from config.problems import Fault, InvalidRequest, instant
+from licensing.models import Licence, Plan, Standing
+
+
+def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
+    """A client and its licence, which are made together or not at all."""
+    with transaction.atomic():
+        client = Client.objects.create(name=name, created_at=now)
+        Licence.objects.create(client=client, plan=plan, changed_at=now)
+        record(
+            "client:created",
+            by=by,
+            now=now,
+            target=name,
+            target_id=client.pk,
+            after={"plan": plan.name},
+        )
+    return client
+
+
+def set_operator_status(
+    *,
+    licence_id: int,
+    status: Standing | None,
+    reason: str,
+    by: Actor,
+    now: datetime,
+    grace_until: datetime | None = None,
+    ends_at: datetime | None = None,
+) -> Licence:
+    """The operator's word on a licence: a status until ``ends_at`` (or for good), or None to let billing's count again.
+
+    Raises ``InvalidRequest`` without a reason, or for a grace without an end in the future.
+    """
+    _check(status=status, reason=reason, grace_until=grace_until, ends_at=ends_at, now=now)
+    with transaction.atomic():
+        licence = _locked(licence_id)
+        before = _seen(licence)
+        licence.operator_status = status
+        licence.operator_grace_until = grace_until if status == Standing.GRACE else None
+        licence.operator_reason = reason if status else ""
+        licence.operator_until = ends_at if status else None
+        licence.changed_at = now
+        licence.save()
+        licence.refresh_from_db()
+        record(
+            "licence:operator_set" if status else "licence:operator_cleared",
+            by=by,
+            now=now,
+            target=licence.client.name,
+            target_id=licence.client_id,
+            reason=reason,
+            before=before,
+            after=_seen(licence),
+        )
+    return licence
+
+
+def set_terms(
+    *, licence_id: int, plan: Plan, entitlements: list[str], reason: str, by: Actor, now: datetime
+) -> Licence:
+    """Another plan, or other entitlements beside it."""
+    if not reason:
+        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    with transaction.atomic():
+        licence = _locked(licence_id)
+        before = _terms(licence)
+        licence.plan = plan
+        licence.entitlements = sorted(set(entitlements))
+        licence.changed_at = now
+        licence.save()
+        record(
+            "licence:terms_set",
+            by=by,
+            now=now,
+            target=licence.client.name,
+            target_id=licence.client_id,
+            reason=reason,
+            before=before,
+            after=_terms(licence),
+        )
+    return licence
+
+
+def _locked(licence_id: int) -> Licence:
+    licences = Licence.objects.select_related("client", "plan")
+    return licences.select_for_update(no_key=True, of=("self",)).get(pk=licence_id)
+
+
+def _check(
+    *,
+    status: Standing | None,
+    reason: str,
+    grace_until: datetime | None,
+    ends_at: datetime | None,
+    now: datetime,
+) -> None:
+    faults = []
+    if not reason.strip():
+        faults.append(Fault("/reason", "required", "Say why."))
+    if status == Standing.GRACE and (grace_until is None or grace_until <= now):
+        faults.append(Fault("/grace_until", "invalid", "A grace needs an end in the future."))
+    if ends_at is not None and ends_at <= now:
+        faults.append(Fault("/ends_at", "invalid", "This end has passed."))
+    if faults:
+        raise InvalidRequest(errors=faults)
+
+
+def _seen(licence: Licence) -> dict[str, Any]:
+    """What people see of a licence, as the audit log keeps it."""
+    seen: dict[str, Any] = {"status": licence.status, "operator_status": licence.operator_status}
+    if licence.grace_until:
+        seen["grace_until"] = instant(licence.grace_until)
+    if licence.operator_until:
+        seen["operator_until"] = instant(licence.operator_until)
+    return seen
+
+
+def _terms(licence: Licence) -> dict[str, Any]:
+    return {"plan": licence.plan.name, "entitlements": licence.entitlements}

@@ -1,0 +1,139 @@
+"""What a client has bought (plan), and whether it may use it now (licence)."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Case, F, Q, When
+from django.db.models.functions import Coalesce
+from django.utils import timezone
+
+from accounts.models import Client
+
+
+class Standing(models.TextChoices):
+    """What a shell may do: work, work for now, or show a lock."""
+
+    ACTIVE = "active", "active"
+    GRACE = "grace", "grace"
+    SUSPENDED = "suspended", "suspended"
+
+
+def entitlement_list() -> list[str]:
+    return []
+
+
+class Plan(models.Model):
+    """A tier: the micro apps it gives and what its people may spend. Empty means no cap."""
+
+    name = models.CharField(max_length=60, unique=True)
+    entitlements = ArrayField(models.SlugField(max_length=60), default=entitlement_list, blank=True)
+    monthly_input_tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    monthly_output_tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    daily_tokens = models.PositiveBigIntegerField(
+        null=True,
+        blank=True,
+        help_text=(
+            "Both kinds together. Empty: twice the monthly total divided by 30, "
+            "or none if a monthly cap is empty."
+        ),
+    )
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class LicenceQuerySet(models.QuerySet["Licence"]):
+    def suspended(self) -> "LicenceQuerySet":
+        return self.filter(status=Standing.SUSPENDED)
+
+
+class Licence(models.Model):
+    """A client's licence, on two axes: what billing says and what an operator says.
+
+    ``status`` and ``grace_until`` are derived by the database, operator first, so that the two axes and
+    the answer cannot disagree, whoever writes the row and however.
+    """
+
+    client = models.OneToOneField(Client, on_delete=models.CASCADE, related_name="licence")
+    plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="licences")
+    entitlements = ArrayField(
+        models.SlugField(max_length=60),
+        default=entitlement_list,
+        blank=True,
+        help_text="Micro apps beyond those of the plan.",
+    )
+    billing_status = models.CharField(max_length=10, choices=Standing, default=Standing.ACTIVE)
+    billing_grace_until = models.DateTimeField(null=True, blank=True)
+    operator_status = models.CharField(max_length=10, choices=Standing, null=True, blank=True)  # noqa: DJ001
+    operator_grace_until = models.DateTimeField(null=True, blank=True)
+    operator_reason = models.TextField(blank=True)
+    operator_until = models.DateTimeField(
+        null=True, blank=True, help_text="When the operator's word ends and billing's counts again."
+    )
+    changed_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    status = models.GeneratedField(
+        expression=Coalesce(F("operator_status"), F("billing_status")),
+        output_field=models.CharField(max_length=10, choices=Standing),
+        db_persist=True,
+    )
+    grace_until = models.GeneratedField(
+        expression=Case(
+            When(operator_status=Standing.GRACE, then=F("operator_grace_until")),
+            When(
+                Q(operator_status=None) & Q(billing_status=Standing.GRACE),
+                then=F("billing_grace_until"),
+            ),
+            default=None,
+        ),
+        output_field=models.DateTimeField(null=True),
+        db_persist=True,
+    )
+
+    client_id: UUID
+    plan_id: int
+
+    objects = LicenceQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("client__name",)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(billing_status__in=Standing.values)
+                & (Q(operator_status=None) | Q(operator_status__in=Standing.values)),
+                name="licence_statuses_are_known",
+            ),
+            models.CheckConstraint(
+                condition=~Q(billing_status=Standing.GRACE) | Q(billing_grace_until__isnull=False),
+                name="licence_billing_grace_has_an_end",
+            ),
+            models.CheckConstraint(
+                condition=~Q(operator_status=Standing.GRACE, operator_status__isnull=False)
+                | Q(operator_grace_until__isnull=False),
+                name="licence_operator_grace_has_an_end",
+            ),
+            models.CheckConstraint(
+                condition=Q(operator_status=None) | ~Q(operator_reason=""),
+                name="licence_operator_gives_a_reason",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.client} · {self.plan} · {self.status}"
+
+    @property
+    def all_entitlements(self) -> list[str]:
+        return merged(self.plan.entitlements, self.entitlements)
+
+    def operator_word_has_ended(self, *, at: datetime) -> bool:
+        return self.operator_until is not None and self.operator_until <= at
+
+
+def merged(of_plan: list[str], of_licence: list[str]) -> list[str]:
+    """The entitlements of a client: the sorted union of its plan's and its licence's."""
+    return sorted({*of_plan, *of_licence})

@@ -1,0 +1,25 @@
+"""What a licence permits. These ask; the rows decide."""
+
+from typing import Any
+
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from config.problems import Problem
+from licensing.callers import caller_of
+
+
+class LicenceSuspended(Problem):
+    code = "licence_suspended"
+    status = 403
+    title = "Licence suspended"
+    default_detail = "Your organisation's licence is suspended. Please talk to your administrator."
+
+
+class LicenceWorks(BasePermission):
+    """The caller's client may work: its licence is not suspended."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        if caller_of(request).is_suspended:
+            raise LicenceSuspended
+        return True

@@ -1,0 +1,18 @@
+"""The licence as a shell reads it."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from licensing.models import Standing
+
+
+class LicenceStatusSerializer(serializers.Serializer[Any]):
+    status = serializers.ChoiceField(choices=Standing.choices)
+    plan = serializers.CharField()
+    entitlements = serializers.ListField(
+        child=serializers.CharField(), help_text="Micro-app slugs, sorted."
+    )
+    grace_until = serializers.DateTimeField(
+        required=False, help_text="When the grace ends; there exactly when the status is grace."
+    )

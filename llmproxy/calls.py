@@ -1,0 +1,129 @@
+"""One call, from its admission to its settlement."""
+
+import logging
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Lock
+from typing import Any
+from uuid import UUID
+
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.utils import timezone
+
+from config.problems import Problem
+from licensing.callers import Caller
+from llmproxy.catalogue import choose
+from llmproxy.chat import Chat
+from llmproxy.estimates import delivered_tokens, prompt_tokens
+from llmproxy.models import LanguageModel
+from llmproxy.providers import provider
+from llmproxy.providers.protocol import Reported
+from usage.caps import Asked, PlanCaps, Reservation, reserve
+from usage.models import UsageRecord
+from usage.settlement import Spent, settle
+
+log = logging.getLogger(__name__)
+
+End = UsageRecord.End
+# Waits before settling is tried again where the database is away; after them the worker's sweep has it.
+SETTLE_WAITS = (0.1, 0.5, 2.0)
+# Ends that are not the provider's: it was asked, and its work on the prompt has to be paid for.
+LEFT = frozenset({End.CLIENT_GONE, End.STOPPED, End.CRASHED})
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """An admitted call. ``settle`` may be called from any place that ends it; the first counts."""
+
+    caller: Caller
+    chat: Chat
+    model: LanguageModel
+    reservation: Reservation
+    input_estimate: int
+    # What has been seen of the answer so far: whether it began, the provider's numbers, and what was delivered.
+    began: bool = False
+    reported: Reported | None = None
+    deltas: int = 0
+    size: int = 0
+    # Why this call was ended from here, set by the watch over running calls.
+    stopped: Problem | None = None
+    settled: bool = False
+    _lock: Any = field(default_factory=Lock)
+
+    @property
+    def id(self) -> UUID:
+        return self.reservation.record_id
+
+    def settle(self, end: UsageRecord.End) -> None:
+        """Settles to what the provider reported, else to what was delivered."""
+        with self._lock:
+            if self.settled:
+                return
+            self.settled = True
+        spent, source = self._spent(end)
+        self.settled = _persistently(self.id, spent=spent, source=source, end=end)
+
+    def _spent(self, end: UsageRecord.End) -> tuple[Spent, UsageRecord.Source]:
+        if (known := self.reported) is not None:
+            spent = Spent(
+                input=known.input,
+                cached_input=known.cached_input,
+                output=known.output,
+                reasoning=known.reasoning,
+            )
+            return spent, UsageRecord.Source.PROVIDER
+        if not self.began and end not in LEFT:
+            # A provider that failed before its first byte is owed nothing, and neither are we.
+            return Spent(), UsageRecord.Source.COUNTED
+        output = delivered_tokens(deltas=self.deltas, size=self.size)
+        return Spent(input=self.input_estimate, output=output), UsageRecord.Source.COUNTED
+
+
+def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:
+    """Opens a record for a call and gives the connection back: nothing is held while waiting."""
+    model = choose(chat.model, caller=caller)
+    estimate = prompt_tokens(chat.members)
+    assert caller.client_id is not None
+    asked = Asked(
+        user_id=caller.user_id,
+        client_id=caller.client_id,
+        session_id=caller.session_id,
+        model=model.name,
+        provider=provider().name,
+        request_id=request_id,
+        streamed=chat.stream,
+        input_estimate=estimate,
+        output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
+    )
+    reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
+    release_connection()
+    return Call(
+        caller=caller, chat=chat, model=model, reservation=reservation, input_estimate=estimate
+    )
+
+
+def release_connection() -> None:
+    """Gives this thread's database connection back to the pool, unless a transaction is open around us."""
+    if not connection.in_atomic_block:
+        connection.close()
+
+
+def _persistently(
+    record_id: UUID, *, spent: Spent, source: UsageRecord.Source, end: UsageRecord.End
+) -> bool:
+    """Settles although the database may be restarting; False where it stayed away and the sweep has to."""
+    for wait in (*SETTLE_WAITS, None):
+        try:
+            settle(record_id=record_id, spent=spent, source=source, end=end, now=timezone.now())
+            return True
+        except DatabaseError:
+            connection.close()
+            if wait is None:
+                log.exception("settlement_failed")
+                return False
+            time.sleep(wait)
+        finally:
+            release_connection()
+    return False

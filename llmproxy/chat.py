@@ -1,0 +1,101 @@
+"""A model call as it was asked for: held to the schema, and reduced to what may be passed on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema_rs import Draft202012Validator, ValidationError
+
+from config.problems import Fault, InvalidRequest
+from llmproxy.chat_schema import CHAT_REQUEST
+
+MAX_FAULTS = 20
+# Taken and not passed on: they say nothing to a provider, or something it shall not know.
+_KEPT_HERE = frozenset(
+    {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
+)
+_DROPPED = frozenset({"user", "metadata", "store"})
+_DROPPED_OF_MESSAGES = frozenset({"annotations", "audio", "function_call"})
+
+# Faults repeat no value: it may be a prompt.
+_VALIDATOR = Draft202012Validator(CHAT_REQUEST, mask="The value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat:
+    """One call. ``members`` are those that go to the provider as they are; ``output_wanted`` is in tokens."""
+
+    model: str | None
+    members: dict[str, Any]
+    output_wanted: int | None
+    # The word the caller used for the limit: compatible servers differ in which of the two they know.
+    limit_member: str
+    stream: bool
+    include_usage: bool
+
+
+def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
+    """The call that a body asks for. ``stream`` is what its address says, None where the body says it.
+
+    Raises ``InvalidRequest`` with a pointer for each fault.
+    """
+    faults = [*_faults(data), *_stream_faults(data, stream)]
+    if faults:
+        raise InvalidRequest(errors=faults[:MAX_FAULTS])
+    streamed = bool(data.get("stream")) if stream is None else stream
+    members = {
+        name: value
+        for name, value in data.items()
+        if value is not None and name not in _KEPT_HERE and name not in _DROPPED
+    }
+    members["messages"] = [_message(each) for each in members["messages"]]
+    return Chat(
+        model=data.get("model"),
+        members=members,
+        output_wanted=_output_wanted(data),
+        limit_member=_limit_member(data),
+        stream=streamed,
+        include_usage=bool((data.get("stream_options") or {}).get("include_usage")),
+    )
+
+
+def _output_wanted(data: dict[str, Any]) -> int | None:
+    limits = [data.get("max_tokens"), data.get("max_completion_tokens")]
+    return min((each for each in limits if each is not None), default=None)
+
+
+def _limit_member(data: dict[str, Any]) -> str:
+    newer, older = "max_completion_tokens", "max_tokens"
+    return older if data.get(newer) is None and data.get(older) is not None else newer
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name not in _DROPPED_OF_MESSAGES}
+
+
+def _stream_faults(data: dict[str, Any], stream: bool | None) -> Iterator[Fault]:
+    if stream is not None and data.get("stream") not in (None, stream):
+        yield Fault("/stream", "invalid", "This address and this member disagree.")
+
+
+def _faults(data: dict[str, Any]) -> Iterator[Fault]:
+    for error in _VALIDATOR.iter_errors(data):
+        pointer = "".join(f"/{_escaped(step)}" for step in error.instance_path)
+        yield from _faults_of(error, pointer)
+
+
+def _faults_of(error: ValidationError, pointer: str) -> Iterator[Fault]:
+    match error.kind.name:
+        case "additionalProperties":
+            for name in error.kind.as_dict()["unexpected"]:
+                yield Fault(f"{pointer}/{_escaped(name)}", "unknown", "This member is not taken.")
+        case "required":
+            name = error.kind.as_dict()["property"]
+            yield Fault(f"{pointer}/{_escaped(name)}", "required", "This member is needed.")
+        case _:
+            yield Fault(pointer, "invalid", f"{error.message}.")
+
+
+def _escaped(step: str | int) -> str:
+    """A reference token of RFC 6901."""
+    return str(step).replace("~", "~0").replace("/", "~1")

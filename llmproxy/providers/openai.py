@@ -1,0 +1,155 @@
+"""Any server that speaks OpenAI's chat completions (https://platform.openai.com/docs/api-reference/chat)."""
+
+from collections.abc import Iterable, Mapping
+from json import dumps, loads
+from typing import Any, TypeGuard
+
+from django.conf import settings
+
+from config.problems import Problem
+from llmproxy.chat import Chat
+from llmproxy.providers.protocol import (
+    Outgoing,
+    Piece,
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+    Reported,
+    Translator,
+)
+from llmproxy.sse import Event
+
+DONE = b"[DONE]"
+# The request was at fault, not we: these are the caller's to mend.
+_CALLERS_FAULT = frozenset({400, 404, 422})
+_BUSY = frozenset({408, 409, 429, 503, 529})
+MAX_DETAIL = 500
+MAX_RETRY_AFTER = 86_400
+
+
+class OpenAI:
+    """``LLM_BASE_URL`` is as OpenAI's own SDK takes it, with its ``/v1``."""
+
+    name = "openai"
+
+    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing:
+        body: dict[str, Any] = {**chat.members, "model": model, chat.limit_member: output_limit}
+        if chat.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return Outgoing(
+            url=f"{settings.LLM_BASE_URL}/chat/completions",
+            headers={
+                "Authorization": f"Bearer {settings.LLM_API_KEY()}",
+                "Content-Type": "application/json",
+                "Accept": "text/event-stream" if chat.stream else "application/json",
+                "User-Agent": f"shell-backend/{settings.VERSION}",
+            },
+            body=dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
+        )
+
+    def answer(self, body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
+        try:
+            answer = loads(body)
+            choices = answer["choices"]
+            size = sum(_size(choice["message"]) for choice in choices)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ProviderError from None
+        if not choices:
+            raise ProviderError
+        return answer, reported(answer.get("usage")), size
+
+    def translator(self, chat: Chat) -> Translator:
+        return _Translator(include_usage=chat.include_usage)
+
+    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
+        if status in _CALLERS_FAULT:
+            return ProviderRejected(_said(body))
+        if status == 504:
+            return ProviderTimeout()
+        wait = {"Retry-After": after} if (after := _retry_after(headers)) else None
+        return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
+
+
+class _Translator:
+    def __init__(self, *, include_usage: bool) -> None:
+        self._include_usage = include_usage
+
+    def piece(self, event: Event) -> Piece:
+        """One event. It goes on untouched, but for the usage chunk that only we had asked for."""
+        if event.data is None:
+            # Comments are the provider's way to keep its own connection; ours has its own.
+            return Piece()
+        data = event.data.strip()
+        if data == DONE:
+            return Piece(ended=True)
+        try:
+            chunk = loads(data)
+            if chunk.get("error"):
+                return Piece(failed=ProviderError())
+            choices = chunk.get("choices") or ()
+            usage = reported(chunk.get("usage"))
+            size = sum(_size(choice.get("delta") or {}) for choice in choices)
+            finished = any(choice.get("finish_reason") for choice in choices)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Piece(failed=ProviderError())
+        ours_alone = usage is not None and not choices and not self._include_usage
+        forward = b"" if ours_alone else event.raw
+        return Piece(forward=forward, size=size, finished=finished, reported=usage)
+
+
+def reported(usage: Any) -> Reported | None:
+    """A ``usage`` object, or None where there is none. An explicit zero is a report."""
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if not _is_count(prompt) or not _is_count(completion):
+        return None
+    return Reported(
+        input=prompt,
+        output=completion,
+        cached_input=_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        reasoning=_detail(usage, "completion_tokens_details", "reasoning_tokens"),
+    )
+
+
+def _detail(usage: dict[str, Any], group: str, name: str) -> int:
+    details = usage.get(group)
+    value = details.get(name) if isinstance(details, dict) else None
+    return value if _is_count(value) else 0
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _size(message: dict[str, Any]) -> int:
+    """Bytes of everything in a message or delta that a provider counts as output."""
+    texts = [message.get("content"), message.get("refusal"), message.get("reasoning_content")]
+    return sum(
+        len(text.encode("utf-8", "replace")) for text in [*texts, *_arguments(message)] if text
+    )
+
+
+def _arguments(message: dict[str, Any]) -> Iterable[str | None]:
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or {}
+        yield function.get("name")
+        yield function.get("arguments")
+
+
+def _said(body: bytes) -> str | None:
+    """The provider's own words on a refused request, without anything that names the credential."""
+    try:
+        message = loads(body)["error"]["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    key = settings.LLM_API_KEY()
+    if not isinstance(message, str) or not message or key in message:
+        return None
+    return message[:MAX_DETAIL]
+
+
+def _retry_after(headers: Mapping[str, str]) -> str | None:
+    after = headers.get("Retry-After", "")
+    return after if after.isdecimal() and int(after) <= MAX_RETRY_AFTER else None

@@ -1,0 +1,96 @@
+"""What the proxy asks of a provider: how to say a call, and how to read what comes back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from config.problems import Problem
+from llmproxy.chat import Chat
+from llmproxy.sse import Event
+
+
+class ProviderRejected(Problem):
+    """The provider refused the request itself; its words are in ``detail``."""
+
+    code = "provider_rejected"
+    status = 400
+    title = "The model refused the request"
+    default_detail = "The model does not take this request as it is."
+
+
+class ProviderError(Problem):
+    code = "provider_error"
+    status = 502
+    title = "The model failed"
+    default_detail = "The model did not answer properly. Please try again."
+
+
+class ProviderUnavailable(Problem):
+    code = "provider_unavailable"
+    status = 503
+    title = "The model is not available"
+    default_detail = "The model is not available at the moment. Please try again shortly."
+
+
+class ProviderTimeout(Problem):
+    code = "provider_timeout"
+    status = 504
+    title = "The model took too long"
+    default_detail = "The model took too long to answer. Please try again."
+
+
+class Outgoing(NamedTuple):
+    """One HTTP request to a provider."""
+
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Tokens as a provider reports them; ``input`` includes the cached and ``output`` the reasoning ones."""
+
+    input: int
+    output: int
+    cached_input: int = 0
+    reasoning: int = 0
+
+
+@dataclass(slots=True)
+class Piece:
+    """What one event of a provider means for the caller.
+
+    ``forward`` is what the caller gets (empty: nothing), ``size`` the bytes of text in it that count as
+    output, ``finished`` that the answer has its reason for ending, ``ended`` that the provider says
+    nothing more, ``failed`` that it reported an error instead.
+    """
+
+    forward: bytes = b""
+    size: int = 0
+    finished: bool = False
+    ended: bool = False
+    failed: Problem | None = None
+    reported: Reported | None = None
+
+
+class Translator(Protocol):
+    """Reads the events of one stream, in order."""
+
+    def piece(self, event: Event) -> Piece: ...
+
+
+class Provider(Protocol):
+    """One provider's dialect. Hosts and credentials are its own; nothing of a call can choose them."""
+
+    name: str
+
+    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing: ...
+
+    def answer(self, body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
+        """A one-shot answer in OpenAI's shape, the tokens reported, and the bytes of its text."""
+        ...
+
+    def translator(self, chat: Chat) -> Translator: ...
+
+    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem: ...

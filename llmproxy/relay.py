@@ -1,0 +1,219 @@
+"""Relaying: one request to the provider, its answer to the caller, and the bill settled before the last word.
+
+Nothing is held while waiting. Whatever happens, a call ends in exactly one settlement, which says how.
+"""
+
+import logging
+import time
+from collections.abc import Generator, Iterator
+from typing import Any
+
+from django.conf import settings
+
+from config.problems import InternalError, Problem
+from llmproxy import running
+from llmproxy.calls import Call, End
+from llmproxy.exchange import (
+    Broken,
+    Exchange,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+    open_exchange,
+)
+from llmproxy.openai_errors import stream_error
+from llmproxy.providers import provider
+from llmproxy.providers.protocol import ProviderError, ProviderTimeout, ProviderUnavailable
+from llmproxy.sockets import new_session
+from llmproxy.sse import Event, EventParser, EventTooLarge
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE = b": keep-alive\n\n"
+DONE = b"data: [DONE]\n\n"
+OK = 200
+# One-shot answers and streams larger than this are no answers to these requests.
+MAX_ANSWER = 64 * 1024 * 1024
+
+_session = new_session()
+
+
+def complete(call: Call) -> dict[str, Any]:
+    """The one-shot answer of a call, settled. Raises a provider's problem, settled too."""
+    exchange = _open(call)
+    running.register(call, exchange)
+    try:
+        exchange.head(settings.LLM_MAX_SECONDS)
+        _check_head(call, exchange)
+        answer, call.reported, call.size = provider().answer(exchange.body())
+    except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
+        raise _failed(call, error) from None
+    finally:
+        running.forget(call)
+        exchange.close()
+    call.settle(End.DONE)
+    return answer
+
+
+class Stream:
+    """The answer of a call as server-sent events, ready for a WSGI server: iterate, and close at any point.
+
+    Made by :func:`stream`, which has already waited one keep-alive interval for the first byte.
+    """
+
+    def __init__(self, call: Call, exchange: Exchange, first: bytes | None) -> None:
+        self._call = call
+        self._exchange = exchange
+        self._parser = EventParser()
+        self._translator = provider().translator(call.chat)
+        self._finished = False
+        self._over = False
+        self._parts = self._relay(first)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self._parts)
+
+    def close(self) -> None:
+        """The server calls this when it is done with us, whether we were done or not."""
+        self._exchange.close()
+        running.forget(self._call)
+        self._parts.close()
+        # Not reached where the answer ended: settled once is settled.
+        self._call.settle(End.CLIENT_GONE)
+
+    def _relay(self, first: bytes | None) -> Generator[bytes]:
+        try:
+            if first is None:
+                yield KEEP_ALIVE
+            chunk = first
+            while not self._over:
+                if chunk is None:
+                    chunk = self._next_chunk()
+                if chunk is None:
+                    yield KEEP_ALIVE
+                else:
+                    yield from self._forward(chunk)
+                    chunk = None
+        except Exception as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
+            yield stream_error(_failed(self._call, error))
+
+    def _next_chunk(self) -> bytes | None:
+        """The next bytes, None after a silence. Reads the head on the way, which may be a refusal."""
+        if self._exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
+            return None
+        _check_head(self._call, self._exchange)
+        return self._exchange.chunk(settings.LLM_KEEPALIVE_SECONDS)
+
+    def _forward(self, chunk: bytes) -> Iterator[bytes]:
+        events = self._parser.feed(chunk) if chunk else self._parser.finish()
+        out = b"".join(self._translated(events))
+        if not chunk and not self._over:
+            # The end of the connection without the end of the answer is a truncated answer.
+            if not self._finished:
+                raise ProviderError
+            self._over = True
+        if not self._over:
+            if out:
+                yield out
+            return
+        self._call.settle(End.DONE)
+        yield out + DONE
+
+    def _translated(self, events: list[Event]) -> Iterator[bytes]:
+        for event in events:
+            piece = self._translator.piece(event)
+            if piece.failed is not None:
+                raise piece.failed
+            if piece.reported is not None:
+                self._call.reported = piece.reported
+            if piece.size:
+                self._call.deltas += 1
+                self._call.size += piece.size
+            self._finished = self._finished or piece.finished
+            if piece.ended:
+                self._over = True
+                return
+            if piece.forward:
+                yield piece.forward
+
+
+def stream(call: Call) -> Stream:
+    """Starts a streamed answer. What fails within one keep-alive interval is raised, settled."""
+    exchange = _open(call)
+    running.register(call, exchange)
+    try:
+        first = _first_bytes(call, exchange)
+        return Stream(call, exchange, first)
+    except Exception as error:  # noqa: BLE001 - as above
+        exchange.close()
+        running.forget(call)
+        raise _failed(call, error) from None
+
+
+def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:
+    """What the provider says first, None if it says nothing for one keep-alive interval."""
+    until = time.monotonic() + settings.LLM_KEEPALIVE_SECONDS
+    if exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
+        return None
+    _check_head(call, exchange)
+    chunk = exchange.chunk(max(0.0, until - time.monotonic()))
+    if chunk == b"":
+        raise ProviderError
+    return chunk
+
+
+def _check_head(call: Call, exchange: Exchange) -> None:
+    """Notes that the answer began, or raises what the provider refused it with."""
+    head = exchange.head(0)
+    if head is None:
+        raise TimedOut("no answer", sent=True)
+    if head.status != OK:
+        raise provider().refusal(head.status, head.headers, exchange.body())
+    call.began = True
+
+
+def _open(call: Call) -> Exchange:
+    outgoing = provider().outgoing(
+        call.chat, model=call.model.provider_name, output_limit=call.reservation.output_limit
+    )
+    return open_exchange(
+        session=_session,
+        method="POST",
+        url=outgoing.url,
+        headers=outgoing.headers,
+        body=outgoing.body,
+        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
+        read_timeout=settings.LLM_READ_TIMEOUT,
+        deadline=time.monotonic() + settings.LLM_MAX_SECONDS,
+        max_bytes=MAX_ANSWER,
+    )
+
+
+def _failed(call: Call, error: Exception) -> Problem:
+    """Settles a call that did not end well, and gives what its caller is told."""
+    if call.stopped is not None:
+        call.settle(End.STOPPED)
+        return call.stopped
+    problem = _problem(error)
+    end = End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED
+    if isinstance(problem, InternalError):
+        log.error("relay_failed", exc_info=error)
+        end = End.CRASHED
+    call.settle(end)
+    return problem
+
+
+def _problem(error: Exception) -> Problem:
+    match error:
+        case Problem():
+            return error
+        case TimedOut():
+            return ProviderTimeout()
+        case Unreachable():
+            return ProviderUnavailable()
+        case Broken() | TooLarge() | EventTooLarge():
+            return ProviderError()
+    return InternalError()

@@ -1,0 +1,20 @@
+"""Shapes of model calls that are not OpenAI's own business: the list of models."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class ModelSerializer(serializers.Serializer[Any]):
+    id = serializers.CharField(source="name")
+    object = serializers.ReadOnlyField(default="model")
+    created = serializers.SerializerMethodField()
+    owned_by = serializers.ReadOnlyField(default="shell-backend")
+
+    def get_created(self, model: Any) -> int:
+        return int(model.created_at.timestamp()) if model.created_at else 0
+
+
+class ModelListSerializer(serializers.Serializer[Any]):
+    object = serializers.ReadOnlyField(default="list")
+    data = ModelSerializer(many=True)  # type: ignore[assignment] # OpenAI's word for the list

@@ -1,0 +1,144 @@
+"""Model calls over HTTP: parse, admit, relay."""
+
+from json import dumps
+from typing import Any, cast
+
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from config import ratelimits
+from config.request_ids import current as request_id
+from config.schema import problems
+from licensing.callers import caller_of
+from licensing.permissions import LicenceWorks
+from llmproxy.calls import Call, admit
+from llmproxy.catalogue import offered
+from llmproxy.chat import parse
+from llmproxy.relay import complete, stream
+from llmproxy.schema import CHAT_EXAMPLES, CHAT_REQUEST, COMPLETION, STREAM
+from llmproxy.serializers import ModelListSerializer
+
+# Every way a model call can be refused, for the schema.
+CALL_PROBLEMS = (
+    "invalid_request",
+    "provider_rejected",
+    "licence_suspended",
+    "not_entitled",
+    "not_found",
+    "rate_limited",
+    "monthly_cap_exceeded",
+    "daily_limit_reached",
+    "cap_reserved",
+    "provider_error",
+    "provider_unavailable",
+    "provider_timeout",
+)
+
+
+class AnyAccept(BaseContentNegotiation):
+    """The path and the body say whether an answer streams; SDKs send one Accept for both."""
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return next((each for each in parsers if _takes(each, request)), None)
+
+    def select_renderer(self, request: Request, renderers: Any, format_suffix: Any = None) -> Any:
+        return renderers[0], renderers[0].media_type
+
+
+class ModelCallViewSet(ViewSet):
+    """Calls to a model, metered."""
+
+    permission_classes = (IsAuthenticated, LicenceWorks)
+    content_negotiation_class = AnyAccept
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_complete",
+        request={"application/json": CHAT_REQUEST},
+        responses={(200, "application/json"): COMPLETION},
+        examples=CHAT_EXAMPLES,
+        tags=["models"],
+    )
+    def complete(self, request: Request) -> HttpResponseBase:
+        """Ask a model and get its answer whole."""
+        return self._answer(request, streamed=False)
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_stream",
+        request={"application/json": CHAT_REQUEST},
+        responses={(200, "text/event-stream"): STREAM},
+        examples=CHAT_EXAMPLES,
+        tags=["models"],
+    )
+    def stream(self, request: Request) -> HttpResponseBase:
+        """Ask a model and get its answer as it is made, as server-sent events."""
+        return self._answer(request, streamed=True)
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_chat_completions",
+        request={"application/json": CHAT_REQUEST},
+        responses={(200, "application/json"): COMPLETION, (200, "text/event-stream"): STREAM},
+        examples=CHAT_EXAMPLES,
+        tags=["models"],
+    )
+    def chat(self, request: Request) -> HttpResponseBase:
+        """The same for OpenAI's SDKs; the body's ``stream`` says which."""
+        return self._answer(request, streamed=None)
+
+    @extend_schema(
+        operation_id="llm_models",
+        responses={
+            200: OpenApiResponse(
+                ModelListSerializer, description="The models of the caller's plan."
+            )
+        },
+        tags=["models"],
+    )
+    def models(self, request: Request) -> Response:
+        """The models the caller may choose from."""
+        return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
+
+    def _answer(self, request: Request, *, streamed: bool | None) -> HttpResponseBase:
+        now = timezone.now()
+        caller = caller_of(request)
+        ratelimits.count("llm.user", key=str(caller.user_id), now=now)
+        chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
+        call = admit(caller=caller, chat=chat, request_id=request_id(), now=now)
+        response: HttpResponseBase = _streamed(call) if chat.stream else _whole(call)
+        response["X-Tokens-Remaining-Month"] = _left(call.reservation.remaining_month)
+        response["X-Tokens-Remaining-Day"] = _left(call.reservation.remaining_day)
+        return response
+
+
+def _whole(call: Call) -> HttpResponse:
+    body = dumps(complete(call), ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "replace"
+    )
+    return HttpResponse(
+        body, content_type="application/json", headers={"Cache-Control": "no-store"}
+    )
+
+
+def _streamed(call: Call) -> StreamingHttpResponse:
+    return StreamingHttpResponse(
+        stream(call),
+        content_type="text/event-stream; charset=utf-8",
+        headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
+    )
+
+
+def _left(tokens: int | None) -> str:
+    return "unlimited" if tokens is None else str(max(0, tokens))
+
+
+def _takes(parser: Any, request: Request) -> bool:
+    kind = str(request.content_type).partition(";")[0].strip().lower()
+    return bool(kind == parser.media_type)

@@ -1,0 +1,386 @@
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from config import counting, tallies
+from config.counting import ProcessCounters, RedisCounters, _redis
+from config.local.folders import ROOT
+from config.local.redis import available
+from config.tallies import Away, ProcessTally, RedisTally
+from tests.config.own_redis import OwnRedis, own_redis, round_trips
+
+needs_redis = pytest.mark.skipif(not available(), reason="no Redis for this Python")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OwnRedis]:
+    with own_redis() as server:
+        yield server
+
+
+@pytest.fixture(params=["redis", "process"])
+def counters(request: pytest.FixtureRequest) -> ProcessCounters:
+    if request.param == "process":
+        counters = ProcessCounters("", {})
+    elif available():
+        server: OwnRedis = request.getfixturevalue("server")
+        counters = RedisCounters(server.url, {})
+    else:
+        pytest.skip("no Redis for this Python")
+    counters.clear()
+    counting.watch()
+    return counters
+
+
+@pytest.fixture
+def shared(server: OwnRedis) -> RedisCounters:
+    server.start()
+    counters = RedisCounters(server.url, {})
+    assert counters.answers()
+    counters.clear()
+    counting.watch()
+    return counters
+
+
+def counted(counters: ProcessCounters, key: str) -> int:
+    """Counts one as django-ratelimit does."""
+    return 1 if counters.add(key, 1, 60) else counters.incr(key)
+
+
+def looked(counters: ProcessCounters, key: str) -> int:
+    """Looks as django-ratelimit does."""
+    return 0 if counters.add(key, 0, 60) else int(counters.get(key, 0))
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def test_counts_go_up_by_one(counters: ProcessCounters) -> None:
+    assert [counted(counters, "a") for _ in range(4)] == [1, 2, 3, 4]
+    assert counted(counters, "b") == 1
+    assert not counting.degraded()
+
+
+def test_looking_counts_nothing(counters: ProcessCounters) -> None:
+    assert [looked(counters, "a") for _ in range(3)] == [0, 0, 0]
+    counted(counters, "a")
+    counted(counters, "a")
+    assert [looked(counters, "a") for _ in range(3)] == [2, 2, 2]
+    assert counted(counters, "a") == 3
+
+
+def test_a_count_is_remembered_for_one_increment_of_its_key_only(counters: ProcessCounters) -> None:
+    counted(counters, "a")
+    assert not counters.add("a", 1, 60)
+    counters.add("b", 0, 60)
+    assert counters.incr("a") == 3
+    assert not counters.add("a", 1, 60)
+    assert counters.incr("a") == 4
+    assert counters.incr("a") == 5
+    assert counters.incr("a", 5) == 10
+    assert not counters.add("a", 0, 60)
+    assert counters.incr("a") == 11
+    assert counters.get("a") == 11
+
+
+def test_a_count_remembered_by_one_thread_is_not_given_to_another(
+    counters: ProcessCounters,
+) -> None:
+    counted(counters, "a")
+    assert not counters.add("a", 1, 60)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(counters.incr, "a").result() == 3
+    assert counters.incr("a") == 2
+
+
+def test_parallel_counts_lose_nothing(counters: ProcessCounters) -> None:
+    together = threading.Barrier(8)
+
+    def many(_: int) -> list[int]:
+        together.wait()
+        return [counted(counters, "a") for _ in range(50)]
+
+    with ThreadPoolExecutor(8) as pool:
+        numbers = [number for part in pool.map(many, range(8)) for number in part]
+    assert sorted(numbers) == list(range(1, 401))
+    assert not counting.degraded()
+
+
+def test_it_is_a_cache_of_whole_numbers(counters: ProcessCounters) -> None:
+    counters.set("a", 7)
+    counters.set("b", 8, None)
+    assert counters.get("a") == 7
+    assert counters.get("nothing") is None
+    assert counters.get("nothing", 5) == 5
+    assert counters.get_many(["a", "b", "c"]) == {"a": 7, "b": 8}
+    assert counters.has_key("a")
+    assert "c" not in counters
+    assert counters.decr("b", 3) == 5
+    assert counters.get_or_set("d", 3) == 3
+    assert counters.touch("b", None)
+    assert counters.touch("b", 60)
+    assert not counters.touch("c")
+    assert counters.delete("a")
+    assert not counters.delete("a")
+    counters.set("b", 1, 0)
+    assert counters.get("b") is None
+    assert counters.get("d", version=2) is None
+    with pytest.raises(ValueError, match="no such key"):
+        counters.incr("nothing")
+    counters.clear()
+    assert counters.get("d") is None
+
+
+@pytest.mark.parametrize("value", ["text", True, 1.5, None, [1]])
+def test_anything_but_a_whole_number_is_refused(counters: ProcessCounters, value: Any) -> None:
+    for store in (counters.set, counters.add):
+        with pytest.raises(TypeError, match="whole numbers"):
+            store("a", value)
+    with pytest.raises(ValueError, match="time to live"):
+        counters.add("a", 1, 0)
+
+
+def test_a_count_ends_in_its_time(counters: ProcessCounters) -> None:
+    counters.add("a", 1, 1)
+    counters.add("b", 1, 60)
+    eventually(lambda: looked(counters, "a") == 0)
+    assert counted(counters, "a") == 1
+    assert looked(counters, "b") == 1
+
+
+@needs_redis
+def test_one_count_is_one_round_trip(shared: RedisCounters, server: OwnRedis) -> None:
+    counted(shared, "warm")
+    with round_trips(server.client()) as sent:
+        assert counted(shared, "a") == 1
+    assert sent == ["EVALSHA"]
+    with round_trips(server.client()) as sent:
+        assert counted(shared, "a") == 2
+    assert sent == ["EVALSHA"]
+    with round_trips(server.client()) as sent:
+        assert looked(shared, "a") == 2
+        assert looked(shared, "nothing") == 0
+    assert sent == ["GET", "GET"]
+
+
+@needs_redis
+def test_a_key_keeps_the_end_of_its_first_count(shared: RedisCounters, server: OwnRedis) -> None:
+    shared.add("a", 1, 65)
+    shared.add("a", 1, 6500)
+    with server.client() as client:
+        (key,) = client.keys()
+        assert 0 < client.ttl(key) <= 65
+
+
+@needs_redis
+def test_clearing_leaves_the_keys_of_others(shared: RedisCounters, server: OwnRedis) -> None:
+    others = RedisCounters(server.url, {"KEY_PREFIX": "other*[a]"})
+    counted(others, "a")
+    with server.client() as client:
+        client.set("somebody's", "own")
+        counted(shared, "a")
+        shared.clear()
+        assert looked(shared, "a") == 0
+        assert looked(others, "a") == 1
+        others.clear()
+        assert client.keys() == ["somebody's"]
+
+
+@needs_redis
+def test_a_server_that_has_lost_the_script_is_taught_it_again(
+    shared: RedisCounters, server: OwnRedis
+) -> None:
+    counted(shared, "a")
+    with server.client() as client:
+        client.script_flush()
+    assert counted(shared, "a") == 2
+    assert not counting.degraded()
+
+
+@needs_redis
+def test_without_redis_counting_goes_on_in_the_process_and_with_it_there_again(
+    shared: RedisCounters, server: OwnRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert [counted(shared, "a") for _ in range(3)] == [1, 2, 3]
+    server.kill()
+    assert [counted(shared, "a") for _ in range(3)] == [1, 2, 3]
+    assert looked(shared, "a") == 3
+    assert counting.degraded()
+    assert not shared.answers()
+
+    server.start()
+    with server.client() as client:
+        eventually(lambda: counted(shared, "b") > 0 and bool(client.keys("*b")))
+    counting.watch()
+    assert counted(shared, "c") == 1
+    assert not counting.degraded()
+    assert shared.answers()
+    assert [record.getMessage() for record in caplog.records] == ["cache_away", "cache_back"]
+
+
+@needs_redis
+def test_a_restart_between_two_counts_is_not_even_noticed(
+    shared: RedisCounters, server: OwnRedis
+) -> None:
+    counted(shared, "a")
+    server.start()
+    assert counted(shared, "a") == 1
+    assert not counting.degraded()
+
+
+@needs_redis
+def test_one_caller_tries_a_redis_that_is_away_and_the_others_do_not_wait(
+    shared: RedisCounters, server: OwnRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tally = RedisTally(server.url)
+    tries = []
+    tried = RedisTally._tried
+
+    def noting(self: RedisTally, command: Callable[[], Any]) -> Any:
+        tries.append(threading.get_ident())
+        return tried(self, command)
+
+    monkeypatch.setattr(RedisTally, "_tried", noting)
+    monkeypatch.setattr(tallies, "PAUSE_SECONDS", 3600.0)
+    with server.frozen():
+        with pytest.raises(Away):
+            tally.count("a", 1, 60)
+        assert len(tries) == 1
+        # The pause is over.
+        tally._next_try = 0.0
+        together = threading.Barrier(10)
+
+        def ask(_: int) -> bool:
+            together.wait()
+            with pytest.raises(Away):
+                tally.count("a", 1, 60)
+            return True
+
+        with ThreadPoolExecutor(10) as pool:
+            assert all(pool.map(ask, range(10)))
+        assert len(tries) == 2
+    tally._next_try = 0.0
+    # What was sent into the frozen server may have been counted there, and harms nobody.
+    assert tally.count("b", 1, 60) == 1
+
+
+@needs_redis
+def test_an_error_of_redis_is_an_outage_like_any_other(
+    shared: RedisCounters, server: OwnRedis
+) -> None:
+    with server.client() as client:
+        client.config_set("maxmemory", "1")
+        client.config_set("maxmemory-policy", "noeviction")
+    assert counted(shared, "a") == 1
+    assert counting.degraded()
+
+
+def test_a_process_has_one_client_of_its_own_for_each_redis() -> None:
+    assert _redis("unix:///nowhere.sock", 1) is _redis("unix:///nowhere.sock", 1)
+    assert _redis("unix:///nowhere.sock", 1) is not _redis("unix:///nowhere.sock", 2)
+    assert _redis("unix:///nowhere.sock", 1) is not _redis("unix:///elsewhere.sock", 1)
+
+
+FORKED = """
+import os, sys
+from config.counting import RedisCounters
+
+def counted():
+    counters = RedisCounters(sys.argv[1], {})
+    return 1 if counters.add("forked", 1, 60) else counters.incr("forked")
+
+counted()
+children = []
+for _ in range(4):
+    if not (child := os.fork()):
+        for _ in range(50):
+            counted()
+        os._exit(0)
+    children.append(child)
+for _ in range(50):
+    counted()
+for child in children:
+    os.waitpid(child, 0)
+print(counted())
+"""
+
+
+@needs_redis
+def test_forked_processes_count_together(shared: RedisCounters, server: OwnRedis) -> None:
+    assert _printed(FORKED, server.url) == "252"
+
+
+GREENLETS = """
+from gevent import monkey
+monkey.patch_all()
+import sys
+from gevent import spawn, wait
+import redis
+from config import counting, tallies
+from config.counting import RedisCounters
+
+counters = RedisCounters(sys.argv[1], {})
+numbers = []
+
+def count(_):
+    numbers.append(1 if counters.add("green", 1, 60) else counters.incr("green"))
+
+wait([spawn(count, each) for each in range(500)])
+assert sorted(numbers) == list(range(1, 501)), sorted(numbers)
+clients = redis.Redis.from_url(sys.argv[1]).client_list()
+# One more asks this question, and one belongs to the test.
+assert len(clients) <= tallies.CONNECTIONS + 2, len(clients)
+print("all")
+"""
+
+
+@needs_redis
+def test_greenlets_share_a_bounded_number_of_connections(
+    shared: RedisCounters, server: OwnRedis
+) -> None:
+    assert _printed(GREENLETS, server.url) == "all"
+
+
+def _printed(script: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_flood_of_new_keys_throws_out_its_own_and_no_number_that_has_grown() -> None:
+    tally = ProcessTally(room=100)
+    for _ in range(10):
+        tally.count("attacker", 1, 60)
+    for number in range(5000):
+        tally.count(f"address {number}", 1, 60)
+    assert tally.read("attacker") == 10
+    assert len(tally._numbers) <= 100
+
+
+def test_the_expired_make_room_first() -> None:
+    tally = ProcessTally(room=100)
+    for number in range(90):
+        tally.count(f"old {number}", 5, 0)
+    for number in range(10):
+        tally.count(f"living {number}", 1, 60)
+    tally.count("new", 1, 60)
+    assert [tally.read(f"living {number}") for number in range(10)] == [1] * 10
+    assert tally.read("new") == 1
+    assert len(tally._numbers) == 11

@@ -1,0 +1,86 @@
+"""What tests share: people of a client, tokens of their own, and a clock that is theirs."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.cache import cache
+from rest_framework.test import APIClient
+
+from accounts.audit import Actor
+from accounts.key_ring import ring
+from accounts.models import Client, User
+from accounts.sign_in import Device, TokenPair, sign_in
+from accounts.signing_keys import rotate_signing_key
+from licensing.licences import create_client
+from licensing.models import Plan
+
+PASSWORD = "correct horse battery staple"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Counters and keys live in the process and the cache; each test starts without those of another."""
+    ring.forget()
+    yield
+    if {"db", "transactional_db"} & set(request.fixturenames):
+        cache.clear()
+
+
+@pytest.fixture
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@pytest.fixture
+def by() -> Actor:
+    return Actor(name="operator@shell.test", address="192.0.2.1", request_id="test-request")
+
+
+@pytest.fixture
+def plan(db: None) -> Plan:
+    plan, _ = Plan.objects.get_or_create(
+        name="Starter",
+        defaults={
+            "monthly_input_tokens": 500_000,
+            "monthly_output_tokens": 100_000,
+            "daily_tokens": 100_000,
+        },
+    )
+    return plan
+
+
+@pytest.fixture
+def organisation(plan: Plan, by: Actor, now: datetime) -> Client:
+    return create_client(name="Acme", plan=plan, by=by, now=now)
+
+
+@pytest.fixture
+def user(organisation: Client) -> User:
+    return User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)
+
+
+@pytest.fixture
+def operator(db: None) -> User:
+    return User.objects.create_superuser("operator@shell.test", PASSWORD)
+
+
+@pytest.fixture
+def signing_key(db: None, by: Actor, now: datetime) -> None:
+    rotate_signing_key(publish_ahead=timedelta(0), by=by, now=now)
+
+
+@pytest.fixture
+def pair(user: User, signing_key: None, now: datetime) -> TokenPair:
+    return sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+
+
+@pytest.fixture
+def api() -> APIClient:
+    return APIClient()
+
+
+@pytest.fixture
+def signed_in(api: APIClient, pair: TokenPair) -> APIClient:
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {pair.access}")
+    return api

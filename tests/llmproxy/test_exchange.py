@@ -1,0 +1,947 @@
+"""Exchanges over real sockets, with threads; the last test runs the rest again under gevent."""
+
+import contextlib
+import gzip
+import ipaddress
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from cryptography import x509
+
+from llmproxy import sockets
+from llmproxy.exchange import (
+    Broken,
+    Exchange,
+    ExchangeError,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+    open_exchange,
+)
+from tests.llmproxy.rawserver import CHUNKED, GENEROUS, OK, Authority, Peer, Provider, eventually
+
+# A silence that is waited for on purpose.
+SHORT = 0.1
+
+
+def readers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "exchange"]
+
+
+@pytest.fixture(autouse=True)
+def no_reader_remains() -> Iterator[None]:
+    yield
+    assert eventually(lambda: not readers())
+
+
+LOOPBACK = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server_tls(authority: Authority) -> ssl.SSLContext:
+    return authority.server(LOOPBACK)
+
+
+@pytest.fixture
+def session(authority: Authority) -> Iterator[requests.Session]:
+    with sockets.new_session(ca_bundle=str(authority.bundle)) as session:
+        yield session
+
+
+Start = Callable[..., Provider]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start providers; what went wrong in their scripts fails the test."""
+    providers: list[Provider] = []
+
+    def _start(script: Callable[[Peer], None], tls: ssl.SSLContext | None = None) -> Provider:
+        providers.append(Provider(script, tls))
+        return providers[-1]
+
+    yield _start
+    for provider in providers:
+        provider.stop()
+    assert [provider.errors for provider in providers if provider.errors] == []
+
+
+@pytest.fixture(params=["http", "https"])
+def tls(request: pytest.FixtureRequest, server_tls: ssl.SSLContext) -> ssl.SSLContext | None:
+    return server_tls if request.param == "https" else None
+
+
+def ask(session: requests.Session, url: str, **options: Any) -> Exchange:
+    """An exchange that waits longer than any test, unless told otherwise."""
+    lasts = options.pop("lasts", 60.0)
+    defaults: dict[str, Any] = {
+        "method": "POST",
+        "headers": {"Authorization": "Bearer hidden-key"},
+        "body": b'{"stream": true}',
+        "connect_timeout": 30.0,
+        "read_timeout": 30.0,
+        "deadline": time.monotonic() + lasts,
+        "max_bytes": 1_000_000,
+    }
+    return open_exchange(session=session, url=url, **(defaults | options))
+
+
+def everything(exchange: Exchange) -> bytes:
+    """All pieces up to the end; fails the test on a silence."""
+    pieces = []
+    while piece := exchange.chunk(GENEROUS):
+        pieces.append(piece)
+    assert piece == b""
+    return b"".join(pieces)
+
+
+# Answers
+
+
+def with_length(peer: Peer) -> None:
+    peer.request()
+    peer.answer(b"one two three")
+
+
+def chunked(peer: Peer) -> None:
+    peer.request()
+    peer.send(CHUNKED)
+    for data in (b"one", b" two", b" three"):
+        peer.chunk(data)
+    peer.chunk(b"")
+
+
+def until_closed(peer: Peer) -> None:
+    peer.request()
+    peer.send(OK + b"\r\none two three")
+    peer.close()
+
+
+@pytest.mark.parametrize("script", [with_length, chunked, until_closed])
+def test_an_answer_arrives_whole_however_its_end_is_told(
+    start: Start,
+    session: requests.Session,
+    tls: ssl.SSLContext | None,
+    script: Callable[[Peer], None],
+) -> None:
+    with ask(session, start(script, tls).url) as exchange:
+        head = exchange.head(GENEROUS)
+        assert head is not None
+        assert head.status == 200
+        assert everything(exchange) == b"one two three"
+        assert exchange.chunk(GENEROUS) == b""
+    with ask(session, start(script, tls).url) as exchange:
+        assert exchange.body() == b"one two three"
+
+
+def test_status_and_headers_are_told_and_names_have_no_case(
+    start: Start, session: requests.Session
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 429 Slow Down\r\nRetry-After: 7\r\nContent-Length: 2\r\n\r\nno")
+
+    with ask(session, start(script).url) as exchange:
+        head = exchange.head(GENEROUS)
+        assert head is not None
+        assert (head.status, head.headers["retry-after"]) == (429, "7")
+        assert exchange.head(0) is head
+        assert exchange.body() == b"no"
+
+
+@pytest.mark.parametrize(
+    "head", [b"HTTP/1.1 204 Gone Quiet\r\n\r\n", OK + b"Content-Length: 0\r\n\r\n"]
+)
+def test_an_answer_without_a_body_ends_at_once(
+    start: Start, session: requests.Session, head: bytes
+) -> None:
+    def script(peer: Peer) -> None:
+        while peer.request():
+            peer.send(head)
+
+    provider = start(script)
+    for _ in range(2):
+        with ask(session, provider.url) as exchange:
+            assert exchange.chunk(GENEROUS) == b""
+    assert provider.connections == 1
+
+
+def test_the_provider_gets_the_request_as_given_and_asked_for_in_plain(
+    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    received: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        while request := peer.request():
+            received.append(request)
+            peer.send(OK + b"Set-Cookie: a=b; Path=/\r\nContent-Length: 2\r\n\r\nok")
+
+    provider = start(script)
+    for _ in range(2):
+        with ask(
+            session, provider.url, headers={"X-One": "1", "accept-encoding": "gzip"}
+        ) as exchange:
+            assert exchange.body() == b"ok"
+    assert received[0] == received[1]
+    head, _, body = received[0].partition(b"\r\n\r\n")
+    lines = [line.lower() for line in head.split(b"\r\n")]
+    assert lines[0] == b"post /v1/chat http/1.1"
+    assert {b"x-one: 1", b"accept-encoding: identity", b"content-length: 16"} < set(lines)
+    assert body == b'{"stream": true}'
+
+
+def test_each_piece_is_handed_on_before_the_next_is_sent(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    taken = threading.Semaphore(0)
+
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(CHUNKED)
+        for i in range(5):
+            assert taken.acquire(timeout=GENEROUS)
+            peer.chunk(b"data: %d\n\n" % i)
+        peer.chunk(b"")
+
+    with ask(session, start(script, tls).url) as exchange:
+        assert exchange.head(GENEROUS) is not None
+        for i in range(5):
+            taken.release()
+            assert exchange.chunk(GENEROUS) == b"data: %d\n\n" % i
+        assert exchange.chunk(GENEROUS) == b""
+
+
+def test_a_redirect_is_an_answer_like_any_other(start: Start, session: requests.Session) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 5\r\n\r\nthere")
+
+    provider = start(script)
+    with ask(session, provider.url) as exchange:
+        head = exchange.head(GENEROUS)
+        assert head is not None
+        assert head.status == 302
+        assert exchange.body() == b"there"
+    assert provider.connections == 1
+
+
+def test_an_encoding_that_was_not_asked_for_is_refused_after_the_head(
+    start: Start, session: requests.Session
+) -> None:
+    body = gzip.compress(b"one two three")
+
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(OK + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    provider = start(script)
+    with ask(session, provider.url) as exchange:
+        assert exchange.head(GENEROUS) is not None
+        with pytest.raises(Broken) as caught:
+            exchange.chunk(GENEROUS)
+        assert caught.value.sent
+    assert provider.gone.wait(GENEROUS)
+
+
+def test_many_exchanges_share_one_session(start: Start, session: requests.Session) -> None:
+    together = threading.Barrier(20)
+
+    def script(peer: Peer) -> None:
+        while request := peer.request():
+            together.wait(GENEROUS)
+            peer.answer(request.partition(b"\r\n\r\n")[2])
+
+    provider = start(script)
+    for _ in range(2):
+        exchanges = [ask(session, provider.url, body=b"%d" % i) for i in range(20)]
+        assert [exchange.body() for exchange in exchanges] == [b"%d" % i for i in range(20)]
+    assert provider.connections == 20
+
+
+# Silence and deadline
+
+
+def before_the_head(peer: Peer) -> None:
+    peer.request()
+
+
+def before_the_first_byte(peer: Peer) -> None:
+    peer.request()
+    peer.send(CHUNKED)
+
+
+def between_chunks(peer: Peer) -> None:
+    peer.request()
+    peer.send(CHUNKED)
+    peer.chunk(b"one")
+
+
+def within_a_chunk(peer: Peer) -> None:
+    peer.request()
+    peer.send(CHUNKED + b"9\r\none")
+
+
+def within_a_length(peer: Peer) -> None:
+    peer.request()
+    peer.send(OK + b"Content-Length: 9\r\n\r\none")
+
+
+def without_a_length(peer: Peer) -> None:
+    peer.request()
+    peer.send(OK + b"Connection: close\r\n\r\none")
+
+
+STAGES = [
+    before_the_head,
+    before_the_first_byte,
+    between_chunks,
+    within_a_chunk,
+    within_a_length,
+    without_a_length,
+]
+HEADLESS = [before_the_head]
+BODILESS = [before_the_head, before_the_first_byte]
+
+
+def bring_to(stage: Callable[[Peer], None], exchange: Exchange) -> None:
+    """Take what the provider sends up to the silence of `stage`."""
+    if stage not in HEADLESS:
+        assert exchange.head(GENEROUS) is not None
+    if stage not in BODILESS:
+        assert exchange.chunk(GENEROUS) == b"one"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_silence_is_nothing_yet_and_then_a_time_out(
+    start: Start, session: requests.Session, stage: Callable[[Peer], None]
+) -> None:
+    silence_is_nothing_yet_and_then_a_time_out(start(stage), session, stage)
+
+
+@pytest.mark.parametrize("stage", [before_the_head, between_chunks])
+def test_silence_over_tls_is_the_same(
+    start: Start,
+    session: requests.Session,
+    server_tls: ssl.SSLContext,
+    stage: Callable[[Peer], None],
+) -> None:
+    silence_is_nothing_yet_and_then_a_time_out(start(stage, server_tls), session, stage)
+
+
+def silence_is_nothing_yet_and_then_a_time_out(
+    provider: Provider, session: requests.Session, stage: Callable[[Peer], None]
+) -> None:
+    with ask(session, provider.url, read_timeout=5 * SHORT) as exchange:
+        bring_to(stage, exchange)
+        if stage in HEADLESS:
+            assert exchange.head(SHORT) is None
+        assert exchange.chunk(SHORT) is None
+        with pytest.raises(TimedOut) as caught:
+            exchange.chunk(GENEROUS)
+        assert caught.value.sent
+        assert provider.gone.wait(GENEROUS)
+        with pytest.raises(TimedOut):
+            exchange.chunk(GENEROUS)
+
+
+def dripping_chunks(peer: Peer) -> None:
+    peer.request()
+    peer.send(CHUNKED)
+    with contextlib.suppress(OSError):
+        while True:
+            peer.chunk(b"one")
+            time.sleep(0.01)
+
+
+def dripping_headers(peer: Peer) -> None:
+    peer.request()
+    peer.send(OK + b"X-Long: ")
+    with contextlib.suppress(OSError):
+        while True:
+            peer.send(b"x")
+            time.sleep(0.01)
+
+
+def dripping_chunk_size(peer: Peer) -> None:
+    peer.request()
+    peer.send(CHUNKED + b"1; ")
+    with contextlib.suppress(OSError):
+        while True:
+            peer.send(b"x")
+            time.sleep(0.01)
+
+
+DRIPS = [dripping_chunks, dripping_headers, dripping_chunk_size]
+
+
+@pytest.mark.parametrize("script", [*DRIPS, before_the_head])
+def test_the_deadline_ends_an_exchange_that_is_never_silent_for_long(
+    start: Start, session: requests.Session, script: Callable[[Peer], None]
+) -> None:
+    provider = start(script)
+    with ask(session, provider.url, lasts=5 * SHORT) as exchange:
+        with pytest.raises(TimedOut):
+            exchange.body()
+        assert provider.gone.wait(GENEROUS)
+        with pytest.raises(TimedOut):
+            exchange.body()
+
+
+@pytest.mark.parametrize("script", [*DRIPS, before_the_head])
+def test_an_exchange_that_nobody_reads_or_closes_ends_at_its_deadline(
+    start: Start, session: requests.Session, script: Callable[[Peer], None]
+) -> None:
+    provider = start(script)
+    ask(session, provider.url, lasts=5 * SHORT)
+    assert provider.gone.wait(GENEROUS)
+    assert eventually(lambda: not readers())
+
+
+def test_the_deadline_holds_over_tls_too(
+    start: Start, session: requests.Session, server_tls: ssl.SSLContext
+) -> None:
+    provider = start(dripping_headers, server_tls)
+    ask(session, provider.url, lasts=5 * SHORT)
+    assert provider.gone.wait(GENEROUS)
+    assert eventually(lambda: not readers())
+
+
+def test_a_provider_faster_than_its_consumer_is_not_timed_out(
+    start: Start, session: requests.Session
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(CHUNKED)
+        for _ in range(100):
+            peer.chunk(b"x" * 1000)
+        peer.chunk(b"")
+
+    with ask(session, start(script).url, read_timeout=2 * SHORT) as exchange:
+        assert exchange.chunk(GENEROUS) == b"x" * 1000
+        time.sleep(4 * SHORT)
+        assert everything(exchange) == b"x" * 99_000
+
+
+# Broken answers
+
+
+@pytest.mark.parametrize("leave", [Peer.close, Peer.reset])
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage is not without_a_length])
+def test_a_connection_lost_before_the_end_is_broken_and_no_end(
+    start: Start,
+    session: requests.Session,
+    tls: ssl.SSLContext | None,
+    stage: Callable[[Peer], None],
+    leave: Callable[[Peer], None],
+) -> None:
+    ready = threading.Event()
+
+    def script(peer: Peer) -> None:
+        stage(peer)
+        assert ready.wait(GENEROUS)
+        leave(peer)
+
+    with ask(session, start(script, tls).url) as exchange:
+        bring_to(stage, exchange)
+        ready.set()
+        for _ in range(2):
+            with pytest.raises(Broken) as caught:
+                exchange.body()
+            assert caught.value.sent
+
+
+def test_a_reset_ends_a_body_without_length_as_broken(
+    start: Start, session: requests.Session
+) -> None:
+    ready = threading.Event()
+
+    def script(peer: Peer) -> None:
+        without_a_length(peer)
+        assert ready.wait(GENEROUS)
+        peer.reset()
+
+    with ask(session, start(script).url) as exchange:
+        bring_to(without_a_length, exchange)
+        ready.set()
+        with pytest.raises(Broken):
+            exchange.body()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-server\r\n\r\n", CHUNKED + b"zz\r\n", OK + b"X: " + b"x" * 70_000]
+)
+def test_an_answer_that_is_not_http_is_broken(
+    start: Start, session: requests.Session, answer: bytes
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(answer)
+
+    provider = start(script)
+    with ask(session, provider.url) as exchange:
+        with pytest.raises(Broken) as caught:
+            exchange.body()
+        assert caught.value.sent
+        assert provider.gone.wait(GENEROUS)
+
+
+def test_a_request_that_could_not_be_sent_whole_may_be_repeated(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.sock.recv(100)
+        peer.reset()
+
+    with ask(session, start(script, tls).url, body=b"x" * 30_000_000) as exchange:
+        with pytest.raises(Broken) as caught:
+            exchange.head(GENEROUS)
+        assert not caught.value.sent
+
+
+@pytest.mark.parametrize("script", [with_length, chunked, until_closed])
+def test_a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not(
+    start: Start, session: requests.Session, script: Callable[[Peer], None]
+) -> None:
+    with ask(session, start(script).url, max_bytes=13) as exchange:
+        assert exchange.body() == b"one two three"
+    with ask(session, start(script).url, max_bytes=12) as exchange:
+        with pytest.raises(TooLarge) as caught:
+            exchange.body()
+        assert caught.value.sent
+
+
+def test_an_endless_body_is_cut_at_the_limit(start: Start, session: requests.Session) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(OK + b"\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                peer.send(b"x" * 1000)
+
+    provider = start(script)
+    with ask(session, provider.url) as exchange:
+        with pytest.raises(TooLarge):
+            exchange.body()
+        assert provider.gone.wait(GENEROUS)
+
+
+# Closing
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_close_ends_the_connection_whatever_is_waited_for(
+    start: Start,
+    session: requests.Session,
+    tls: ssl.SSLContext | None,
+    stage: Callable[[Peer], None],
+) -> None:
+    silent = threading.Event()
+
+    def script(peer: Peer) -> None:
+        stage(peer)
+        silent.set()
+
+    provider = start(script, tls)
+    exchange = ask(session, provider.url)
+    bring_to(stage, exchange)
+    assert silent.wait(GENEROUS)
+    exchange.close()
+    assert provider.gone.wait(GENEROUS)
+    assert eventually(lambda: not readers())
+    exchange.close()
+    with pytest.raises(Broken) as caught:
+        exchange.chunk(GENEROUS)
+    assert caught.value.sent
+
+
+def test_close_ends_a_reader_that_is_far_ahead_of_its_consumer(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    stuck = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(OK + b"\r\n")
+        peer.sock.settimeout(2 * SHORT)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                peer.send(b"x" * 1000)
+        stuck.set()
+        peer.sock.settimeout(None)
+
+    provider = start(script, tls)
+    exchange = ask(session, provider.url, max_bytes=10**12)
+    assert stuck.wait(GENEROUS)
+    exchange.close()
+    assert provider.gone.wait(GENEROUS)
+    assert eventually(lambda: not readers())
+
+
+def test_close_ends_a_request_that_the_provider_does_not_take(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    begun = threading.Event()
+    closed = threading.Event()
+
+    def script(peer: Peer) -> None:
+        assert peer.sock.recv(100)
+        begun.set()
+        assert closed.wait(GENEROUS)
+
+    provider = start(script, tls)
+    exchange = ask(session, provider.url, body=b"x" * 30_000_000)
+    assert begun.wait(GENEROUS)
+    assert exchange.head(SHORT) is None
+    exchange.close()
+    assert eventually(lambda: not readers())
+    closed.set()
+    assert provider.gone.wait(GENEROUS)
+
+
+def test_close_ends_a_tls_handshake(start: Start, session: requests.Session) -> None:
+    greeted = threading.Event()
+
+    def script(peer: Peer) -> None:
+        assert peer.sock.recv(1)
+        greeted.set()
+
+    provider = start(script)
+    exchange = ask(session, provider.url.replace("http", "https"))
+    assert greeted.wait(GENEROUS)
+    exchange.close()
+    assert provider.gone.wait(GENEROUS)
+    assert eventually(lambda: not readers())
+    with pytest.raises(Broken) as caught:
+        exchange.head(GENEROUS)
+    assert not caught.value.sent
+
+
+@pytest.fixture
+def full() -> Iterator[str]:
+    """The address of a listener whose queue is full, so that connecting to it hangs."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(3):
+            sock = stack.enter_context(socket.socket())
+            sock.setblocking(False)
+            sock.connect_ex(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat"
+
+
+def test_close_ends_connecting(session: requests.Session, full: str) -> None:
+    exchange = ask(session, full, connect_timeout=60.0)
+    assert exchange.head(SHORT) is None
+    exchange.close()
+    assert eventually(lambda: not readers())
+
+
+def test_a_connection_that_takes_too_long_is_unreachable(
+    session: requests.Session, full: str
+) -> None:
+    with ask(session, full, connect_timeout=2 * SHORT, read_timeout=SHORT / 2) as exchange:
+        assert exchange.head(SHORT) is None
+        with pytest.raises(Unreachable):
+            exchange.head(GENEROUS)
+
+
+def test_the_deadline_holds_while_connecting(session: requests.Session, full: str) -> None:
+    with ask(session, full, lasts=SHORT) as exchange:
+        with pytest.raises(TimedOut) as caught:
+            exchange.body()
+        assert not caught.value.sent
+
+
+def test_a_tls_handshake_that_takes_too_long_is_unreachable(
+    start: Start, session: requests.Session
+) -> None:
+    provider = start(lambda peer: None)
+    url = provider.url.replace("http", "https")
+    with ask(session, url, connect_timeout=2 * SHORT) as exchange:
+        with pytest.raises(Unreachable):
+            exchange.head(GENEROUS)
+        assert provider.gone.wait(GENEROUS)
+
+
+def test_a_name_lookup_that_hangs_is_unreachable_and_connects_no_more(
+    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(*args: Any, **options: Any) -> Any:
+        assert found.wait(GENEROUS)
+        return look_up(*args, **options)
+
+    provider = start(with_length)
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with ask(session, provider.url, connect_timeout=SHORT) as exchange, pytest.raises(Unreachable):
+        exchange.head(GENEROUS)
+    with ask(session, provider.url) as exchange:
+        assert exchange.head(SHORT) is None
+    found.set()
+    assert eventually(lambda: not readers())
+    assert provider.connections == 0
+
+
+def consume(exchange: Exchange, errors: list[ExchangeError]) -> None:
+    try:
+        exchange.body()
+    except ExchangeError as error:
+        errors.append(error)
+
+
+def test_close_from_elsewhere_wakes_the_consumer(start: Start, session: requests.Session) -> None:
+    provider = start(between_chunks)
+    for _ in range(50):
+        errors: list[ExchangeError] = []
+        exchange = ask(session, provider.url)
+        assert exchange.chunk(GENEROUS) == b"one"
+        consumer = threading.Thread(target=consume, args=(exchange, errors))
+        consumer.start()
+        exchange.close()
+        consumer.join(GENEROUS)
+        assert [type(error) for error in errors] == [Broken]
+
+
+def test_close_does_not_take_the_news_from_a_consumer_that_is_about_to_wait(
+    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange = ask(session, start(between_chunks).url)
+    assert exchange.chunk(GENEROUS) == b"one"
+    about_to, closed = threading.Event(), threading.Event()
+    wait = exchange._wait
+
+    def late(timeout: float) -> Any:
+        about_to.set()
+        assert closed.wait(GENEROUS)
+        return wait(timeout)
+
+    monkeypatch.setattr(exchange, "_wait", late)
+    errors: list[ExchangeError] = []
+    consumer = threading.Thread(target=consume, args=(exchange, errors), daemon=True)
+    consumer.start()
+    assert about_to.wait(GENEROUS)
+    exchange.close()
+    assert eventually(lambda: not readers())
+    exchange.close()
+    closed.set()
+    consumer.join(GENEROUS)
+    assert [type(error) for error in errors] == [Broken]
+
+
+# Connections kept and dropped
+
+
+def keep_answering(peer: Peer) -> None:
+    while request := peer.request():
+        peer.answer(request.partition(b"\r\n\r\n")[2])
+
+
+def test_a_connection_is_used_again_after_a_full_read(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    provider = start(keep_answering, tls)
+    for i in range(3):
+        with ask(session, provider.url, body=b"%d" % i) as exchange:
+            assert everything(exchange) == b"%d" % i
+    assert provider.connections == 1
+
+
+def test_a_connection_that_was_cut_is_not_used_again(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(CHUNKED)
+        peer.chunk(b"one")
+        if provider.connections == 2:
+            peer.chunk(b"")
+
+    provider = start(script, tls)
+    with ask(session, provider.url) as exchange:
+        assert exchange.chunk(GENEROUS) == b"one"
+    with ask(session, provider.url) as exchange:
+        assert exchange.body() == b"one"
+    assert provider.connections == 2
+
+
+def test_closing_late_does_not_cut_the_next_exchange_on_the_same_connection(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    asked = threading.Semaphore(0)
+    closed = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.answer(b"first")
+        peer.request()
+        asked.release()
+        assert closed.wait(GENEROUS)
+        peer.answer(b"second")
+
+    provider = start(script, tls)
+    unread = ask(session, provider.url)
+    assert eventually(lambda: not readers())
+    with ask(session, provider.url) as exchange:
+        assert asked.acquire(timeout=GENEROUS)
+        unread.close()
+        closed.set()
+        assert exchange.body() == b"second"
+    assert provider.connections == 1
+
+
+def test_a_connection_that_the_provider_has_closed_is_replaced(
+    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+) -> None:
+    closed = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.answer(b"once")
+        if provider.connections == 1:
+            peer.close()
+            closed.set()
+
+    provider = start(script, tls)
+    for _ in range(2):
+        with ask(session, provider.url) as exchange:
+            assert exchange.body() == b"once"
+        assert closed.wait(GENEROUS)
+    assert provider.connections == 2
+
+
+def test_a_connection_that_was_idle_for_long_is_replaced(
+    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "MAX_IDLE_SECONDS", 0.0)
+    provider = start(keep_answering)
+    for _ in range(2):
+        with ask(session, provider.url) as exchange:
+            assert exchange.body() == b'{"stream": true}'
+    assert provider.connections == 2
+
+
+# Unreachable providers
+
+
+def refused(url: str, session: requests.Session, **options: Any) -> Unreachable:
+    """The refusal of an exchange, which must have been one before anything was sent."""
+    with ask(session, url, **options) as exchange:
+        with pytest.raises(Unreachable) as caught:
+            exchange.head(GENEROUS)
+        assert not caught.value.sent
+        return caught.value
+
+
+def test_a_closed_port_is_unreachable(session: requests.Session) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert "ConnectionRefusedError" in str(refused(f"http://127.0.0.1:{port}/", session))
+
+
+def test_an_unknown_authority_is_unreachable(start: Start, server_tls: ssl.SSLContext) -> None:
+    provider = start(with_length, server_tls)
+    with sockets.new_session() as session:
+        assert "SSLCertVerificationError" in str(refused(provider.url, session))
+        session.verify = False
+        assert "SSLCertVerificationError" in str(refused(provider.url, session))
+
+
+def test_a_certificate_for_another_name_is_unreachable(
+    start: Start, session: requests.Session, authority: Authority
+) -> None:
+    provider = start(with_length, authority.server(x509.DNSName("provider.test")))
+    assert "SSLCertVerificationError" in str(refused(provider.url, session))
+
+
+def test_a_provider_without_tls_is_unreachable_by_https(
+    start: Start, session: requests.Session
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.sock.recv(1)
+        peer.send(OK)
+
+    assert "SSL" in str(refused(start(script).url.replace("http", "https"), session))
+
+
+def test_the_first_address_that_answers_is_used(
+    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dead = listener.getsockname()
+    provider = start(with_length)
+    look_up = socket.getaddrinfo
+
+    def two(*args: Any, **options: Any) -> Any:
+        (found,) = look_up(*args, **options)
+        return [(*found[:4], dead), found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two)
+    with ask(session, provider.url) as exchange:
+        assert exchange.body() == b"one two three"
+
+
+@pytest.mark.parametrize(
+    ("url", "headers"),
+    [
+        ("http://name:hidden-word@127.0.0.1:{port}/hidden-path?key=hidden-key", {}),
+        ("http://127.0.0.1:{port}/", {"Authorization": "Bearer hidden-key\n"}),
+        ("http://127.0.0.1:{port}/", {"Authorization": "hidden-kěy"}),
+        ("ftp://name:hidden-word@127.0.0.1/", {}),
+        ("http://name:hidden-word@[::1/", {}),
+        ("http://hidden..name/", {}),
+    ],
+)
+def test_a_refusal_names_neither_address_nor_headers(
+    session: requests.Session, url: str, headers: dict[str, str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    error = refused(url.format(port=port), session, headers=headers)
+    assert "hidden" not in repr(error)
+    assert "127.0.0.1" not in repr(error)
+    assert error.__cause__ is None
+    assert error.__context__ is None
+
+
+# The same with greenlets
+
+
+@pytest.mark.skipif(socket.socket.__module__ != "socket", reason="runs under gevent already")
+def test_all_of_this_holds_under_gevent() -> None:
+    patched = (
+        "import gevent.monkey; gevent.monkey.patch_all(); "
+        "import sys, pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
+    )
+    # Nothing of the project's own test set-up: neither Django nor a database is needed here.
+    options = ["-q", "-W", "error", "--noconftest", "-c", os.devnull, "--rootdir", "."]
+    plugins = ["-p", "no:cacheprovider", "-p", "no:django", "-p", "no:schemathesis"]
+    done = subprocess.run(
+        [sys.executable, "-c", patched, *options, *plugins, __file__],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 skipped" in done.stdout

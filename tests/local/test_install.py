@@ -1,0 +1,111 @@
+"""The environment in ``.venv``: made from hashed requirements, left alone while they hold, mended otherwise."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from config.local.folders import ROOT
+
+PARTS = ["config/__init__.py"]
+PARTS += [
+    f"config/local/{name}.py"
+    for name in ("__init__", "children", "folders", "install", "leftovers")
+]
+
+
+def wheel(folder: Path, name: str) -> str:
+    """A package of one module, and the line of a lock that asks for it."""
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    info = f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        for inside, text in files.items():
+            archive.writestr(inside, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{inside},,\n" for inside in files))
+    return f"{name}==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of two small locks, the second with one package more, in a folder with a space."""
+    project = tmp_path_factory.mktemp("project") / "a project"
+    for part in PARTS:
+        (project / part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / part, project / part)
+    (project / "wheels").mkdir()
+    write_lock(project, "local", wheel(project / "wheels", "shell_first"))
+    write_lock(project, "test", wheel(project / "wheels", "shell_second"), keep="local")
+    return project
+
+
+def write_lock(project: Path, name: str, line: str, keep: str = "") -> None:
+    """A lock that asks for a package, and for those of another lock."""
+    kept = (project / f"requirements-{keep}.lock").read_text() if keep else "--no-index\n"
+    source = f"--find-links {(project / 'wheels').as_uri()}\n"
+    (project / f"requirements-{name}.lock").write_text(kept + source + line)
+
+
+def command(wanted: str) -> list[str]:
+    return [sys.executable, "-m", "config.local.install", wanted]
+
+
+def install(project: Path, wanted: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(wanted), cwd=project, capture_output=True, text=True, check=False)
+
+
+def first_word(project: Path, wanted: str) -> str:
+    """What it says first; it is killed as soon as it has said it."""
+    with subprocess.Popen(
+        command(wanted), cwd=project, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        process.kill()
+    return said
+
+
+def has(project: Path, *modules: str) -> bool:
+    imports = "\n".join(f"import {module}" for module in modules)
+    command = [str(project / ".venv" / "bin" / "python"), "-c", imports]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_one_that_was_interrupted_is_made_again_and_then_left_alone(project: Path) -> None:
+    assert "Making the environment" in first_word(project, "test")
+    first = install(project, "test")
+    assert "Making the environment" in first.stdout, first.stderr
+    assert has(project, "shell_first", "shell_second")
+    # The smaller set is part of the larger one: nothing is to be done, and nothing is taken away.
+    for wanted in ("test", "local"):
+        again = install(project, wanted)
+        assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
+    assert has(project, "shell_second")
+
+
+def test_a_changed_lock_is_installed_but_nothing_with_a_wrong_hash(project: Path) -> None:
+    line = wheel(project / "wheels", "shell_third")
+    before, _, sha = line.strip().rpartition(":")
+    write_lock(project, "local", f"{before}:{sha[::-1]}\n")
+    write_lock(project, "test", "", keep="local")
+    wrong = install(project, "local")
+    assert wrong.returncode == 1
+    assert "THESE PACKAGES DO NOT MATCH THE HASHES" in wrong.stderr
+    assert not has(project, "shell_third")
+
+
+def test_one_that_came_from_another_folder_is_made_again(project: Path) -> None:
+    """Its scripts would run the environment they were made in."""
+    (project / ".venv" / "unfinished").unlink(missing_ok=True)
+    assert "Making" not in first_word(project, "local")
+    (project / ".venv" / "unfinished").unlink(missing_ok=True)
+    moved = project.rename(project.with_name("moved"))
+    assert "Making" in first_word(moved, "local")

@@ -1,0 +1,37 @@
+"""The port of the service: taken, forbidden or nonsense is said before anything starts."""
+
+import socket
+
+import pytest
+
+from config.local import Unready, ports
+
+
+def test_a_taken_port_is_named_with_a_way_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(Unready, match=rf"Port {port} is taken.* PORT=\d+ make run"):
+            ports.chosen({"PORT": str(port)})
+
+
+@pytest.mark.parametrize("nonsense", ["http", "-1", "65536", "8000.0", "٨"])
+def test_what_is_no_port_is_refused(nonsense: str) -> None:
+    with pytest.raises(Unready, match="PORT is"):
+        ports.chosen({"PORT": nonsense})
+
+
+def test_a_host_that_is_not_of_this_machine_is_refused() -> None:
+    with pytest.raises(Unready, match=r"Nothing can listen on 203\.0\.113\.1"):
+        ports.chosen({"HOST": "203.0.113.1", "PORT": "0"})
+
+
+def test_any_free_port_can_be_asked_for() -> None:
+    host, port = ports.chosen({"PORT": "0"})
+    assert (host, port > 1023) == ("127.0.0.1", True)
+
+
+def test_a_port_is_kept_while_it_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert ports.same_or_free(port) != port
+    assert ports.same_or_free(port) == port

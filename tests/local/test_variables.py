@@ -1,0 +1,79 @@
+"""The values of the service's variables for a local run and for a test run."""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from config.local import variables
+from config.local.folders import ROOT
+from config.local.variables import Addresses
+
+HERE = Addresses(
+    host="127.0.0.1",
+    port=8000,
+    database="postgresql://shell@%2Fhere/shell",
+    cache="unix:///here/redis.sock?db=0",
+    provider="http://127.0.0.1:9000/v1",
+)
+GIVEN = Addresses(host="127.0.0.1", port=8001, database=None, cache=None, provider=None)
+SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS", "LLM_API_KEY", "PUBLISH_SECRETS")
+KEYS = ("UPDATE_PUBLIC_KEY", "APPS_PUBLIC_KEY")
+
+
+def test_secrets_and_keys_stay_and_addresses_follow(tmp_path: Path) -> None:
+    first = variables.for_run(tmp_path, HERE, {})
+    moved = Addresses(host="::1", port=9, database="d", cache="", provider="p")
+    second = variables.for_run(tmp_path, moved, first)
+    assert {name: second[name] for name in (*SECRETS, *KEYS)} == {
+        name: first[name] for name in (*SECRETS, *KEYS)
+    }
+    assert (second["BASE_URL"], second["CDN_URL"]) == ("http://[::1]:9", "http://[::1]:9/cdn")
+    assert (second["DATABASE_URL"], second["CACHE_URL"], second["LLM_BASE_URL"]) == ("d", "", "p")
+
+
+def test_a_secret_that_was_taken_out_of_the_file_is_made_anew(tmp_path: Path) -> None:
+    first = variables.for_run(tmp_path, HERE, {})
+    del first["SECRET_KEY"]
+    assert len(variables.for_run(tmp_path, HERE, first)["SECRET_KEY"]) >= 50
+
+
+def test_the_address_of_a_server_of_ones_own_is_not_written(tmp_path: Path) -> None:
+    before = variables.for_run(tmp_path, HERE, {})
+    after = variables.for_run(tmp_path, GIVEN, before)
+    assert after.keys() & {"DATABASE_URL", "CACHE_URL", "LLM_BASE_URL"} == set()
+
+
+def test_a_host_for_every_address_is_reached_through_loopback() -> None:
+    everywhere = Addresses(host="0.0.0.0", port=8000, database=None, cache=None, provider=None)
+    assert everywhere.base == "http://127.0.0.1:8000"
+
+
+def test_folders_with_odd_names_come_back_from_their_addresses(tmp_path: Path) -> None:
+    folder = tmp_path / "Odd #name? ü"
+    folder.mkdir()
+    values = variables.for_tests(folder)
+    for name, inside in (("STORAGE_URL", "storage"), ("EMAIL_URL", "mail")):
+        parts = urlsplit(values[name])
+        assert (parts.scheme, parts.netloc) == ("file", "")
+        assert Path(unquote(parts.path)) == folder / inside
+
+
+def test_a_test_run_shares_no_value_with_the_environment_file_and_names_all_of_it(
+    tmp_path: Path,
+) -> None:
+    """manage.py fills what is missing from that file, so nothing may be missing."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "tests").mkdir()
+    run = variables.for_run(tmp_path / "run", HERE, {})
+    tests = variables.for_tests(tmp_path / "tests")
+    assert run.keys() - tests.keys() == {"DATABASE_URL", "CACHE_URL", "HOST", "PORT"}
+    assert all(tests[name] != run[name] for name in (*SECRETS, *KEYS))
+
+
+def test_a_test_run_inherits_no_variable_that_the_settings_read() -> None:
+    reads = r'(?:\benv\.\w+|\btext|\bsecret)\(\s*"([A-Z_]+)"'
+    read = set(re.findall(reads, (ROOT / "config" / "settings.py").read_text()))
+    assert {"DATABASE_URL", "RATE_LIMITS", "SENTRY_DSN"} <= read
+    assert read <= set(variables.NAMES)
+    shell = dict.fromkeys(read, "1") | {f"{name}_FILE": "1" for name in read}
+    assert variables.outside({**shell, "PATH": "/bin"}) == {"PATH": "/bin"}

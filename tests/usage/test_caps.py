@@ -1,0 +1,275 @@
+"""Caps and settlement: what is reserved, what is granted, what is refused, and that the sums agree."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from uuid import uuid4
+
+import pytest
+from django.db.models import Sum
+
+from accounts.models import User
+from tests.races import race
+from usage.caps import (
+    Asked,
+    CapReserved,
+    DailyLimitReached,
+    MonthlyCapExceeded,
+    PlanCaps,
+    Reservation,
+    effective,
+    reserve,
+)
+from usage.models import MonthlyUsage, Override, UsageRecord
+from usage.settlement import Spent, settle, settle_abandoned
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
+numbers = count()
+
+
+def caps(
+    monthly_input: int | None = None, monthly_output: int | None = None, daily: int | None = None
+) -> PlanCaps:
+    return PlanCaps(monthly_input=monthly_input, monthly_output=monthly_output, daily=daily)
+
+
+def ask(
+    user: User, plan: PlanCaps, *, input: int = 100, output: int = 1000, now: datetime = NOON
+) -> Reservation:
+    asked = Asked(
+        user_id=user.pk,
+        client_id=user.client_id,
+        session_id=uuid4(),
+        model="m",
+        provider="p",
+        request_id=f"request-{next(numbers)}",
+        streamed=False,
+        input_estimate=input,
+        output_wanted=output,
+    )
+    return reserve(asked=asked, plan=plan, now=now)
+
+
+def done(reservation: Reservation, *, input: int, output: int, now: datetime = NOON) -> bool:
+    return settle(
+        record_id=reservation.record_id,
+        spent=Spent(input=input, output=output),
+        source=UsageRecord.Source.PROVIDER,
+        end=UsageRecord.End.DONE,
+        now=now,
+    )
+
+
+def assert_totals_are_the_ledger(user: User) -> None:
+    """The running row is the sum of the records, to the token."""
+    for month in MonthlyUsage.objects.filter(user=user):
+        records = UsageRecord.objects.filter(user=user, period=month.period)
+        settled = records.filter(state="settled").aggregate(
+            i=Sum("input_tokens", default=0), o=Sum("output_tokens", default=0)
+        )
+        held = records.open().aggregate(
+            i=Sum("reserved_input", default=0), o=Sum("reserved_output", default=0)
+        )
+        today = records.filter(day=month.day)
+        day = today.filter(state="settled").aggregate(
+            i=Sum("input_tokens", default=0), o=Sum("output_tokens", default=0)
+        )
+        day_held = today.open().aggregate(
+            i=Sum("reserved_input", default=0), o=Sum("reserved_output", default=0)
+        )
+        assert (month.input_used, month.output_used) == (settled["i"], settled["o"])
+        assert (month.input_reserved, month.output_reserved) == (held["i"], held["o"])
+        assert month.day_used == day["i"] + day["o"]
+        assert month.day_reserved == day_held["i"] + day_held["o"]
+
+
+@pytest.mark.django_db
+class TestReserving:
+    def test_a_call_reserves_what_it_may_cost(self, user: User) -> None:
+        reservation = ask(user, caps(10_000, 5_000, 20_000), input=300, output=700)
+        record = UsageRecord.objects.get(pk=reservation.record_id)
+        assert (record.state, record.reserved_input, record.reserved_output) == ("open", 300, 700)
+        assert reservation.output_limit == 700
+        assert reservation.remaining_month == 4_300, "the scarcer dimension"
+        assert reservation.remaining_day == 19_000
+        assert record.expires_at == NOON + timedelta(seconds=660)
+        assert_totals_are_the_ledger(user)
+
+    def test_without_caps_everything_is_granted(self, user: User) -> None:
+        reservation = ask(user, ROOMY, input=10**9, output=10**6)
+        assert reservation.output_limit == 10**6
+        assert (reservation.remaining_month, reservation.remaining_day) == (None, None)
+
+    def test_the_output_limit_is_lowered_to_what_is_left(self, user: User) -> None:
+        assert ask(user, caps(None, 500), output=1000).output_limit == 500
+
+    def test_the_day_lowers_it_too(self, user: User) -> None:
+        assert ask(user, caps(None, None, 400), input=100, output=1000).output_limit == 300
+
+    def test_sixteen_left_is_enough_and_fifteen_is_none(self, user: User) -> None:
+        first = ask(user, caps(None, 116), output=100)
+        done(first, input=1, output=100)
+        assert ask(user, caps(None, 116), output=50).output_limit == 16
+        with pytest.raises(MonthlyCapExceeded):
+            ask(user, caps(None, 115), output=50)
+
+    def test_a_small_limit_is_granted_where_more_is_left(self, user: User) -> None:
+        assert ask(user, caps(None, 500), output=3).output_limit == 3
+
+    def test_input_beyond_the_cap_is_refused_with_the_numbers(self, user: User) -> None:
+        done(ask(user, caps(1000, None), input=900), input=900, output=1)
+        with pytest.raises(MonthlyCapExceeded) as refusal:
+            ask(user, caps(1000, None), input=101)
+        problem = refusal.value
+        assert problem.members == {
+            "retry_after_iso": "2026-12-01T00:00:00Z",
+            "cap": 1000,
+            "used": 900,
+            "reserved": 0,
+            "dimension": "input",
+        }
+        assert problem.headers["x-should-retry"] == "false"
+        assert problem.headers["Retry-After"] == str(int(10.5 * 86_400))
+
+    def test_the_day_is_refused_until_midnight(self, user: User) -> None:
+        done(ask(user, caps(None, None, 1000), output=900), input=50, output=900)
+        with pytest.raises(DailyLimitReached) as refusal:
+            ask(user, caps(None, None, 1000), input=100)
+        assert refusal.value.members["retry_after_iso"] == "2026-11-21T00:00:00Z"
+        assert "dimension" not in refusal.value.members
+
+    def test_what_only_running_calls_hold_is_worth_waiting_for(self, user: User) -> None:
+        running = ask(user, caps(None, 1000), output=1000)
+        with pytest.raises(CapReserved) as refusal:
+            ask(user, caps(None, 1000))
+        assert refusal.value.headers["Retry-After"] == "5"
+        done(running, input=10, output=10)
+        assert ask(user, caps(None, 1000)).output_limit == 990
+
+    def test_a_refused_call_costs_nothing(self, user: User) -> None:
+        ask(user, caps(100, None), input=100)
+        before = MonthlyUsage.objects.values().get()
+        with pytest.raises(CapReserved):
+            ask(user, caps(100, None), input=1)
+        assert MonthlyUsage.objects.values().get() == before
+        assert UsageRecord.objects.count() == 1
+
+
+@pytest.mark.django_db
+class TestPeriods:
+    def test_a_new_day_starts_at_zero_and_keeps_the_month(self, user: User) -> None:
+        done(ask(user, caps(None, 5000, 1000), output=900), input=50, output=900)
+        tomorrow = NOON + timedelta(days=1)
+        assert ask(user, caps(None, 5000, 1000), output=900, now=tomorrow).output_limit == 900
+        month = MonthlyUsage.objects.get()
+        assert (month.day, month.day_used, month.output_used) == (tomorrow.date(), 0, 900)
+        assert_totals_are_the_ledger(user)
+
+    def test_yesterdays_call_settles_into_the_month_alone(self, user: User) -> None:
+        running = ask(user, ROOMY, input=10, output=20)
+        ask(user, ROOMY, input=1, output=2, now=NOON + timedelta(days=1))
+        done(running, input=5, output=6)
+        month = MonthlyUsage.objects.get()
+        assert (month.day_used, month.day_reserved) == (0, 3)
+        assert_totals_are_the_ledger(user)
+
+    def test_last_months_call_settles_into_last_month(self, user: User) -> None:
+        running = ask(user, ROOMY, now=datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC))
+        ask(user, ROOMY, now=datetime(2026, 12, 1, tzinfo=UTC))
+        done(running, input=5, output=6)
+        november, december = MonthlyUsage.objects.order_by("period")
+        assert (november.output_used, december.output_used) == (6, 0)
+        assert_totals_are_the_ledger(user)
+
+    def test_a_host_whose_clock_is_behind_counts_into_the_day_that_has_begun(
+        self, user: User
+    ) -> None:
+        ask(user, ROOMY, now=datetime(2026, 11, 21, 0, 0, 0, 1, tzinfo=UTC))
+        late = ask(user, ROOMY, now=datetime(2026, 11, 20, 23, 59, 59, tzinfo=UTC))
+        assert UsageRecord.objects.get(pk=late.record_id).day.day == 21
+        assert_totals_are_the_ledger(user)
+
+
+@pytest.mark.django_db
+class TestEffectiveCaps:
+    def test_an_empty_daily_limit_is_twice_a_thirtieth_of_the_month(self, user: User) -> None:
+        assert effective(user_id=user.pk, plan=caps(500_000, 100_000), now=NOON).day == 40_000
+
+    @pytest.mark.parametrize("numbers_of_plan", [caps(None, 100), caps(100, None), ROOMY])
+    def test_and_none_where_a_monthly_cap_is_empty(
+        self, user: User, numbers_of_plan: PlanCaps
+    ) -> None:
+        assert effective(user_id=user.pk, plan=numbers_of_plan, now=NOON).day is None
+
+    def test_an_override_counts_until_its_end(self, user: User) -> None:
+        Override.objects.create(
+            user=user,
+            monthly_output_tokens=50,
+            starts_at=NOON,
+            ends_at=NOON + timedelta(days=1),
+            reason="test",
+        )
+        plan = caps(1000, 1000, 100)
+        assert effective(user_id=user.pk, plan=plan, now=NOON) == (1000, 50, 100)
+        later = NOON + timedelta(days=1)
+        assert effective(user_id=user.pk, plan=plan, now=later) == (1000, 1000, 100)
+        assert ask(user, plan, input=1, output=99).output_limit == 50
+
+
+@pytest.mark.django_db
+class TestSettling:
+    def test_a_record_settles_once(self, user: User) -> None:
+        reservation = ask(user, ROOMY)
+        assert done(reservation, input=10, output=20)
+        assert not done(reservation, input=1000, output=2000)
+        record = UsageRecord.objects.get()
+        assert (record.input_tokens, record.output_tokens) == (10, 20)
+        assert_totals_are_the_ledger(user)
+
+    def test_what_died_is_settled_when_its_reservation_expires(self, user: User) -> None:
+        reservation = ask(user, ROOMY, input=10, output=20)
+        assert settle_abandoned(now=NOON + timedelta(seconds=659)) == 0
+        assert settle_abandoned(now=NOON + timedelta(seconds=660)) == 1
+        record = UsageRecord.objects.get(pk=reservation.record_id)
+        assert (record.end, record.source) == ("crashed", "estimated")
+        assert (record.input_tokens, record.output_tokens) == (10, 20)
+        assert settle_abandoned(now=NOON + timedelta(days=1)) == 0
+        assert_totals_are_the_ledger(user)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRaces:
+    def test_the_first_calls_of_a_month_do_not_pass_the_cap(self, user: User) -> None:
+        results = race(*[lambda: ask(user, caps(None, 1000), output=100)] * 16)
+        granted = [each.output_limit for each in results if isinstance(each, Reservation)]
+        assert granted == [100] * 10
+        assert {type(each) for each in results} == {Reservation, CapReserved}
+        assert_totals_are_the_ledger(user)
+
+    def test_settling_twice_at_once_counts_once(self, user: User) -> None:
+        reservation = ask(user, ROOMY)
+        results = race(*[lambda: done(reservation, input=7, output=9)] * 8)
+        assert sorted(results) == [False] * 7 + [True]
+        assert_totals_are_the_ledger(user)
+
+    def test_two_sweeps_at_once_settle_each_record_once(self, user: User) -> None:
+        for _ in range(20):
+            ask(user, ROOMY, input=1, output=1)
+        later = NOON + timedelta(hours=1)
+        results = race(*[lambda: settle_abandoned(now=later)] * 2)
+        assert sum(results) == 20
+        assert_totals_are_the_ledger(user)
+
+    def test_calls_that_reserve_and_settle_at_once_keep_the_sums(self, user: User) -> None:
+        def call() -> None:
+            for _ in range(20):
+                try:
+                    reservation = ask(user, caps(None, 5_000, 50_000), input=10, output=400)
+                except (CapReserved, MonthlyCapExceeded):
+                    continue
+                done(reservation, input=9, output=min(30, reservation.output_limit))
+
+        results = race(*[call] * 12)
+        assert results == [None] * 12
+        assert_totals_are_the_ledger(user)
+        assert MonthlyUsage.objects.get().output_used <= 5_000

@@ -1,0 +1,253 @@
+"""Caps: money, per person, per calendar month and day (UTC).
+
+A call reserves before it starts, in one statement that is both check and reservation, and settles
+exactly once. What is reserved is always the sum of open records, because the same statements write both.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import connection
+
+from config.problems import RefusedUntil
+from licensing.callers import Caller
+from usage.models import MonthlyUsage
+from usage.periods import Period
+
+# Less than this many output tokens left is none left: an answer that is cut at once helps nobody.
+LEAST_OUTPUT = 16
+# How long a caller waits when only running calls hold what is left.
+RESERVED_RETRY = timedelta(seconds=5)
+# Between a refused admission and the look at why, room can have come free; then it is tried again.
+TRIES = 5
+# A reservation outlives the longest call by this much before the worker settles it.
+EXPIRY_MARGIN = timedelta(seconds=60)
+
+
+class MonthlyCapExceeded(RefusedUntil):
+    code = "monthly_cap_exceeded"
+    title = "Monthly cap reached"
+    default_detail = "This month's tokens are used up. They start again on the first of next month."
+
+
+class DailyLimitReached(RefusedUntil):
+    code = "daily_limit_reached"
+    title = "Daily limit reached"
+    default_detail = "Today's tokens are used up. They start again at midnight UTC."
+
+
+class CapReserved(RefusedUntil):
+    code = "cap_reserved"
+    title = "Waiting for running calls"
+    default_detail = "Calls that are still running hold what is left. Please try again in a moment."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCaps:
+    """A plan's numbers, in tokens; None means no cap, and for ``daily`` the rule of :func:`effective`."""
+
+    monthly_input: int | None
+    monthly_output: int | None
+    daily: int | None
+
+    @classmethod
+    def of(cls, caller: Caller) -> "PlanCaps":
+        return cls(
+            monthly_input=caller.monthly_input_tokens,
+            monthly_output=caller.monthly_output_tokens,
+            daily=caller.daily_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a call wants to spend at most, and whose it is. Tokens."""
+
+    user_id: UUID
+    client_id: UUID
+    session_id: UUID | None
+    model: str
+    provider: str
+    request_id: str
+    streamed: bool
+    input_estimate: int
+    output_wanted: int
+
+
+class Reservation(NamedTuple):
+    """An open record: its id, the output limit it was given, and what is left beside it (None: no cap)."""
+
+    record_id: UUID
+    output_limit: int
+    remaining_month: int | None
+    remaining_day: int | None
+
+
+class Caps(NamedTuple):
+    """What counts for one person now, overrides included. None: no cap."""
+
+    input: int | None
+    output: int | None
+    day: int | None
+
+
+# Limits of now: the latest override in force, else the plan's; an empty daily limit is twice the month's
+# total over 30 days. The arithmetic is in the database so that admission stays one statement.
+_LIMITS = """
+    SELECT i AS input_cap, o AS output_cap, COALESCE(d, 2 * (i + o) / 30) AS day_cap
+    FROM (
+        SELECT COALESCE(v.monthly_input_tokens, %(plan_input)s::bigint) AS i,
+               COALESCE(v.monthly_output_tokens, %(plan_output)s::bigint) AS o,
+               COALESCE(v.daily_tokens, %(plan_day)s::bigint) AS d
+        FROM (SELECT 1) AS always
+        LEFT JOIN LATERAL (
+            SELECT monthly_input_tokens, monthly_output_tokens, daily_tokens
+            FROM usage_override
+            WHERE user_id = %(user)s AND starts_at <= %(now)s AND ends_at > %(now)s
+            ORDER BY id DESC LIMIT 1
+        ) AS v ON true
+    ) AS numbers
+"""
+
+# What is left of output for one call: LEAST ignores NULL, which is how "no cap" drops out.
+_TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
+_TODAY_RESERVED = "CASE WHEN m.day >= %(day)s THEN m.day_reserved ELSE 0 END"
+_LEFT = f"""LEAST(
+    l.output_cap - m.output_used - m.output_reserved,
+    l.day_cap - ({_TODAY_USED}) - ({_TODAY_RESERVED}) - %(input)s
+)"""
+_GRANT = f"LEAST(%(wanted)s, {_LEFT})"
+
+_ADMIT = f"""
+WITH l AS ({_LIMITS}),
+admitted AS (
+    UPDATE usage_monthlyusage AS m
+    SET granted = {_GRANT},
+        input_reserved = m.input_reserved + %(input)s,
+        output_reserved = m.output_reserved + {_GRANT},
+        day_used = {_TODAY_USED},
+        day_reserved = ({_TODAY_RESERVED}) + %(input)s + {_GRANT},
+        day = GREATEST(m.day, %(day)s)
+    FROM l
+    WHERE m.user_id = %(user)s AND m.period = %(period)s
+      AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + %(input)s <= l.input_cap)
+      AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
+    RETURNING m.granted, m.day,
+        LEAST(l.input_cap - m.input_used - m.input_reserved,
+              l.output_cap - m.output_used - m.output_reserved) AS left_month,
+        l.day_cap - m.day_used - m.day_reserved AS left_day
+),
+opened AS (
+    INSERT INTO usage_usagerecord (
+        id, user_id, client_id, session_id, period, day, model, provider, request_id, streamed, state,
+        reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
+        reasoning_tokens, source, "end", opened_at, expires_at
+    )
+    SELECT %(id)s, %(user)s, %(client)s, %(session)s, %(period)s, a.day, %(model)s, %(provider)s,
+           %(request)s, %(streamed)s, 'open', %(input)s, a.granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s
+    FROM admitted AS a
+)
+SELECT granted, left_month, left_day FROM admitted
+"""  # noqa: S608 - built from constants of this module
+
+_EFFECTIVE = f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l"  # noqa: S608 - as above
+
+
+def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
+    """Opens a record for a call, or refuses it at no cost.
+
+    The output limit is lowered to what is left unreserved. Raises ``MonthlyCapExceeded``,
+    ``DailyLimitReached``, or ``CapReserved`` where only calls still running hold what is left.
+    """
+    period = Period.of(now)
+    record_id = uuid4()
+    values = {
+        **_limit_values(asked.user_id, plan, now),
+        "id": record_id,
+        "client": asked.client_id,
+        "session": asked.session_id,
+        "period": period.month,
+        "day": period.day,
+        "model": asked.model,
+        "provider": asked.provider,
+        "request": asked.request_id,
+        "streamed": asked.streamed,
+        "input": asked.input_estimate,
+        "wanted": asked.output_wanted,
+        "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
+    }
+    for _ in range(TRIES):
+        if row := _one(_ADMIT, values):
+            granted, left_month, left_day = row
+            return Reservation(record_id, granted, left_month, left_day)
+        if refusal := _refusal(asked=asked, plan=plan, period=period, now=now):
+            raise refusal
+    raise CapReserved(now=now, until=now + RESERVED_RETRY)
+
+
+def effective(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Caps:
+    """The caps that count for a person now."""
+    row = _one(_EFFECTIVE, _limit_values(user_id, plan, now))
+    assert row is not None
+    return Caps(*row)
+
+
+def _refusal(*, asked: Asked, plan: PlanCaps, period: Period, now: datetime) -> RefusedUntil | None:
+    """Why there was no room, from the row as it is now; None where that shows room, or was missing."""
+    month = MonthlyUsage.objects.filter(user_id=asked.user_id, period=period.month).first()
+    if month is None:
+        MonthlyUsage.objects.bulk_create(
+            [MonthlyUsage(user_id=asked.user_id, period=period.month, day=period.day)],
+            ignore_conflicts=True,
+        )
+        return None
+    caps = effective(user_id=asked.user_id, plan=plan, now=now)
+    today = month.day >= period.day
+    day_used, day_reserved = (month.day_used, month.day_reserved) if today else (0, 0)
+    wants_of_day = asked.input_estimate + LEAST_OUTPUT
+    shares = (
+        (caps.input, month.input_used, month.input_reserved, asked.input_estimate),
+        (caps.output, month.output_used, month.output_reserved, LEAST_OUTPUT),
+        (caps.day, day_used, day_reserved, wants_of_day),
+    )
+    for (cap, used, reserved, wanted), dimension in zip(
+        shares, ("input", "output", None), strict=True
+    ):
+        if cap is not None and used + wanted > cap:
+            return _spent(cap, used, reserved, dimension=dimension, period=period, now=now)
+    if any(cap is not None and used + held + wanted > cap for cap, used, held, wanted in shares):
+        return CapReserved(now=now, until=now + RESERVED_RETRY)
+    return None
+
+
+def _spent(
+    cap: int, used: int, reserved: int, *, dimension: str | None, period: Period, now: datetime
+) -> RefusedUntil:
+    """Used up for good: until the next month of a dimension, or the next day."""
+    never = {"x-should-retry": "false"}
+    numbers: dict[str, Any] = {"cap": cap, "used": used, "reserved": reserved}
+    if dimension is None:
+        return DailyLimitReached(now=now, until=period.next_day, headers=never, **numbers)
+    return MonthlyCapExceeded(
+        now=now, until=period.next_month, headers=never, dimension=dimension, **numbers
+    )
+
+
+def _limit_values(user_id: UUID, plan: PlanCaps, now: datetime) -> dict[str, Any]:
+    return {
+        "user": user_id,
+        "now": now,
+        "plan_input": plan.monthly_input,
+        "plan_output": plan.monthly_output,
+        "plan_day": plan.daily,
+    }
+
+
+def _one(statement: str, values: dict[str, Any]) -> tuple[Any, ...] | None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        row: tuple[Any, ...] | None = cursor.fetchone()
+        return row

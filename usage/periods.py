@@ -1,0 +1,34 @@
+"""Calendar months and days in UTC. A period is part of a row's key, so nothing is ever reset."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The month and day an instant falls into."""
+
+    month: date
+    day: date
+
+    @classmethod
+    def of(cls, at: datetime) -> "Period":
+        day = at.astimezone(UTC).date()
+        return cls(month=day.replace(day=1), day=day)
+
+    @property
+    def month_start(self) -> datetime:
+        return _midnight(self.month)
+
+    @property
+    def next_month(self) -> datetime:
+        # The 1st and 31 days later is always in the next month.
+        return _midnight((self.month + timedelta(days=31)).replace(day=1))
+
+    @property
+    def next_day(self) -> datetime:
+        return _midnight(self.day + timedelta(days=1))
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time.min, UTC)

@@ -1,0 +1,47 @@
+"""Usage as a shell shows it. Tokens; instants in UTC."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class PeriodSerializer(serializers.Serializer[Any]):
+    start = serializers.DateTimeField(source="month_start")
+    resets_at = serializers.DateTimeField(source="next_month")
+
+
+class ShareSerializer(serializers.Serializer[Any]):
+    used = serializers.IntegerField()
+    in_flight = serializers.IntegerField(help_text="Held by calls that are still running.")
+    cap = serializers.IntegerField(allow_null=True, help_text="null: no cap.")
+    remaining = serializers.IntegerField(
+        allow_null=True, help_text="What a new call can still ask for."
+    )
+
+
+class DayShareSerializer(ShareSerializer):
+    resets_at = serializers.DateTimeField()
+
+
+class ByDaySerializer(serializers.Serializer[Any]):
+    date = serializers.DateField(source="day")
+    input = serializers.IntegerField()
+    output = serializers.IntegerField()
+    calls = serializers.IntegerField()
+
+
+class ByModelSerializer(serializers.Serializer[Any]):
+    model = serializers.CharField()
+    input = serializers.IntegerField()
+    output = serializers.IntegerField()
+    calls = serializers.IntegerField()
+
+
+class UsageSerializer(serializers.Serializer[Any]):
+    period = PeriodSerializer()
+    input = ShareSerializer()
+    output = ShareSerializer()
+    day = DayShareSerializer()
+    calls = serializers.IntegerField()
+    by_day = ByDaySerializer(many=True)
+    by_model = ByModelSerializer(many=True)

@@ -1,0 +1,95 @@
+"""What a person has used: the month's totals from its running row, the series from the ledger."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Count, Sum
+
+from usage.caps import Caps, PlanCaps, effective
+from usage.models import MonthlyUsage, UsageRecord
+from usage.periods import Period
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Tokens of one kind: spent, held by running calls, allowed (None: no cap), and left to ask for."""
+
+    used: int
+    in_flight: int
+    cap: int | None
+
+    @property
+    def remaining(self) -> int | None:
+        return None if self.cap is None else max(0, self.cap - self.used - self.in_flight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayShare(Share):
+    """A share of today, and when the next day begins."""
+
+    resets_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One person's month, as ``/v1/usage/me`` tells it."""
+
+    period: Period
+    input: Share
+    output: Share
+    day: DayShare
+    calls: int
+    by_day: list[dict[str, Any]]
+    by_model: list[dict[str, Any]]
+
+
+def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
+    """The month of ``now`` for one person: three short queries, of which none reads more than that month's records."""
+    period = Period.of(now)
+    caps = effective(user_id=user_id, plan=plan, now=now)
+    month = MonthlyUsage.objects.filter(
+        user_id=user_id, period=period.month
+    ).first() or MonthlyUsage(user_id=user_id, period=period.month, day=period.day)
+    rows = _by_day_and_model(user_id=user_id, period=period)
+    by_day = _series(rows, "day")
+    return Summary(
+        period=period,
+        input=Share(used=month.input_used, in_flight=month.input_reserved, cap=caps.input),
+        output=Share(used=month.output_used, in_flight=month.output_reserved, cap=caps.output),
+        day=_day(month, period=period, caps=caps),
+        calls=sum(each["calls"] for each in by_day),
+        by_day=by_day,
+        by_model=_series(rows, "model"),
+    )
+
+
+def _day(month: MonthlyUsage, *, period: Period, caps: Caps) -> DayShare:
+    today = month.day >= period.day
+    return DayShare(
+        used=month.day_used if today else 0,
+        in_flight=month.day_reserved if today else 0,
+        cap=caps.day,
+        resets_at=period.next_day,
+    )
+
+
+def _by_day_and_model(*, user_id: UUID, period: Period) -> list[dict[str, Any]]:
+    rows = (
+        UsageRecord.objects.of_month(user_id=user_id, period=period.month)
+        .order_by()
+        .values("day", "model")
+        .annotate(input=Sum("input_tokens"), output=Sum("output_tokens"), calls=Count("pk"))
+    )
+    return [dict(row) for row in rows]
+
+
+def _series(rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """The rows summed by one of their keys, in its order."""
+    sums: dict[Any, dict[str, Any]] = {}
+    for row in rows:
+        into = sums.setdefault(row[key], {key: row[key], "input": 0, "output": 0, "calls": 0})
+        for name in ("input", "output", "calls"):
+            into[name] += row[name]
+    return [sums[each] for each in sorted(sums)]

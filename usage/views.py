@@ -1,0 +1,27 @@
+"""Usage over HTTP."""
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from licensing.callers import caller_of
+from usage.caps import PlanCaps
+from usage.serializers import UsageSerializer
+from usage.summaries import summary
+
+
+class UsageViewSet(ViewSet):
+    """What the caller has used."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(operation_id="usage_me", responses=UsageSerializer, tags=["usage"])
+    def me(self, request: Request) -> Response:
+        """The caller's month: spent, in flight, left, and the series by day and by model."""
+        caller = caller_of(request)
+        plan = PlanCaps.of(caller)
+        month = summary(user_id=caller.user_id, plan=plan, now=timezone.now())
+        return Response(UsageSerializer(month).data, headers={"Cache-Control": "private, no-cache"})
