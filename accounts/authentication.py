@@ -55,7 +55,7 @@ class AccessTokenAuthentication(JWTAuthentication):
         if raw is None:
             return None
         try:
-            token = AccessToken(cast(Any, raw))
+            token = AccessToken(cast("Any", raw))
         except ExpiredTokenError:
             raise AccessTokenExpired from None
         except TokenError:

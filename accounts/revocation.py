@@ -39,14 +39,18 @@ def revoke_all(*, user_id: UUID, by: Actor, reason: str, now: datetime) -> int:
     return ended
 
 
-def end_session(*, session: Session, why: Session.Ended, by: Actor, now: datetime) -> bool:
+def end_session(
+    *, session: Session, why: Session.Ended, by: Actor, now: datetime, reason: str = ""
+) -> bool:
     """Ends one session and everything it holds; False where it had ended before."""
     with transaction.atomic():
         lock_user(session.user_id)
-        return end_locked_session(session=session, why=why, by=by, now=now)
+        return end_locked_session(session=session, why=why, by=by, now=now, reason=reason)
 
 
-def end_locked_session(*, session: Session, why: Session.Ended, by: Actor, now: datetime) -> bool:
+def end_locked_session(
+    *, session: Session, why: Session.Ended, by: Actor, now: datetime, reason: str = ""
+) -> bool:
     """The same, for a caller that already holds the lock of the session's user."""
     ended = Session.objects.filter(pk=session.pk, ended_at=None).update(ended_at=now, ended_by=why)
     RefreshToken.objects.filter(session=session).unrevoked().update(revoked_at=now)
@@ -57,6 +61,7 @@ def end_locked_session(*, session: Session, why: Session.Ended, by: Actor, now: 
             now=now,
             target=session.user.email,
             target_id=session.pk,
+            reason=reason,
             after={"ended_by": str(why)},
         )
     return bool(ended)

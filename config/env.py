@@ -19,7 +19,7 @@ from environs import EnvValidationError, FileAwareEnv
 from marshmallow import ValidationError
 
 Network = IPv4Network | IPv6Network
-RATE = re.compile(r"[1-9]\d*/\d*[smhd]")
+RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
 
 env = FileAwareEnv(eager=False, strip_whitespace=True)
 
@@ -91,7 +91,7 @@ def seal() -> None:
 
 
 def _refuse(error: EnvValidationError) -> NoReturn:
-    faults = cast(dict[str, list[str]], error.error_messages)
+    faults = cast("dict[str, list[str]]", error.error_messages)
     lines = [f"  {name}: {' '.join(map(str, faults[name]))}" for name in sorted(faults)]
     # A traceback would bury the names, and this is read by someone who is starting a server.
     raise SystemExit(

@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable
 
 from django.conf import settings
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db import connection
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
+from config.counting import ProcessCounters
 from config.handlers import render
 from config.problems import MethodNotAllowed
 
@@ -96,11 +97,15 @@ def _ask_database() -> None:
 
 
 def _alive() -> HttpResponse:
-    return HttpResponse(status=204)
+    response = HttpResponse(status=204)
+    del response.headers["Content-Type"]
+    return response
 
 
 def _healthy() -> HttpResponse:
-    cache_answers = cache.answers()
+    counters = caches["default"]
+    assert isinstance(counters, ProcessCounters)
+    cache_answers = counters.answers()
     checks = {
         "database": OK if _database.succeeds() else AWAY,
         "cache": NOT_CONFIGURED if cache_answers is None else OK if cache_answers else AWAY,
@@ -111,7 +116,9 @@ def _healthy() -> HttpResponse:
     elif checks["cache"] == AWAY:
         status = "degraded"
     body = {"status": status, "version": settings.VERSION, "checks": checks}
-    return JsonResponse(body, status=503 if status == AWAY else 200)
+    response = JsonResponse(body, status=503 if status == AWAY else 200)
+    response.headers["Content-Length"] = str(len(response.content))
+    return response
 
 
 _database = Probe(_ask_database, seconds=DATABASE_SECONDS)

@@ -5,7 +5,7 @@ So what a task does must be safe to do twice. Web processes only queue; a worker
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from procrastinate import RetryStrategy
 from procrastinate.contrib.django import app
@@ -20,11 +20,9 @@ BACKOFF = RetryStrategy(max_attempts=8, wait=10, exponential_wait=4)
 def task(**options: Any) -> Decorator:
     """Registers a function as a task; see procrastinate's ``App.task`` for the options."""
     # Asked for at the call: the app is another object once Django is ready.
-    decorator: Decorator = app.task(**options)
-    return decorator
+    return cast(Decorator, app.task(**options))
 
 
 def periodic(*, cron: str) -> Decorator:
     """Has the worker queue a task by the clock; one worker does, however many there are."""
-    decorator: Decorator = app.periodic(cron=cron)
-    return decorator
+    return cast(Decorator, app.periodic(cron=cron))

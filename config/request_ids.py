@@ -104,10 +104,12 @@ def _say_when_sent(request: HttpRequest, response: HttpResponseBase, started: fl
 
     def close_and_say() -> None:
         nonlocal said
-        close()
-        if not said:
-            said = True
-            log.info("request", extra=_facts(request, response, counted, started))
+        try:
+            close()
+        finally:
+            if not said:
+                said = True
+                log.info("request", extra=_facts(request, response, counted, started))
 
     response.close = close_and_say  # type: ignore[method-assign]
 

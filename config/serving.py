@@ -23,7 +23,7 @@ from typing import Any, cast  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from gunicorn.http import errors  # noqa: E402
-from gunicorn.util import close_graceful  # noqa: E402
+from gunicorn.util import close_graceful, http_date  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
 from config.handlers import render  # noqa: E402
@@ -120,13 +120,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         """Answers what never reached the application; the log names the kind and none of the client's bytes."""
         if not isinstance(exc, Exception):
             return
-        problem = _problem_of(exc)
-        facts = {"reason": type(exc).__name__, "status": problem.status}
-        if problem.status == InternalError.status:
-            log.error("server_failed", exc_info=exc, extra=facts)
-        else:
-            log.warning("unreadable_request", extra=facts)
-        response = _answer(problem, addr[0] if addr else "")
+        response = _answer(exc, addr[0] if addr else "")
         client.settimeout(LINGER_SECONDS)
         try:
             client.sendall(_bytes_of(response))
@@ -138,23 +132,35 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         close_graceful(client, timeout=LINGER_SECONDS, max_drain=LINGER_BYTES)
 
 
-def _problem_of(exc: Exception) -> Problem:
-    return next((problem() for kind, problem in PROBLEMS if isinstance(exc, kind)), InternalError())
-
-
-def _answer(problem: Problem, peer: str) -> HttpResponse:
-    """The problem as an answer to a request of which nothing is known but where it came from."""
+def _answer(exc: Exception, peer: str) -> HttpResponse:
+    """The answer to a request of which nothing is known but where it came from; it has its id and its log line."""
     request = HttpRequest()
     request.META["REMOTE_ADDR"] = peer
-    named = RequestIdMiddleware(lambda request: render(request, problem))
-    return cast("HttpResponse", named(request))
+    return cast(
+        "HttpResponse", RequestIdMiddleware(lambda request: _refusal(request, exc))(request)
+    )
+
+
+def _refusal(request: HttpRequest, exc: Exception) -> HttpResponse:
+    kinds = (problem for kind, problem in PROBLEMS if isinstance(exc, kind))
+    problem = next(kinds, InternalError)()
+    facts = {"reason": type(exc).__name__, "status": problem.status}
+    if isinstance(problem, InternalError):
+        log.error("server_failed", exc_info=exc, extra=facts)
+    else:
+        log.warning("unreadable_request", extra=facts)
+    return render(request, problem)
 
 
 def _bytes_of(response: HttpResponse) -> bytes:
     lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
     lines += [f"{name}: {value}" for name, value in response.items()]
-    lines += [f"Content-Length: {len(response.content)}", "Connection: close", "", ""]
-    return "\r\n".join(lines).encode("latin-1") + response.content
+    lines += [
+        f"Content-Length: {len(response.content)}",
+        f"Date: {http_date()}",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + response.content
 
 
 def _hang_up(client: socket) -> None:
@@ -176,6 +182,13 @@ def _allow_many_connections() -> None:
 def _limit_statements() -> None:
     """Gives the limits to every connection of these processes; what is set already comes later and wins."""
     os.environ["PGOPTIONS"] = f"{STATEMENT_LIMITS} {os.environ.get('PGOPTIONS', '')}".strip()
+
+
+def when_ready(server: Any) -> None:
+    """gunicorn's own words about this lose their values in our logs."""
+    for listener in server.LISTENERS:
+        address, port = listener.sock.getsockname()[:2]
+        log.info("serving", extra={"address": address, "port": port, "count": server.num_workers})
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -223,10 +236,11 @@ worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 # One line a request is config.request_ids' to write. The rest is logged as everything else is.
 accesslog = None
 errorlog = "-"
+_logging: dict[str, Any] = settings.LOGGING
 logconfig_dict = {
-    **settings.LOGGING,
+    **_logging,
     "loggers": {
-        **settings.LOGGING["loggers"],
+        **_logging["loggers"],
         "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
         "gunicorn.access": {"level": "CRITICAL", "handlers": [], "propagate": False},
     },

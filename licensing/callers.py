@@ -58,7 +58,7 @@ class Caller:
 
 def caller_of(request: Request) -> Caller:
     """The caller of an authenticated request."""
-    return cast(Caller, request.user)
+    return cast("Caller", request.user)
 
 
 # Column by name of the caller's field, as seen from a session.

@@ -33,16 +33,13 @@ def choose(name: str | None, *, caller: Caller) -> LanguageModel:
 def offered(*, caller: Caller) -> list[LanguageModel]:
     """The models a caller may choose from, by name."""
     rows = list(LanguageModel.objects.prefetch_related("plans"))
+    models = [row for row in rows if row.is_on and _allows(row, caller)]
     if all(row.name != settings.LLM_DEFAULT_MODEL for row in rows):
-        rows.append(_default())
-    return sorted(
-        (row for row in rows if row.is_on and _allows(row, caller)), key=lambda row: row.name
-    )
+        models.append(_default())
+    return sorted(models, key=lambda each: each.name)
 
 
 def _allows(model: LanguageModel, caller: Caller) -> bool:
-    if model._state.adding:
-        return True
     plans = {plan.pk for plan in model.plans.all()}
     return not plans or caller.plan_id in plans
 

@@ -39,7 +39,7 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
 
     Raises ``InvalidRequest`` with a pointer for each fault.
     """
-    faults = [*_faults(data), *_stream_faults(data, stream)]
+    faults = [*_faults(data), *_stream_faults(data, stream=stream)]
     if faults:
         raise InvalidRequest(errors=faults[:MAX_FAULTS])
     streamed = bool(data.get("stream")) if stream is None else stream
@@ -73,7 +73,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in message.items() if name not in _DROPPED_OF_MESSAGES}
 
 
-def _stream_faults(data: dict[str, Any], stream: bool | None) -> Iterator[Fault]:
+def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fault]:
     if stream is not None and data.get("stream") not in (None, stream):
         yield Fault("/stream", "invalid", "This address and this member disagree.")
 

@@ -6,6 +6,7 @@ Nothing is held while waiting. Whatever happens, a call ends in exactly one sett
 import logging
 import time
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from llmproxy.calls import Call, End
 from llmproxy.exchange import (
     Broken,
     Exchange,
+    ExchangeError,
     TimedOut,
     TooLarge,
     Unreachable,
@@ -23,15 +25,22 @@ from llmproxy.exchange import (
 )
 from llmproxy.openai_errors import stream_error
 from llmproxy.providers import provider
-from llmproxy.providers.protocol import ProviderError, ProviderTimeout, ProviderUnavailable
+from llmproxy.providers.protocol import (
+    KEEP_ALIVE,
+    Piece,
+    ProviderError,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
 from llmproxy.sockets import new_session
-from llmproxy.sse import Event, EventParser, EventTooLarge
+from llmproxy.sse import EventParser, EventTooLarge
 
 log = logging.getLogger(__name__)
 
-KEEP_ALIVE = b": keep-alive\n\n"
+BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 DONE = b"data: [DONE]\n\n"
 OK = 200
+DRAIN_SECONDS = 0.2
 # One-shot answers and streams larger than this are no answers to these requests.
 MAX_ANSWER = 64 * 1024 * 1024
 
@@ -78,6 +87,10 @@ class Stream:
 
     def close(self) -> None:
         """The server calls this when it is done with us, whether we were done or not."""
+        if self._over:
+            # What is left of the framing is read, so that the connection can be used again.
+            with suppress(ExchangeError):
+                self._exchange.chunk(DRAIN_SECONDS)
         self._exchange.close()
         running.forget(self._call)
         self._parts.close()
@@ -108,36 +121,37 @@ class Stream:
         return self._exchange.chunk(settings.LLM_KEEPALIVE_SECONDS)
 
     def _forward(self, chunk: bytes) -> Iterator[bytes]:
-        events = self._parser.feed(chunk) if chunk else self._parser.finish()
-        out = b"".join(self._translated(events))
+        out = bytearray()
+        for event in self._parser.feed(chunk) if chunk else self._parser.finish():
+            piece = self._translator.piece(event)
+            if piece.failed is not None:
+                # What came before it was good, and has been counted.
+                if out:
+                    yield bytes(out)
+                raise piece.failed
+            self._count(piece)
+            if piece.ended:
+                self._over = True
+                break
+            out += _whole(piece.forward)
         if not chunk and not self._over:
             # The end of the connection without the end of the answer is a truncated answer.
             if not self._finished:
                 raise ProviderError
             self._over = True
-        if not self._over:
-            if out:
-                yield out
-            return
-        self._call.settle(End.DONE)
-        yield out + DONE
+        if self._over:
+            self._call.settle(End.DONE)
+            out += DONE
+        if out:
+            yield bytes(out)
 
-    def _translated(self, events: list[Event]) -> Iterator[bytes]:
-        for event in events:
-            piece = self._translator.piece(event)
-            if piece.failed is not None:
-                raise piece.failed
-            if piece.reported is not None:
-                self._call.reported = piece.reported
-            if piece.size:
-                self._call.deltas += 1
-                self._call.size += piece.size
-            self._finished = self._finished or piece.finished
-            if piece.ended:
-                self._over = True
-                return
-            if piece.forward:
-                yield piece.forward
+    def _count(self, piece: Piece) -> None:
+        if piece.reported is not None:
+            self._call.reported = piece.reported
+        if piece.size:
+            self._call.deltas += 1
+            self._call.size += piece.size
+        self._finished = self._finished or piece.finished
 
 
 def stream(call: Call) -> Stream:
@@ -151,6 +165,11 @@ def stream(call: Call) -> Stream:
         exchange.close()
         running.forget(call)
         raise _failed(call, error) from None
+
+
+def _whole(event: bytes) -> bytes:
+    """An event with the blank line that ends it; the last one of a stream may lack it."""
+    return event if not event or event.endswith(BLANK_LINES) else event + b"\n\n"
 
 
 def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:

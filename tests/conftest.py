@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.core.cache import cache
@@ -16,6 +17,13 @@ from licensing.licences import create_client
 from licensing.models import Plan
 
 PASSWORD = "correct horse battery staple"
+
+
+class SecureClient(APIClient):
+    """Asks over https, because the BASE_URL of the tests is an https one."""
+
+    def generic(self, *args: Any, **kwargs: Any) -> Any:
+        return super().generic(*args, **{**kwargs, "secure": True})
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +85,7 @@ def pair(user: User, signing_key: None, now: datetime) -> TokenPair:
 
 @pytest.fixture
 def api() -> APIClient:
-    return APIClient()
+    return SecureClient()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from django.contrib.auth.models import PermissionsMixin
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 
 class Client(models.Model):
@@ -84,3 +85,8 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return str(self.email)
+
+    def get_session_auth_hash(self) -> str:
+        """What an operator's session in the console is bound to: it ends with the password and with a revocation."""
+        bound_to = f"{self.password}:{self.epoch}"
+        return salted_hmac("accounts.User.session", bound_to, algorithm="sha256").hexdigest()

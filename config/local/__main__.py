@@ -11,7 +11,7 @@ from config.local.beside import beside_servers
 from config.local.children import die_with
 from config.local.folders import LOCAL
 from config.local.run import run
-from config.local.stops import listen_for_stops
+from config.local.stops import Stopped, listen_for_stops
 
 
 def main(arguments: list[str]) -> int:
@@ -29,8 +29,10 @@ def main(arguments: list[str]) -> int:
     except Unready as error:
         print(f"\n{error}", file=sys.stderr, flush=True)
         return 1
-    except KeyboardInterrupt:
-        return 0 if options.action == "run" else 130
+    except Stopped as stop:
+        # Ctrl-C is how a run is meant to end.
+        run_ended = options.action == "run" and stop.number == signal.SIGINT
+        return 0 if run_ended else 128 + stop.number
 
 
 def _parser() -> argparse.ArgumentParser:

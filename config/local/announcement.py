@@ -44,10 +44,11 @@ def _calls(base: str, demo: Mapping[str, str]) -> list[str]:
     ask = json.dumps({"messages": [{"role": "user", "content": "Say hello."}]})
     as_json, as_user = "-H 'Content-Type: application/json'", '-H "Authorization: Bearer $TOKEN"'
     access = r"""sed -E 's/.*"access": ?"([^"]+)".*/\1/'"""
+    curl = r"curl -sw '\n'"
     return [
         f"  TOKEN=$(curl -s {base}/v1/auth/login {as_json} -d {quote(login)} | {access})",
-        f"  curl -s {base}/v1/license/status {as_user}",
-        f"  curl -s {base}/v1/llm/complete {as_user} {as_json} -d {quote(ask)}",
+        f"  {curl} {base}/v1/license/status {as_user}",
+        f"  {curl} {base}/v1/llm/complete {as_user} {as_json} -d {quote(ask)}",
         f"  curl -sN {base}/v1/llm/stream {as_user} {as_json} -d {quote(ask)}",
-        f"  curl -s {base}/v1/usage/me {as_user}",
+        f"  {curl} {base}/v1/usage/me {as_user}",
     ]

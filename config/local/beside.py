@@ -5,7 +5,8 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from config.local.children import die_with
+from config.local.children import POLL_SECONDS, die_with
+from config.local.stops import Stopped, pause
 from config.local.throwaway import throwaway_environment
 from config.local.variables import outside
 
@@ -19,13 +20,16 @@ def beside_servers(command: Sequence[str]) -> int:
             env={**outside(os.environ), **environ},
             preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - one thread
         )
-        try:
-            code = process.wait()
-        except KeyboardInterrupt:
-            # The command is at the same terminal and has had the same Ctrl-C.
-            code = process.wait()
-        except SystemExit:
-            process.terminate()
-            process.wait()
-            raise
+        code = _wait(process)
     return code if code >= 0 else 128 - code
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int:
+    """Passes on every wish to stop but Ctrl-C, which the command at the same terminal has had too."""
+    while (code := process.poll()) is None:
+        try:
+            pause(POLL_SECONDS)
+        except Stopped as stop:
+            if stop.number != signal.SIGINT:
+                process.send_signal(stop.number)
+    return code

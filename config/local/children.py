@@ -14,6 +14,7 @@ from pathlib import Path
 
 from config.local import Unready
 from config.local.folders import ROOT
+from config.local.stops import pause
 
 PR_SET_PDEATHSIG = 1
 POLL_SECONDS = 0.02
@@ -68,7 +69,7 @@ class Child:
     def wait_for_success(self) -> None:
         """Returns once it has ended well by itself; Unready with the end of its log if it failed."""
         while self.ended is None:
-            time.sleep(POLL_SECONDS)
+            pause(POLL_SECONDS)
         if self.ended != 0:
             raise Unready(self.obituary())
 
@@ -82,19 +83,17 @@ class Child:
                 raise Unready(
                     f"{self.program.name} was not ready after {seconds:.0f} s.\n{self.last_words()}"
                 )
-            time.sleep(POLL_SECONDS)
+            pause(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Asks it to end and waits; past its patience, or if the wait is interrupted, its whole group is killed."""
+        """Asks it to end and waits; past its patience or a second wish to stop, its whole group is killed."""
         try:
             if self.ended is None:
                 self._process.send_signal(self.program.asked_by)
-                self._process.wait(self.program.patience)
-        except subprocess.TimeoutExpired:
-            self._kill()
-        except BaseException:
-            self._kill()
-            raise
+                self._wait()
+        finally:
+            if self.ended is None:
+                self._kill()
 
     def obituary(self) -> str:
         """What it ended with, and the end of its log."""
@@ -114,6 +113,11 @@ class Child:
         return "\n".join(
             [f"The end of {self.program.log}:", *(f"  | {line}" for line in said or ["(nothing)"])]
         )
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self.program.patience
+        while self.ended is None and time.monotonic() < deadline:
+            pause(POLL_SECONDS)
 
     def _kill(self) -> None:
         # By group: a master that is killed cannot end its workers any more.

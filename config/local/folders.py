@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from config.local import Unready
+from config.local.stops import pause
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ROOT / ".local"
@@ -66,7 +67,7 @@ def held(folder: Path) -> Iterator[Hold]:
                 raise Unready(
                     f"This folder is running already (process {holder}); stop that one first."
                 )
-            time.sleep(0.05)
+            pause(0.05)
         hold = Hold(file)
         hold.note("running")
         yield hold

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from config.local import Unready
+from config.local.stops import pause
 
 MARK = "SHELL_LOCAL_FOLDER"
 # The servers overwrite the memory that shows their environment, and work in their data folder.
@@ -26,7 +27,7 @@ def marked(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
 def end_leftovers(folder: Path, *, patience: float = 10.0) -> None:
     """Returns once nothing of an earlier run is alive: waits some seconds for what is ending, then kills it."""
     deadline = time.monotonic() + patience
-    while left := _processes_of(folder):
+    while left := processes_of(folder):
         if time.monotonic() > deadline + 10.0:
             raise Unready(
                 f"An earlier run left processes that do not end: {', '.join(map(str, left))}."
@@ -35,10 +36,11 @@ def end_leftovers(folder: Path, *, patience: float = 10.0) -> None:
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
+        pause(0.05)
 
 
-def _processes_of(folder: Path) -> list[int]:
+def processes_of(folder: Path) -> list[int]:
+    """The numbers of all living processes that belong to the folder."""
     return [
         int(each.name)
         for each in Path("/proc").iterdir()

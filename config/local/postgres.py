@@ -109,17 +109,13 @@ class Postgres:
         aside = self.folder / "postgres.new"
         if aside.exists():
             shutil.rmtree(aside)
-        made = subprocess.run(
-            [*_unprivileged(), _binary("initdb"), "-D", str(aside), *self._layout()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=_environ(),
-            text=True,
-            check=False,
-        )
-        if made.returncode != 0:
-            raise Unready(f"PostgreSQL's data folder could not be made:\n{made.stdout}")
+        command = [*_unprivileged(), _binary("initdb"), "-D", str(aside), *self._layout()]
+        program = Program(name="initdb", command=command, log=self.log, environ=_environ())
+        making = program.start()
+        try:
+            making.wait_for_success()
+        finally:
+            making.stop()
         aside.rename(self.data)
 
     def _layout(self) -> list[str]:

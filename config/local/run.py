@@ -33,7 +33,7 @@ def run(folder: Path) -> NoReturn:
                     Start(folder, progress, running).everything(host, port)
                 finally:
                     hold.note("stopping")
-                    progress.say("Stopping; Ctrl-C stops it at once")
+                    progress.say("Stopping; Ctrl-C ends the waiting")
         finally:
             progress.say("Everything is stopped")
 

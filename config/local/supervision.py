@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from config.local import Unready
 from config.local.children import Child, Program
+from config.local.stops import pause
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 # A program that ran this long was well; the pause before its next start is short again.
@@ -15,11 +16,13 @@ WELL_SECONDS = 60.0
 class Keeper:
     """Keeps a program running: each time it ends it is reported and, after a growing pause, started again."""
 
-    def __init__(self, program: Program, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, program: Program, say: Callable[[str], None], *, first_pause: float = FIRST_PAUSE
+    ) -> None:
         self.child = program.start()
         self._program = program
         self._say = say
-        self._pause = FIRST_PAUSE
+        self._first_pause = self._pause = first_pause
         self._start_at: float | None = None
 
     def look(self) -> None:
@@ -32,7 +35,7 @@ class Keeper:
                 self._say(f"{self._program.name} is started again")
         elif self.child.ended is not None:
             if now - self.child.started > WELL_SECONDS:
-                self._pause = FIRST_PAUSE
+                self._pause = self._first_pause
             self._start_at = now + self._pause
             self._say(f"{self.child.obituary()}\nIt is started again in {self._pause:.0f} s.")
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -52,4 +55,4 @@ def watch(vital: Sequence[Child], kept: Sequence[Keeper], *, every: float = 0.2)
                 )
         for keeper in kept:
             keeper.look()
-        time.sleep(every)
+        pause(every)

@@ -9,6 +9,7 @@ from django.conf import settings
 from config.problems import Problem
 from llmproxy.chat import Chat
 from llmproxy.providers.protocol import (
+    KEEP_ALIVE,
     Outgoing,
     Piece,
     ProviderError,
@@ -78,8 +79,8 @@ class _Translator:
     def piece(self, event: Event) -> Piece:
         """One event. It goes on untouched, but for the usage chunk that only we had asked for."""
         if event.data is None:
-            # Comments are the provider's way to keep its own connection; ours has its own.
-            return Piece()
+            # A comment says that the provider lives; that is worth saying on, in our own words.
+            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
         data = event.data.strip()
         if data == DONE:
             return Piece(ended=True)

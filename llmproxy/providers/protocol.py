@@ -8,6 +8,9 @@ from config.problems import Problem
 from llmproxy.chat import Chat
 from llmproxy.sse import Event
 
+# What a stream says when there is nothing to say: a comment, which every client skips.
+KEEP_ALIVE = b": keep-alive\n\n"
+
 
 class ProviderRejected(Problem):
     """The provider refused the request itself; its words are in ``detail``."""

@@ -84,7 +84,10 @@ def test_what_changes_while_the_password_is_checked_refuses_the_login(
         user.save()
         return right
 
-    with patch.object(module, "check_password", changed_meanwhile), pytest.raises(InvalidCredentials):
+    with (
+        patch.object(module, "check_password", changed_meanwhile),
+        pytest.raises(InvalidCredentials),
+    ):
         sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
     assert not Session.objects.exists()
 

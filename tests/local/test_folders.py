@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from config.local import Unready
-from config.local.folders import LONGEST, ROOT, claim, held, is_held, sockets_of
+from config.local.folders import LONGEST, ROOT, RUNNING_SECONDS, claim, held, is_held, sockets_of
 
 # Takes the folder, says so, and waits; told to stop, it says that and takes its time until its input ends.
 HOLDER = """
@@ -93,7 +93,7 @@ def test_one_that_is_stopping_is_waited_for(tmp_path: Path) -> None:
         with second:
             assert second.stdout is not None
             with pytest.raises(subprocess.TimeoutExpired):
-                second.wait(2)
+                second.wait(RUNNING_SECONDS + 0.3)
             first.communicate()
             assert second.stdout.readline() == "held\n"
 

@@ -14,7 +14,7 @@ from config.local.folders import ROOT
 PARTS = ["config/__init__.py"]
 PARTS += [
     f"config/local/{name}.py"
-    for name in ("__init__", "children", "folders", "install", "leftovers")
+    for name in ("__init__", "children", "folders", "install", "leftovers", "stops")
 ]
 
 

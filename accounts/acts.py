@@ -1,0 +1,103 @@
+"""What an operator does in the console: a page that says what will happen and asks, then one rule.
+
+Nothing is edited in place. Asking for the page changes nothing; the rule checks and is audited, and what it
+refuses stands as an error beside the field that is meant.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, NamedTuple
+
+from django import forms
+from django.db.models import Model
+from django.http import HttpRequest
+
+from accounts.audit import Actor
+from config.problems import Problem
+
+
+class UtcDateTimeField(forms.DateTimeField):
+    """An instant, entered in UTC; the console's script says beside it what that is where the operator is."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        widget = forms.DateTimeInput(
+            format="%Y-%m-%dT%H:%M", attrs={"type": "datetime-local", "data-utc": ""}
+        )
+        super().__init__(widget=widget, **kwargs)
+
+
+class WithReason(forms.Form):
+    """An act that wants to know why; the audit log keeps it."""
+
+    reason = forms.CharField(
+        max_length=500,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="Kept in the audit log. Write what a colleague will need to know in a month.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Whatever a subclass asks comes first; the reason is the last thing one thinks of.
+        self.order_fields([*(name for name in self.fields if name != "reason"), "reason"])
+
+
+class Done(NamedTuple):
+    """A sentence that says what was done, and the row whose page comes next (None: the list)."""
+
+    said: str
+    then: Model | None = None
+
+
+class Act:
+    """One thing that may be done to one row, or that adds one (then its target is None)."""
+
+    # The last part of its address and of its route's name.
+    name: ClassVar[str]
+    # What stands on its button.
+    label: ClassVar[str]
+    form_class: ClassVar[type[Any]] = WithReason
+    # Django's word for who may: add, change or delete rows of this model.
+    permission: ClassVar[str] = "change"
+    # Whether it takes something from people; its button is red.
+    grave: ClassVar[bool] = False
+
+    def offered(self, target: Any, *, by: HttpRequest) -> bool:
+        """Whether it makes sense for this row as it is, and for this operator."""
+        return True
+
+    def effects(self, target: Any) -> Iterable[str]:
+        """What will happen, in sentences."""
+        return ()
+
+    def initial(self, target: Any, *, by: HttpRequest) -> dict[str, Any]:
+        """What the form holds at first."""
+        return {}
+
+    def form(self, target: Any, data: Mapping[str, Any] | None, *, by: HttpRequest) -> Any:
+        return self.form_class(data, initial=self.initial(target, by=by))
+
+    def do(self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        """Calls the rule, with the form's values. May raise what the rule raises."""
+        raise NotImplementedError
+
+
+class ActOnSeveral(Act):
+    """An act that is also offered for rows chosen in a list."""
+
+    def do(self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        return Done(self.do_all([target], given, by=by, now=now), target)
+
+    def do_all(
+        self, targets: Sequence[Any], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        """Calls the rule for each; gives a sentence with the numbers."""
+        raise NotImplementedError
+
+
+def show_refusal(form: forms.BaseForm, problem: Problem) -> None:
+    """Puts a rule's refusal beside the fields it speaks of."""
+    for fault in problem.errors:
+        field = fault.pointer.removeprefix("/").partition("/")[0]
+        form.add_error(field if field in form.fields else None, fault.detail)
+    if not problem.errors:
+        form.add_error(None, problem.detail)

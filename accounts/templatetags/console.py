@@ -1,0 +1,67 @@
+"""How the console writes instants, numbers and what changed."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from config.problems import instant as rfc3339
+
+register = template.Library()
+
+NOTHING = "–"
+
+
+@register.filter
+def instant(at: datetime | None) -> SafeString:
+    """An instant in UTC to the second; the console's script adds the operator's own time."""
+    if at is None:
+        return mark_safe(NOTHING)
+    text = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return format_html('<time datetime="{}">{} UTC</time>', rfc3339(at), text)
+
+
+@register.filter
+def grouped(number: int | None) -> str:
+    """A number in groups of three."""
+    return NOTHING if number is None else f"{number:,}"
+
+
+@register.filter
+def share(part: int, whole: int | None) -> int | None:
+    """Percent of a cap, or None where there is none; a cap of 0 is full."""
+    if whole is None:
+        return None
+    return 100 if whole == 0 else min(100, 100 * part // whole)
+
+
+@register.filter
+def changes(event: Any) -> SafeString:
+    """What an audit event changed, a line for each member: before → after."""
+    before, after = event.before or {}, event.after or {}
+    lines = []
+    for name in [*before, *(name for name in after if name not in before)]:
+        was, has = _said(before.get(name)), _said(after.get(name))
+        if event.before is not None and event.after is not None and was == has:
+            continue
+        text = f"{was} → {has}" if event.before is not None and event.after is not None else has
+        if event.after is None:
+            text = was
+        lines.append((name.replace("_", " "), text))
+    return format_html_join(
+        mark_safe("<br>"), '<span class="quiet">{}</span> {}', lines
+    )
+
+
+def _said(value: Any) -> str:
+    if value is None or value in ("", []):
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return ", ".join(str(each) for each in value)
+    return str(value)

@@ -1,0 +1,262 @@
+"""Plans and licences. A licence is only ever changed by its rules, on either of its axes."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.postgres.forms import SimpleArrayField
+from django.core.exceptions import ValidationError
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest
+
+from accounts.acts import Act, Done, UtcDateTimeField, WithReason
+from accounts.audit import Actor
+from accounts.console import ConsoleAdmin, OneOf, moment, tokens
+from accounts.templatetags.console import standing
+from licensing.licences import set_operator_status, set_terms
+from licensing.models import Licence, Plan, Standing
+from licensing.plans import PlanTerms, add_plan, change_plan
+
+BILLING = "billing"
+# What the form proposes for a grace; any other end can be written.
+USUAL_GRACE = timedelta(days=14)
+ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas."
+
+
+class StatusForm(WithReason):
+    status = forms.ChoiceField(
+        widget=forms.RadioSelect,
+        choices=(
+            (Standing.ACTIVE, "Active: everything works."),
+            (Standing.GRACE, "Grace: everything works, and shells warn until it ends."),
+            (Standing.SUSPENDED, "Suspended: shells lock and model calls are refused."),
+            (BILLING, "Whatever billing says: take back the operator's word."),
+        ),
+    )
+    grace_until = UtcDateTimeField(
+        label="Grace ends (UTC)", required=False, help_text="For a grace; people see this instant."
+    )
+    ends_at = UtcDateTimeField(
+        label="Until (UTC)",
+        required=False,
+        help_text="From then on what billing says counts again. Empty: until an operator says otherwise.",
+    )
+
+
+class SetStatus(Act):
+    """The operator's word on a licence."""
+
+    name = "status"
+    label = "Change status"
+    form_class = StatusForm
+
+    def effects(self, target: Licence) -> Iterable[str]:
+        yield f"{target.client} is {target.status} now; billing says {target.billing_status}."
+        yield "Shells see a change at their next look, within a minute."
+        yield "Suspending ends running model calls within 15 seconds; signing in and looking up usage still work."
+        yield "The nightly run and billing never undo an operator's word."
+
+    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
+        return {
+            "status": target.operator_status or BILLING,
+            "grace_until": target.operator_grace_until,
+            "ends_at": target.operator_until,
+        }
+
+    def do(self, target: Licence, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        word = given["status"]
+        licence = set_operator_status(
+            licence_id=target.pk,
+            status=None if word == BILLING else Standing(word),
+            grace_until=given["grace_until"] if word == Standing.GRACE else None,
+            ends_at=given["ends_at"] if word != BILLING else None,
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        return Done(f"The licence of {licence.client} is {licence.status} now.", licence.client)
+
+
+class TermsForm(WithReason):
+    plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
+    entitlements = SimpleArrayField(
+        forms.SlugField(max_length=60),
+        label="Beyond the plan",
+        required=False,
+        help_text=f"What this client may use besides what the plan gives. {ENTITLEMENTS_HELP}",
+    )
+
+
+class SetTerms(Act):
+    """Another plan, or other entitlements beside it."""
+
+    name = "terms"
+    label = "Change plan or entitlements"
+    form_class = TermsForm
+
+    def effects(self, target: Licence) -> Iterable[str]:
+        yield f"{target.client} has the plan {target.plan} now."
+        yield "Caps and entitlements of the new plan count from the next request on; what was used stays used."
+
+    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
+        return {"plan": target.plan_id, "entitlements": target.entitlements}
+
+    def do(self, target: Licence, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        licence = set_terms(
+            licence_id=target.pk,
+            plan=given["plan"],
+            entitlements=given["entitlements"] or [],
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        return Done(f"{licence.client} has the plan {licence.plan}.", licence.client)
+
+
+class StatusFilter(OneOf):
+    title, parameter_name = "status", "status"
+    choices_of = tuple(Standing.choices)
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(status=value)
+
+
+class WordFilter(OneOf):
+    title, parameter_name = "whose word counts", "word"
+    choices_of = (("operator", "an operator's"), ("billing", "billing's"))
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(operator_status__isnull=value == "billing")
+
+
+@admin.register(Licence)
+class LicenceAdmin(ConsoleAdmin):
+    acts = (SetStatus(), SetTerms())
+    list_display = (
+        "client",
+        "plan",
+        "shown_status",
+        moment("grace_until"),
+        "billing_status",
+        "operator_status",
+        moment("operator_until", "operator's word ends"),
+        moment("changed_at"),
+    )
+    list_filter = (StatusFilter, WordFilter, "plan")
+    list_select_related = ("client", "plan")
+    search_fields = ("client__name", "operator_reason")
+    uuid_fields = ("client_id",)
+    fields = (
+        "client",
+        "plan",
+        "shown_entitlements",
+        "shown_status",
+        moment("grace_until"),
+        "billing_status",
+        moment("billing_grace_until"),
+        "operator_status",
+        moment("operator_grace_until"),
+        moment("operator_until", "operator's word ends"),
+        "operator_reason",
+        moment("changed_at"),
+    )
+    readonly_fields = ("shown_entitlements", "shown_status")
+
+    @admin.display(description="status", ordering="status")
+    def shown_status(self, licence: Licence) -> str:
+        return standing(licence.status)
+
+    @admin.display(description="entitlements")
+    def shown_entitlements(self, licence: Licence) -> str:
+        return ", ".join(licence.all_entitlements) or "–"
+
+
+class PlanForm(forms.ModelForm[Plan]):
+    reason = WithReason.base_fields["reason"]
+
+    class Meta:
+        model = Plan
+        fields = (
+            "name",
+            "entitlements",
+            "monthly_input_tokens",
+            "monthly_output_tokens",
+            "daily_tokens",
+        )
+        help_texts = {"entitlements": ENTITLEMENTS_HELP}
+
+
+class ChangePlan(Act):
+    name = "terms"
+    label = "Change plan"
+    form_class = PlanForm
+
+    def effects(self, target: Plan) -> Iterable[str]:
+        number = Licence.objects.filter(plan=target).count()
+        yield f"Licences on this plan: {number}. The new terms count for all of them from the next request on."
+
+    def form(self, target: Plan, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
+        return PlanForm(data, instance=target)
+
+    def do(self, target: Plan, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        terms, reason = _terms(given), given["reason"]
+        plan = change_plan(plan_id=target.pk, terms=terms, reason=reason, by=by, now=now)
+        return Done(f"{plan} has been changed.", plan)
+
+
+class NewPlanForm(PlanForm):
+    reason = None
+
+
+class AddPlan(Act):
+    name = "add"
+    label = "Add plan"
+    permission = "add"
+    form_class = NewPlanForm
+
+    def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
+        return NewPlanForm(data)
+
+    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        plan = add_plan(terms=_terms(given), by=by, now=now)
+        return Done(f"{plan} has been added.", plan)
+
+
+def _terms(given: dict[str, Any]) -> PlanTerms:
+    return PlanTerms(
+        name=given["name"],
+        entitlements=given["entitlements"] or [],
+        monthly_input_tokens=given["monthly_input_tokens"],
+        monthly_output_tokens=given["monthly_output_tokens"],
+        daily_tokens=given["daily_tokens"],
+    )
+
+
+@admin.register(Plan)
+class PlanAdmin(ConsoleAdmin):
+    acts = (ChangePlan(),)
+    adding = AddPlan()
+    list_display = (
+        "name",
+        "shown_entitlements",
+        tokens("monthly_input_tokens"),
+        tokens("monthly_output_tokens"),
+        tokens("daily_tokens"),
+        "licences",
+    )
+    search_fields = ("name",)
+    fields = list_display
+    readonly_fields = ("shown_entitlements", "licences")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).annotate(licence_count=Count("licences"))
+
+    @admin.display(description="entitlements")
+    def shown_entitlements(self, plan: Plan) -> str:
+        return ", ".join(plan.entitlements) or "–"
+
+    @admin.display(description="licences", ordering="licence_count")
+    def licences(self, plan: Any) -> int:
+        return int(plan.licence_count)

@@ -1,0 +1,78 @@
+"""Which models people may choose."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from accounts.acts import Act, Done
+from accounts.audit import Actor
+from accounts.console import ConsoleAdmin, moment, tokens
+from llmproxy.models import LanguageModel
+from llmproxy.offering import Offer, add_model, change_model
+
+
+class OfferForm(forms.ModelForm[LanguageModel]):
+    class Meta:
+        model = LanguageModel
+        fields = ("name", "provider_name", "output_limit", "is_on", "plans")
+        widgets = {"plans": forms.CheckboxSelectMultiple}
+
+
+class ChangeModel(Act):
+    name = "offer"
+    label = "Change model"
+    form_class = OfferForm
+
+    def effects(self, target: LanguageModel) -> Iterable[str]:
+        yield "Counts for calls that start from now on; what runs goes on as it began."
+        yield "The ledger keeps the name that was asked for, so usage under an old name stays there."
+
+    def form(
+        self, target: LanguageModel, data: Mapping[str, Any] | None, *, by: HttpRequest
+    ) -> OfferForm:
+        return OfferForm(data, instance=target)
+
+    def do(self, target: LanguageModel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        model = change_model(model_id=target.pk, offer=_offer(given), by=by, now=now)
+        return Done(f"{model} has been changed.", model)
+
+
+class AddModel(Act):
+    name = "add"
+    label = "Add model"
+    permission = "add"
+    form_class = OfferForm
+
+    def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> OfferForm:
+        return OfferForm(data)
+
+    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        model = add_model(offer=_offer(given), by=by, now=now)
+        return Done(f"{model} has been added.", model)
+
+
+def _offer(given: dict[str, Any]) -> Offer:
+    return Offer(**{**given, "plans": list(given["plans"])})
+
+
+@admin.register(LanguageModel)
+class LanguageModelAdmin(ConsoleAdmin):
+    acts = (ChangeModel(),)
+    adding = AddModel()
+    list_display = ("name", "provider_name", tokens("output_limit"), "is_on", "plan_names")
+    list_filter = ("is_on", "plans")
+    search_fields = ("name", "provider_name")
+    fields = (*list_display, moment("created_at"))
+    readonly_fields = ("plan_names",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return super().get_queryset(request).prefetch_related("plans")
+
+    @admin.display(description="plans")
+    def plan_names(self, model: LanguageModel) -> str:
+        return ", ".join(plan.name for plan in model.plans.all()) or "every plan"

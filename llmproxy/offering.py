@@ -1,0 +1,85 @@
+"""Changing what models people may choose; which of them a caller may use is told by the catalogue."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from accounts.audit import Actor, record
+from config.problems import Fault, InvalidRequest
+from licensing.models import Plan
+from llmproxy.models import LanguageModel
+from usage.caps import LEAST_OUTPUT
+
+NAME_TAKEN = Fault("/name", "unique", "There is a model of this name already.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """All there is to say of a model. ``output_limit`` in tokens; no ``plans`` means every plan."""
+
+    name: str
+    provider_name: str
+    output_limit: int
+    is_on: bool
+    plans: list[Plan]
+
+
+def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
+    """A model that people may ask for from now on. Raises ``InvalidRequest`` for a name that is taken."""
+    with transaction.atomic():
+        model = _written(LanguageModel(), offer)
+        record(
+            "language_model:added",
+            by=by,
+            now=now,
+            target=model.name,
+            target_id=model.pk,
+            after=_seen(model),
+        )
+    return model
+
+
+def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
+    """Another offer under the same row; calls that run already are not touched."""
+    with transaction.atomic():
+        model = LanguageModel.objects.select_for_update(no_key=True).get(pk=model_id)
+        before = _seen(model)
+        model = _written(model, offer)
+        record(
+            "language_model:changed",
+            by=by,
+            now=now,
+            target=model.name,
+            target_id=model.pk,
+            before=before,
+            after=_seen(model),
+        )
+    return model
+
+
+def _written(model: LanguageModel, offer: Offer) -> LanguageModel:
+    if offer.output_limit < LEAST_OUTPUT:
+        sentence = f"At least {LEAST_OUTPUT} tokens."
+        raise InvalidRequest(errors=[Fault("/output_limit", "min_value", sentence)])
+    model.name, model.provider_name = offer.name, offer.provider_name
+    model.output_limit, model.is_on = offer.output_limit, offer.is_on
+    try:
+        with transaction.atomic():
+            model.save()
+    except IntegrityError:
+        raise InvalidRequest(errors=[NAME_TAKEN]) from None
+    model.plans.set(offer.plans)
+    return model
+
+
+def _seen(model: LanguageModel) -> dict[str, Any]:
+    """A model as the audit log keeps it."""
+    return {
+        "name": model.name,
+        "provider_name": model.provider_name,
+        "output_limit": model.output_limit,
+        "on": model.is_on,
+        "plans": list(model.plans.order_by("name").values_list("name", flat=True)),
+    }

@@ -1,0 +1,67 @@
+"""The platform ids that a Tauri shell looks for: ``<os>-<arch>`` and ``<os>-<arch>-<bundle>``."""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from django.core.exceptions import ImproperlyConfigured
+
+ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
+    "darwin": ("aarch64", "x86_64"),
+    "linux": ("aarch64", "armv7", "i686", "x86_64"),
+    "windows": ("aarch64", "i686", "x86_64"),
+}
+BUNDLES: Mapping[str, tuple[str, ...]] = {
+    "darwin": ("app",),
+    "linux": ("appimage", "deb", "rpm"),
+    "windows": ("msi", "nsis"),
+}
+KNOWN = frozenset(
+    f"{system}-{arch}{suffix}"
+    for system, archs in ARCHITECTURES.items()
+    for arch in archs
+    for suffix in ("", *(f"-{bundle}" for bundle in BUNDLES[system]))
+)
+# What other tools call the same things.
+OTHER_NAMES: Mapping[str, str] = {
+    "macos": "darwin",
+    "osx": "darwin",
+    "mac": "darwin",
+    "win": "windows",
+    "win32": "windows",
+    "win64": "windows",
+    "universal": "aarch64",
+    "arm64": "aarch64",
+    "amd64": "x86_64",
+    "x64": "x86_64",
+    "i386": "i686",
+    "x86": "i686",
+    "armhf": "armv7",
+    "dmg": "app",
+    "exe": "nsis",
+}
+
+
+def near_miss(platform: str) -> str | None:
+    """The known id that was probably meant, if one is close: ``darwin-universal`` → ``darwin-aarch64``."""
+    lowered = platform.lower().replace("x86-64", "x86_64")
+    parts = re.sub(r"^([a-z0-9]+)_", r"\1-", lowered).split("-")
+    renamed = "-".join(OTHER_NAMES.get(part, part) for part in parts)
+    close = [renamed] if renamed in KNOWN else get_close_matches(renamed, sorted(KNOWN), 1, 0.75)
+    return close[0] if close else None
+
+
+def base_of(platform: str) -> str:
+    """``linux-x86_64-deb`` → ``linux-x86_64``."""
+    return "-".join(platform.split("-")[:2])
+
+
+def refuse_unknown(platforms: Iterable[str]) -> None:
+    """Stops the start when PUBLISH_PLATFORMS names what no shell asks for: no release could have it."""
+    for platform in platforms:
+        if platform not in KNOWN:
+            meant = near_miss(platform)
+            raise ImproperlyConfigured(
+                f"PUBLISH_PLATFORMS: there is no platform {platform!r}"
+                + (f"; {meant} was probably meant." if meant else ".")
+            )

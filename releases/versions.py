@@ -1,0 +1,87 @@
+"""Versions: strict SemVer 2.0, in the order in which shells compare them.
+
+Shells use Rust's ``semver`` crate, whose order is total: build metadata takes part, where SemVer's own
+precedence leaves it out. A version that is not newer in this order is never offered to them.
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import total_ordering
+from typing import Any, Self
+
+MAX_LENGTH = 120
+# What the crate's unsigned 64-bit numbers hold.
+MAX_NUMBER = 2**64 - 1
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_PRE = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_BUILD = r"[0-9A-Za-z-]+"
+STRICT = re.compile(
+    rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_PRE}(?:\.{_PRE})*))?(?:\+({_BUILD}(?:\.{_BUILD})*))?"
+)
+
+
+class NotAVersion(ValueError):
+    """The text is not a strict SemVer version; the message says why, for a person."""
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True, eq=False)
+class Version:
+    """One version. ``str`` gives it exactly as it was written."""
+
+    text: str
+    _key: tuple[Any, ...] = field(repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ``NotAVersion``."""
+        match = STRICT.fullmatch(text)
+        if match is None:
+            raise NotAVersion(_why(text))
+        if len(text) > MAX_LENGTH:
+            raise NotAVersion(f"A version has at most {MAX_LENGTH} characters.")
+        numbers = tuple(int(each) for each in match.group(1, 2, 3))
+        if max(numbers) > MAX_NUMBER:
+            raise NotAVersion("A number in a version fits into 64 bits.")
+        return cls(text, (*numbers, _pre_key(match[4]), _identifiers_key(match[5] or "")))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return self._key == other._key if isinstance(other, Version) else NotImplemented
+
+    def __lt__(self, other: object) -> bool:
+        return bool(self._key < other._key) if isinstance(other, Version) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def _pre_key(pre: str | None) -> tuple[Any, ...]:
+    """A release comes after all of its pre-releases."""
+    return (0, _identifiers_key(pre)) if pre else (1,)
+
+
+def _identifiers_key(dotted: str) -> tuple[tuple[Any, ...], ...]:
+    return tuple(_identifier_key(each) for each in dotted.split("."))
+
+
+def _identifier_key(identifier: str) -> tuple[Any, ...]:
+    """Digits by their value, fewer leading zeros first, and before anything with letters."""
+    if identifier.isdecimal() or not identifier:
+        value = identifier.lstrip("0")
+        return (0, len(value), value, len(identifier))
+    return (1, identifier)
+
+
+def _why(text: str) -> str:
+    if STRICT.fullmatch(text.strip().removeprefix("v").removeprefix("V")):
+        return "Write the version without a leading v or spaces, as in 1.2.3."
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
+        return "A version has three numbers, as in 1.2.3."
+    if re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+(\.[0-9]+)+", text):
+        return "A version has three numbers; put a fourth into build metadata, as in 1.2.3+4."
+    if re.search(r"(^|[.-])0[0-9]+([.+-]|$)", text):
+        return "A number in a version has no leading zeros."
+    return "This is not a SemVer version, as in 1.2.3, 1.2.3-beta.1 or 1.2.3+build.5."

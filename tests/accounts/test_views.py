@@ -1,0 +1,96 @@
+"""Access over HTTP: status, code and shape."""
+
+import pytest
+from rest_framework.test import APIClient
+
+from accounts.models import RefreshToken, Session, User
+from accounts.sign_in import TokenPair
+from tests.conftest import PASSWORD
+
+pytestmark = pytest.mark.django_db
+LOGIN, REFRESH, LOGOUT = "/v1/auth/login", "/v1/auth/refresh", "/v1/auth/logout"
+
+
+@pytest.mark.usefixtures("signing_key")
+class TestLogin:
+    def test_a_pair_is_exactly_three_members_and_never_cached(
+        self, api: APIClient, user: User
+    ) -> None:
+        body = {"email": user.email, "password": PASSWORD, "device_fp": "desk", "extra": "ignored"}
+        response = api.post(LOGIN, body, format="json")
+        assert response.status_code == 200
+        assert set(response.json()) == {"access", "refresh", "expires_in"}
+        assert response["Cache-Control"] == "no-store"
+        assert Session.objects.get().device_fp == "desk"
+
+    def test_a_refusal_is_a_typed_problem(self, api: APIClient, user: User) -> None:
+        response = api.post(LOGIN, {"email": user.email, "password": "wrong"}, format="json")
+        assert (response.status_code, response["Content-Type"]) == (401, "application/problem+json")
+        problem = response.json()
+        assert set(problem) == {"type", "title", "status", "detail", "code", "request_id"}
+        assert problem["type"] == "/problems/invalid_credentials"
+
+    @pytest.mark.parametrize(
+        ("body", "pointers"),
+        [
+            ({}, ["/email", "/password"]),
+            ({"email": "a@b.c", "password": "x" * 1025}, ["/password"]),
+            ({"email": "a@b.c", "password": ""}, ["/password"]),
+            ({"email": ["a"], "password": {}}, ["/email", "/password"]),
+            ({"email": "a@b.c", "password": "x", "device_fp": "d" * 201}, ["/device_fp"]),
+        ],
+    )
+    def test_bad_input_is_pointed_at(self, api: APIClient, body: dict, pointers: list[str]) -> None:
+        response = api.post(LOGIN, body, format="json")
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+        assert sorted(fault["pointer"] for fault in response.json()["errors"]) == pointers
+
+    def test_spaces_of_a_password_count(self, api: APIClient, user: User) -> None:
+        response = api.post(LOGIN, {"email": user.email, "password": f" {PASSWORD}"}, format="json")
+        assert response.status_code == 401
+
+    def test_failed_logins_of_an_account_are_limited_and_good_ones_are_not(
+        self, api: APIClient, user: User, settings
+    ) -> None:
+        settings.RATE_LIMITS = {"auth.account": "3/h"}
+        right, wrong = ({"email": user.email, "password": each} for each in (PASSWORD, "wrong"))
+        assert [api.post(LOGIN, right, format="json").status_code for _ in range(5)] == [200] * 5
+        assert [api.post(LOGIN, wrong, format="json").status_code for _ in range(3)] == [401] * 3
+        refused = api.post(LOGIN, {**wrong, "email": user.email.upper()}, format="json")
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+        assert int(refused["Retry-After"]) > 0
+        other = {"email": "other@acme.test", "password": "wrong"}
+        assert api.post(LOGIN, other, format="json").status_code == 401
+
+
+class TestRefresh:
+    def test_it_gives_the_next_pair_once(self, api: APIClient, pair: TokenPair) -> None:
+        first = api.post(REFRESH, {"refresh": pair.refresh}, format="json")
+        assert (first.status_code, first["Cache-Control"]) == (200, "no-store")
+        again = api.post(REFRESH, {"refresh": pair.refresh}, format="json")
+        assert (again.status_code, again.json()["code"]) == (401, "invalid_refresh_token")
+
+    @pytest.mark.parametrize("token", ["", "x", "a" * 43, "é" * 43])
+    def test_nonsense_is_refused_as_any_other(
+        self, api: APIClient, pair: TokenPair, token: str
+    ) -> None:
+        response = api.post(REFRESH, {"refresh": token}, format="json")
+        assert response.status_code == (400 if token == "" else 401)
+
+
+class TestLogout:
+    def test_it_ends_the_session_and_its_tokens(
+        self, signed_in: APIClient, pair: TokenPair
+    ) -> None:
+        response = signed_in.post(LOGOUT, {"refresh": pair.refresh}, format="json")
+        assert (response.status_code, response.content) == (204, b"")
+        assert Session.objects.get().ended_by == Session.Ended.LOGOUT
+        assert not RefreshToken.objects.unrevoked().exists()
+        assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
+
+    @pytest.mark.parametrize("token", ["x", "a" * 43])
+    def test_whatever_the_token_it_answers_the_same(
+        self, api: APIClient, token: str, pair: TokenPair
+    ) -> None:
+        assert api.post(LOGOUT, {"refresh": token}, format="json").status_code == 204
+        assert Session.objects.get().ended_at is None

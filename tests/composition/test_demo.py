@@ -1,0 +1,62 @@
+"""The demo, and mail that is queued with what it tells of."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from django.core import mail
+from django.core.management import call_command
+from django.db import transaction
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from accounts.models import Client, SigningKey, User
+from accounts.sign_in import Device, sign_in
+from config.mail import queue_for_operators, send_mail
+from licensing.models import Licence
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_demo_can_sign_in_and_a_second_run_keeps_it(tmp_path: Path, now: datetime) -> None:
+    path = tmp_path / "demo.json"
+    call_command("seed_demo", output=path)
+    demo = json.loads(path.read_text())
+    assert set(demo) == {
+        "base_url", "email", "password", "operator_email", "operator_password", "publish_secret",
+    }  # fmt: skip
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sign_in(email=demo["email"], password=demo["password"], device=Device(), now=now).access
+    assert User.objects.get(email=demo["operator_email"]).is_superuser
+
+    call_command("seed_demo", output=path)
+    assert json.loads(path.read_text()) == demo
+    assert (Client.objects.count(), Licence.objects.count()) == (1, 1)
+    assert (User.objects.count(), SigningKey.objects.count()) == (2, 1)
+
+
+def test_a_lost_file_gets_new_passwords_that_are_good(tmp_path: Path, now: datetime) -> None:
+    path = tmp_path / "demo.json"
+    call_command("seed_demo", output=path)
+    path.write_text("{")
+    call_command("seed_demo", output=path)
+    demo = json.loads(path.read_text())
+    assert sign_in(email=demo["email"], password=demo["password"], device=Device(), now=now).access
+
+
+def test_mail_is_queued_with_its_transaction_or_not_at_all(settings) -> None:
+    with transaction.atomic():
+        queue_for_operators(subject="Kept", text="Something happened.", path="/admin/")
+    with pytest.raises(RuntimeError), transaction.atomic():
+        queue_for_operators(subject="Lost", text="Nothing happened.", path="/admin/")
+        raise RuntimeError
+    job = ProcrastinateJob.objects.get()
+    assert (job.task_name, job.args["subject"]) == ("mail.send", "Kept")
+    assert job.args["text"].endswith(f"{settings.BASE_URL}/admin/\n")
+
+
+def test_the_worker_sends_it() -> None:
+    send_mail(to=["ops@shell.test"], subject="Hello", text="plain", html="<p>rich</p>")
+    (sent,) = mail.outbox
+    assert (sent.to, sent.subject, sent.body) == (["ops@shell.test"], "Hello", "plain")
+    assert sent.alternatives[0].content == "<p>rich</p>"

@@ -1,0 +1,308 @@
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.local.children import Child, Program
+from config.local.folders import ROOT
+
+SECRET = "s3cretMARKERneverlogged"
+FROM_PROXY = {"Host": "shell.test", "X-Forwarded-Proto": "https"}
+
+
+class Service:
+    """A real gunicorn with the real application, on a port of its own."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        child.wait_until(lambda: bool(self.said("serving")), seconds=60)
+        self.port = int(self.said("serving")[0]["port"])
+
+    def log(self) -> str:
+        return self.child.program.log.read_text()
+
+    def said(self, event: str) -> list[dict[str, Any]]:
+        lines = [line for line in self.log().splitlines() if f'"event":"{event}"' in line]
+        return [json.loads(line) for line in lines]
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            response.read()
+            return response
+        finally:
+            connection.close()
+
+    def answer_to(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and body of what is answered before the connection is closed."""
+        with self.connect() as client:
+            client.sendall(request)
+            status, headers, body = answer_on(client)
+            assert client.recv(1) == b""
+        return status, headers, body
+
+
+@contextmanager
+def serving(config: str = "config.serving", **environ: str) -> Iterator[Service]:
+    with tempfile.TemporaryDirectory(prefix="serving-") as folder, ExitStack() as stack:
+        program = Program(
+            name="gunicorn",
+            command=[
+                sys.executable,
+                "-m",
+                "gunicorn",
+                "-c",
+                f"python:{config}",
+                "config.wsgi:application",
+            ],
+            log=Path(folder) / "web.log",
+            environ={**os.environ, "PORT": "0", "WEB_WORKERS": "1", "CACHE_URL": "", **environ},
+        )
+        child = program.start()
+        stack.callback(child.stop)
+        yield Service(child)
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """Under an https address, and with no proxy to believe."""
+    with serving(BASE_URL="https://shell.test", TRUSTED_PROXIES="") as service:
+        yield service
+
+
+def answer_on(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    with http.client.HTTPResponse(client) as response:
+        response.begin()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, headers, response.read()
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "code"),
+    [
+        (f"{SECRET}\r\n\r\n", 400, "malformed_request"),
+        (f"GET\t/{SECRET} HTTP/1.1\r\n\r\n", 400, "malformed_request"),
+        (f"get /{SECRET} HTTP/1.1\r\n\r\n", 400, "malformed_request"),
+        (f"GET /v1/\x01{SECRET} HTTP/1.1\r\n\r\n", 400, "malformed_request"),
+        (f"GET / HTTP/1.1\r\n{SECRET}\r\n\r\n", 400, "malformed_request"),
+        (f"GET / HTTP/1.1\r\nHost: {SECRET}\r\nHost: b\r\n\r\n", 400, "malformed_request"),
+        (f"GET / HTTP/1.1\r\nContent-Length: {SECRET}\r\n\r\n", 400, "malformed_request"),
+        (f"GET /{SECRET} HTTP/2.0\r\n\r\n", 505, "malformed_request"),
+        (f"GET / HTTP/1.1\r\nExpect: {SECRET}\r\n\r\n", 417, "malformed_request"),
+        (f"GET / HTTP/1.1\r\nTransfer-Encoding: {SECRET}\r\n\r\n", 501, "malformed_request"),
+        (f"GET /{SECRET * 1000} HTTP/1.1\r\n\r\n", 414, "request_too_large"),
+        (f"GET / HTTP/1.1\r\nCookie: {SECRET * 1000}\r\n\r\n", 431, "request_too_large"),
+        ("GET / HTTP/1.1\r\n" + f"A: {SECRET}\r\n" * 101 + "\r\n", 431, "request_too_large"),
+        (f"GET / HTTP/1.1\r\nA: {SECRET * 40_000}", 431, "request_too_large"),
+    ],
+)
+def test_what_gunicorn_refuses_itself_is_answered_by_a_problem_and_not_repeated(
+    service: Service, request_: str, status: int, code: str
+) -> None:
+    got, headers, body = service.answer_to(request_.encode())
+    assert got == status
+    assert headers["content-type"] == "application/problem+json"
+    assert headers["connection"] == "close"
+    assert headers["date"].endswith("GMT")
+    problem = json.loads(body)
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["type"] == f"/problems/{code}"
+    assert problem["request_id"] == headers["x-request-id"]
+    assert SECRET not in body.decode()
+    (said,) = [
+        line
+        for line in service.said("unreadable_request")
+        if line["request_id"] == problem["request_id"]
+    ]
+    assert said["status"] == status
+    assert re.fullmatch(r"[A-Z]\w+", said["reason"])
+    eventually(
+        lambda: any(line["request_id"] == problem["request_id"] for line in service.said("request"))
+    )
+    assert SECRET not in service.log()
+
+
+def test_slow_clients_do_not_keep_anyone_waiting(service: Service) -> None:
+    with ExitStack() as stack:
+        slow = [stack.enter_context(service.connect()) for _ in range(60)]
+        for number, client in enumerate(slow):
+            # Some are slow with their headers, and some with their bodies.
+            end = "\r\n\r\n{" if number % 2 else ""
+            client.sendall(
+                f"POST /v1/auth/logout HTTP/1.1\r\nHost: shell.test\r\nContent-Length: 20{end}".encode()
+            )
+        for _ in range(5):
+            for client in slow:
+                client.sendall(b" ")
+            assert service.get("/livez").status == 204
+
+
+def test_nobody_becomes_secure_or_someone_else_by_a_header(service: Service) -> None:
+    for headers in (
+        {"X-Forwarded-Proto": "https"},
+        {"X-Forwarded-Protocol": "ssl", "X-Forwarded-Ssl": "on"},
+        {"Forwarded": "proto=https;for=198.51.100.1"},
+    ):
+        response = service.get("/v1/license/status", Host="shell.test", **headers)
+        assert response.status == 301
+        assert response.headers["Location"] == "https://shell.test/v1/license/status"
+    response = service.get("/livez", SCRIPT_NAME="/v1", PATH_INFO="/healthz")
+    assert response.status == 204
+
+
+def test_logs_are_json_and_name_the_place(service: Service) -> None:
+    lines = service.log().splitlines()
+    assert lines
+    assert all({"time", "level", "event"} <= json.loads(line).keys() for line in lines)
+    assert (
+        service.said("serving")[0] | {"address": "127.0.0.1", "count": 1}
+        == service.said("serving")[0]
+    )
+
+
+def test_a_killed_worker_is_replaced(service: Service) -> None:
+    (before,) = _children(service.child.pid)
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: _children(service.child.pid) not in ([], [before]))
+    assert service.get("/healthz").status == 200
+
+
+def test_told_to_stop_it_finishes_what_is_running_and_waits_for_nobody_else() -> None:
+    with (
+        serving(BASE_URL="https://shell.test", TRUSTED_PROXIES="127.0.0.1") as service,
+        service.connect() as idle,
+        service.connect() as silent,
+        service.connect() as running,
+    ):
+        idle.sendall(b"GET /livez HTTP/1.1\r\nHost: probe\r\n\r\n")
+        assert answer_on(idle)[0] == 204
+        head = (
+            "POST /v1/auth/logout HTTP/1.1\r\nHost: shell.test\r\nX-Forwarded-Proto: https\r\n"
+            "Content-Type: application/json\r\nContent-Length: 8\r\nExpect: 100-continue\r\n\r\n"
+        )
+        running.sendall(head.encode())
+        # This comes when the application has been called.
+        assert running.recv(100).startswith(b"HTTP/1.1 100")
+        os.kill(service.child.pid, signal.SIGTERM)
+        eventually(lambda: not _connects(service.port))
+        assert service.child.ended is None
+        running.sendall(b"not json")
+        status, _, body = answer_on(running)
+        assert (status, json.loads(body)["code"]) == (400, "malformed_request")
+        assert running.recv(1) == b""
+        assert silent.recv(1) == b""
+        assert idle.recv(1) == b""
+        eventually(lambda: service.child.ended == 0)
+
+
+def test_a_client_that_stalls_in_mid_request_is_given_up() -> None:
+    with (
+        serving("tests.config.impatient_serving", TRUSTED_PROXIES="127.0.0.1") as service,
+        service.connect() as client,
+    ):
+        lines = [
+            "POST /v1/auth/logout HTTP/1.1",
+            *(f"{name}: {value}" for name, value in FROM_PROXY.items()),
+            "Content-Type: application/json",
+            "Content-Length: 20",
+        ]
+        client.sendall("\r\n".join([*lines, "", "{"]).encode())
+        while client.recv(4096):
+            pass
+        assert service.get("/livez").status == 204
+        assert not [line for line in service.log().splitlines() if '"level":"error"' in line]
+
+
+def test_a_frozen_database_stops_nobody_who_does_not_need_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with serving(DATABASE_URL=f"postgresql://shell@127.0.0.1:{port}/shell") as service:
+            with service.connect() as asking:
+                asking.sendall(b"GET /healthz HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n")
+                silent.settimeout(20)
+                asked, _ = silent.accept()
+                assert service.get("/livez").status == 204
+                status, _, body = answer_on(asking)
+                assert status == 503
+                assert json.loads(body)["checks"]["database"] == "unavailable"
+            asked.close()
+
+
+STATEMENTS = """
+import config.serving
+import os, socket, threading
+import django
+from gevent import socket as cooperative
+django.setup()
+from django.db import connection
+assert socket.socket is cooperative.socket
+with connection.cursor() as cursor:
+    for name in ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"):
+        cursor.execute(f"SHOW {name}")
+        print(cursor.fetchone()[0])
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "limits"),
+    [
+        (None, ["10s", "4s", "30s"]),
+        ("-c statement_timeout=3s", ["3s", "4s", "30s"]),
+    ],
+)
+def test_web_processes_ask_little_of_the_database_at_a_time(
+    given: str | None, limits: list[str]
+) -> None:
+    environ = {**os.environ, **({"PGOPTIONS": given} if given else {})}
+    done = _run([sys.executable, "-W", "error", "-c", STATEMENTS], environ)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == limits
+
+
+def test_an_incomplete_environment_ends_the_start_and_is_named() -> None:
+    environ = {**os.environ, "PORT": "http", "SECRET_KEY": ""}
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:config.serving", "config.wsgi"]
+    done = _run(command, environ)
+    assert done.returncode != 0
+    assert "PORT: Not a valid integer." in done.stderr
+    assert "SECRET_KEY: Must not be empty." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def _run(command: list[str], environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _connects(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

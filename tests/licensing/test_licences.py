@@ -1,0 +1,147 @@
+"""Licences: two axes, one answer, and changes that say why."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent, Client
+from config.problems import InvalidRequest
+from licensing.licences import create_client, set_operator_status, set_terms
+from licensing.models import Licence, Plan, Standing
+
+pytestmark = pytest.mark.django_db
+LATER = datetime(2027, 1, 31, tzinfo=UTC)
+
+
+@pytest.fixture
+def licence(organisation: Client) -> Licence:
+    return Licence.objects.get(client=organisation)
+
+
+def by_sql(assignments: str) -> Licence:
+    with connection.cursor() as cursor:
+        cursor.execute(f"UPDATE licensing_licence SET {assignments}")
+    return Licence.objects.get()
+
+
+class TestDerivedColumns:
+    def test_a_new_licence_is_active(self, licence: Licence) -> None:
+        licence.refresh_from_db()
+        assert (licence.status, licence.grace_until) == ("active", None)
+
+    def test_billing_counts_where_no_operator_spoke(self, licence: Licence) -> None:
+        changed = by_sql("billing_status = 'grace', billing_grace_until = '2027-01-31T00:00:00Z'")
+        assert (changed.status, changed.grace_until) == ("grace", LATER)
+
+    def test_the_operator_counts_before_billing(self, licence: Licence) -> None:
+        changed = by_sql(
+            "billing_status = 'grace', billing_grace_until = '2027-01-31T00:00:00Z', "
+            "operator_status = 'suspended', operator_reason = 'court order'"
+        )
+        assert (changed.status, changed.grace_until) == ("suspended", None)
+
+    def test_and_an_operators_active_hides_billings_grace(self, licence: Licence) -> None:
+        changed = by_sql(
+            "billing_status = 'suspended', operator_status = 'active', operator_reason = 'goodwill'"
+        )
+        assert (changed.status, changed.grace_until) == ("active", None)
+
+    @pytest.mark.parametrize(
+        "assignments",
+        [
+            "billing_status = 'grace'",
+            "operator_status = 'grace', operator_reason = 'x'",
+            "operator_status = 'suspended'",
+            "billing_status = 'paused'",
+            "operator_status = 'paused', operator_reason = 'x'",
+        ],
+    )
+    def test_half_a_change_is_refused_by_the_database(
+        self, licence: Licence, assignments: str
+    ) -> None:
+        with pytest.raises(IntegrityError), transaction.atomic():
+            by_sql(assignments)
+
+
+class TestRules:
+    def test_a_client_is_made_with_its_licence(self, plan: Plan, by: Actor, now: datetime) -> None:
+        client = create_client(name="Globex", plan=plan, by=by, now=now)
+        assert Licence.objects.get(client=client).plan == plan
+        event = AuditEvent.objects.get(action="client:created")
+        assert (event.actor, event.target, event.after) == (by.name, "Globex", {"plan": "Starter"})
+
+    def test_an_operators_word_is_stored_and_audited(
+        self, licence: Licence, by: Actor, now: datetime
+    ) -> None:
+        changed = set_operator_status(
+            licence_id=licence.pk,
+            status=Standing.GRACE,
+            grace_until=LATER,
+            reason="invoice in dispute",
+            by=by,
+            now=now,
+        )
+        assert (changed.status, changed.grace_until) == ("grace", LATER)
+        event = AuditEvent.objects.get(action="licence:operator_set")
+        assert event.reason == "invoice in dispute"
+        assert event.before["status"] == "active"
+        assert event.after == {
+            "status": "grace",
+            "operator_status": "grace",
+            "grace_until": "2027-01-31T00:00:00Z",
+        }
+
+    def test_taking_it_back_lets_billing_count_again(
+        self, licence: Licence, by: Actor, now: datetime
+    ) -> None:
+        set_operator_status(
+            licence_id=licence.pk, status=Standing.SUSPENDED, reason="fraud", by=by, now=now
+        )
+        changed = set_operator_status(
+            licence_id=licence.pk, status=None, reason="cleared", by=by, now=now
+        )
+        assert changed.status == "active"
+        assert AuditEvent.objects.filter(action="licence:operator_cleared").exists()
+
+    @pytest.mark.parametrize(
+        ("change", "pointer"),
+        [
+            ({"status": Standing.SUSPENDED, "reason": " "}, "/reason"),
+            ({"status": Standing.GRACE, "reason": "x"}, "/grace_until"),
+            ({"status": Standing.GRACE, "reason": "x", "grace_until": -1}, "/grace_until"),
+            ({"status": Standing.ACTIVE, "reason": "x", "ends_at": -1}, "/ends_at"),
+        ],
+    )
+    def test_an_incomplete_change_changes_nothing(
+        self, licence: Licence, by: Actor, now: datetime, change: dict, pointer: str
+    ) -> None:
+        given = {
+            name: now + timedelta(days=value) if isinstance(value, int) else value
+            for name, value in change.items()
+        }
+        with pytest.raises(InvalidRequest) as refusal:
+            set_operator_status(licence_id=licence.pk, by=by, now=now, **given)
+        assert [fault.pointer for fault in refusal.value.errors] == [pointer]
+        licence.refresh_from_db()
+        assert licence.operator_status is None
+        assert not AuditEvent.objects.filter(action__startswith="licence:").exists()
+
+    def test_terms_change_with_a_reason_and_in_a_stable_order(
+        self, licence: Licence, by: Actor, now: datetime
+    ) -> None:
+        plan = Plan.objects.create(name="Team", entitlements=["notes", "mail"])
+        changed = set_terms(
+            licence_id=licence.pk,
+            plan=plan,
+            entitlements=["sheets", "notes", "sheets"],
+            reason="upgrade",
+            by=by,
+            now=now,
+        )
+        assert changed.all_entitlements == ["mail", "notes", "sheets"]
+        assert AuditEvent.objects.get(action="licence:terms_set").after == {
+            "plan": "Team",
+            "entitlements": ["notes", "sheets"],
+        }

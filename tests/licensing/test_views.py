@@ -1,0 +1,65 @@
+"""The licence as shells poll it."""
+
+from datetime import UTC, datetime
+
+import pytest
+from rest_framework.test import APIClient
+
+from accounts.models import Client, Session, User
+from licensing.models import Licence
+
+pytestmark = pytest.mark.django_db
+STATUS = "/v1/license/status"
+
+
+def test_the_status_is_what_is_stored(signed_in: APIClient) -> None:
+    response = signed_in.get(STATUS)
+    assert response.status_code == 200
+    assert response.json() == {"status": "active", "plan": "Starter", "entitlements": []}
+    assert response["Cache-Control"] == "private, no-cache"
+
+
+def test_grace_says_until_when(signed_in: APIClient) -> None:
+    Licence.objects.update(
+        billing_status="grace", billing_grace_until=datetime(2027, 1, 31, 12, 30, tzinfo=UTC)
+    )
+    assert signed_in.get(STATUS).json()["grace_until"] == "2027-01-31T12:30:00Z"
+
+
+def test_it_costs_one_query_that_reads(signed_in: APIClient, django_assert_num_queries) -> None:
+    signed_in.get(STATUS)
+    with django_assert_num_queries(1) as queries:
+        signed_in.get(STATUS)
+    assert queries.captured_queries[0]["sql"].startswith("SELECT")
+
+
+def test_what_has_not_changed_is_not_sent_again(signed_in: APIClient) -> None:
+    etag = signed_in.get(STATUS)["ETag"]
+    again = signed_in.get(STATUS, headers={"If-None-Match": etag})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", etag)
+    Licence.objects.update(operator_status="suspended", operator_reason="test")
+    changed = signed_in.get(STATUS, headers={"If-None-Match": etag})
+    assert (changed.status_code, changed.json()["status"]) == (200, "suspended")
+
+
+def test_the_rows_decide_and_not_the_token(signed_in: APIClient, organisation: Client) -> None:
+    Licence.objects.update(entitlements=["sheets", "mail"])
+    assert signed_in.get(STATUS).json()["entitlements"] == ["mail", "sheets"]
+
+
+@pytest.mark.parametrize("end", ["epoch", "disabled", "session", "client-less", "deleted"])
+def test_ended_access_is_refused_at_once(signed_in: APIClient, end: str, user: User) -> None:
+    match end:
+        case "epoch":
+            User.objects.update(epoch=1)
+        case "disabled":
+            User.objects.update(is_active=False)
+        case "session":
+            Session.objects.update(ended_at=datetime.now(UTC), ended_by="logout")
+        case "client-less":
+            User.objects.update(client=None)
+        case "deleted":
+            user.delete()
+    response = signed_in.get(STATUS)
+    assert (response.status_code, response.json()["code"]) == (401, "access_revoked")
+    assert response["WWW-Authenticate"].startswith("Bearer")

@@ -1,0 +1,193 @@
+"""Calls: who may, what is reserved, and what each end costs."""
+
+from datetime import datetime
+
+import pytest
+from django.db import OperationalError
+
+from accounts.models import Session, User
+from accounts.sign_in import TokenPair
+from config.problems import NotFound
+from licensing.callers import Caller, load_caller
+from licensing.models import Licence, Plan
+from llmproxy import calls, running
+from llmproxy.calls import Call, End, admit
+from llmproxy.catalogue import NotEntitled, choose, offered
+from llmproxy.chat import parse
+from llmproxy.models import LanguageModel
+from llmproxy.providers.protocol import Reported
+from usage.models import MonthlyUsage, UsageRecord
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def caller(pair: TokenPair, user: User) -> Caller:
+    caller = load_caller(user_id=user.pk, session_id=Session.objects.get().pk)
+    assert caller is not None
+    return caller
+
+
+@pytest.fixture
+def call(caller: Caller, now: datetime) -> Call:
+    chat = parse(
+        {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 100}, stream=True
+    )
+    return admit(caller=caller, chat=chat, request_id="req-1", now=now)
+
+
+def record() -> UsageRecord:
+    return UsageRecord.objects.get()
+
+
+class TestModels:
+    def test_the_default_model_needs_no_row(self, caller: Caller, settings) -> None:
+        model = choose(None, caller=caller)
+        assert (model.name, model.output_limit) == (settings.LLM_DEFAULT_MODEL, 4096)
+        assert [each.name for each in offered(caller=caller)] == [settings.LLM_DEFAULT_MODEL]
+
+    def test_a_row_of_its_name_counts_before_the_setting(self, caller: Caller, settings) -> None:
+        LanguageModel.objects.create(
+            name=settings.LLM_DEFAULT_MODEL, provider_name="x", is_on=False
+        )
+        with pytest.raises(NotFound):
+            choose(None, caller=caller)
+        assert offered(caller=caller) == []
+
+    def test_an_unknown_model_is_not_found(self, caller: Caller) -> None:
+        with pytest.raises(NotFound):
+            choose("gpt-unheard-of", caller=caller)
+
+    def test_a_model_of_another_plan_is_not_part_of_this_one(self, caller: Caller) -> None:
+        model = LanguageModel.objects.create(name="grand", provider_name="g")
+        model.plans.add(Plan.objects.create(name="Enterprise"))
+        with pytest.raises(NotEntitled):
+            choose("grand", caller=caller)
+        assert "grand" not in [each.name for each in offered(caller=caller)]
+        model.plans.add(Licence.objects.get().plan)
+        assert choose("grand", caller=caller).provider_name == "g"
+
+
+class TestAdmission:
+    def test_the_record_says_who_and_what_and_holds_no_content(
+        self, call: Call, caller: Caller
+    ) -> None:
+        row = record()
+        assert (row.user_id, row.client_id, row.session_id) == (
+            caller.user_id,
+            caller.client_id,
+            caller.session_id,
+        )
+        assert (row.provider, row.request_id, row.streamed) == ("openai", "req-1", True)
+        assert row.reserved_output == 100
+        assert "hello" not in repr(row.__dict__)
+
+    def test_a_callers_limit_is_lowered_to_the_models(self, caller: Caller, now: datetime) -> None:
+        LanguageModel.objects.create(name="small", provider_name="s", output_limit=50)
+        chat = parse(
+            {"messages": [{"role": "user", "content": "x"}], "model": "small", "max_tokens": 900},
+            stream=False,
+        )
+        admitted = admit(caller=caller, chat=chat, request_id="", now=now)
+        assert admitted.reservation.output_limit == 50
+
+
+class TestEnds:
+    def test_what_the_provider_reported_counts(self, call: Call) -> None:
+        call.reported = Reported(input=9, output=8, cached_input=7, reasoning=6)
+        call.settle(End.DONE)
+        row = record()
+        assert (row.input_tokens, row.output_tokens, row.cached_input_tokens) == (9, 8, 7)
+        assert (row.reasoning_tokens, row.source, row.end) == (6, "provider", "done")
+
+    def test_an_explicit_zero_stays_zero(self, call: Call) -> None:
+        call.began, call.deltas, call.size = True, 5, 50
+        call.reported = Reported(input=0, output=0)
+        call.settle(End.DONE)
+        assert (record().input_tokens, record().output_tokens, record().source) == (
+            0,
+            0,
+            "provider",
+        )
+
+    def test_what_was_delivered_counts_where_nothing_was_reported(self, call: Call) -> None:
+        call.began, call.deltas, call.size = True, 5, 8
+        call.settle(End.CLIENT_GONE)
+        row = record()
+        assert (row.input_tokens, row.output_tokens) == (call.input_estimate, 5)
+        assert (row.source, row.end) == ("counted", "client_gone")
+
+    def test_a_provider_that_failed_before_its_first_byte_is_owed_nothing(self, call: Call) -> None:
+        call.settle(End.PROVIDER_FAILED)
+        assert (record().input_tokens, record().output_tokens) == (0, 0)
+
+    def test_a_caller_who_leaves_before_it_pays_for_the_prompt(self, call: Call) -> None:
+        call.settle(End.CLIENT_GONE)
+        assert (record().input_tokens, record().output_tokens) == (call.input_estimate, 0)
+
+    def test_only_the_first_end_counts(self, call: Call) -> None:
+        call.settle(End.TIMEOUT)
+        call.settle(End.DONE)
+        assert record().end == "timeout"
+        assert MonthlyUsage.objects.get().output_reserved == 0
+
+    def test_a_database_that_comes_back_still_gets_the_settlement(
+        self, call: Call, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        attempts: list[float] = []
+        settle = calls.settle
+
+        def failing_twice(**arguments: object) -> bool:
+            if len(attempts) < 2:
+                raise OperationalError
+            return settle(**arguments)
+
+        monkeypatch.setattr(calls, "settle", failing_twice)
+        monkeypatch.setattr(calls.time, "sleep", attempts.append)
+        call.settle(End.DONE)
+        assert attempts == list(calls.SETTLE_WAITS[:2])
+        assert record().state == "settled"
+
+
+class TestWatch:
+    class Exchange:
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    @pytest.mark.parametrize(
+        ("end", "code"),
+        [
+            ("epoch", "access_revoked"),
+            ("disabled", "access_revoked"),
+            ("session", "access_revoked"),
+            ("suspended", "licence_suspended"),
+            ("nothing", None),
+        ],
+    )
+    def test_a_running_call_ends_when_its_access_does(
+        self, call: Call, end: str, code: str | None, now: datetime, django_assert_num_queries
+    ) -> None:
+        match end:
+            case "epoch":
+                User.objects.update(epoch=1)
+            case "disabled":
+                User.objects.update(is_active=False)
+            case "session":
+                Session.objects.update(ended_at=now, ended_by="logout")
+            case "suspended":
+                Licence.objects.update(operator_status="suspended", operator_reason="test")
+        exchange = self.Exchange()
+        running._running[call.id] = running._Running(call, exchange)
+        try:
+            with django_assert_num_queries(1):
+                running.look()
+        finally:
+            running.forget(call)
+        assert (call.stopped.code if call.stopped else None) == code
+        assert exchange.closed == (code is not None)
+
+    def test_with_nothing_running_nothing_is_asked(self, django_assert_num_queries) -> None:
+        with django_assert_num_queries(0):
+            running.look()

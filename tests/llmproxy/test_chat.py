@@ -1,0 +1,141 @@
+"""What a model call may hold, and what is passed on of it."""
+
+from typing import Any
+
+import pytest
+
+from config.problems import InvalidRequest
+from llmproxy.chat import parse
+
+HELLO = [{"role": "user", "content": "hello"}]
+TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def faults(data: dict[str, Any], *, stream: bool | None = False) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidRequest) as refusal:
+        parse(data, stream=stream)
+    return [(fault.pointer, fault.code) for fault in refusal.value.errors]
+
+
+def test_the_least_call_is_one_message() -> None:
+    chat = parse({"messages": HELLO}, stream=False)
+    assert chat.members == {"messages": HELLO}
+    assert (chat.model, chat.output_wanted, chat.stream, chat.include_usage) == (
+        None,
+        None,
+        False,
+        False,
+    )
+
+
+def test_everything_that_is_taken_is_passed_on_or_kept_here() -> None:
+    members = {
+        "messages": [
+            {"role": "developer", "content": "be brief"},
+            {
+                "role": "user",
+                "name": "ada",
+                "content": [
+                    {"type": "text", "text": "what is this?"},
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": "data:image/png;base64,AA", "detail": "low"},
+                    },
+                ],
+            },
+            {"role": "assistant", "content": None, "tool_calls": [TOOL_CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": "42"},
+        ],
+        "temperature": 0.5,
+        "top_p": 1,
+        "stop": ["\n"],
+        "seed": 1,
+        "presence_penalty": -2,
+        "frequency_penalty": 2,
+        "logit_bias": {"50256": -100},
+        "logprobs": True,
+        "top_logprobs": 3,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "x", "schema": {"a": [1]}},
+        },
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"anything": {}}}}],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "parallel_tool_calls": False,
+        "reasoning_effort": "low",
+    }
+    kept = {
+        "model": "m",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "n": 1,
+        "max_tokens": 9,
+    }
+    dropped = {"user": "u", "metadata": {"a": "b"}, "store": False}
+    chat = parse({**members, **kept, **dropped}, stream=None)
+    assert chat.members == members
+    assert (chat.model, chat.stream, chat.include_usage) == ("m", True, True)
+    assert (chat.output_wanted, chat.limit_member) == (9, "max_tokens")
+
+
+def test_null_is_the_same_as_absent() -> None:
+    chat = parse(
+        {"messages": HELLO, "temperature": None, "tools": None, "max_tokens": None}, stream=None
+    )
+    assert chat.members == {"messages": HELLO}
+    assert not chat.stream
+
+
+def test_an_answer_can_be_sent_back_as_it_came() -> None:
+    answer = {
+        "role": "assistant",
+        "content": "hi",
+        "refusal": None,
+        "annotations": [],
+        "audio": None,
+    }
+    chat = parse({"messages": [*HELLO, answer]}, stream=False)
+    assert chat.members["messages"][1] == {"role": "assistant", "content": "hi", "refusal": None}
+
+
+def test_the_smaller_of_two_limits_counts() -> None:
+    chat = parse({"messages": HELLO, "max_tokens": 50, "max_completion_tokens": 20}, stream=False)
+    assert (chat.output_wanted, chat.limit_member) == (20, "max_completion_tokens")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({}, ("/messages", "required")),
+        ({"messages": []}, ("/messages", "invalid")),
+        ({"messages": HELLO, "api_key": "x"}, ("/api_key", "unknown")),
+        ({"messages": HELLO, "a/b~c": 1}, ("/a~1b~0c", "unknown")),
+        ({"messages": [{"role": "user", "content": "x", "api_base": "y"}]}, ("/messages/0/api_base", "unknown")),
+        ({"messages": [{"role": "robot", "content": "x"}]}, ("/messages/0/role", "invalid")),
+        ({"messages": [{"role": "user"}]}, ("/messages/0/content", "required")),
+        ({"messages": [{"role": "tool", "content": "x"}]}, ("/messages/0/tool_call_id", "required")),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc"}}]}]},
+            ("/messages/0/content/0/image_url/url", "invalid"),
+        ),
+        ({"messages": HELLO, "n": 2}, ("/n", "invalid")),
+        ({"messages": HELLO, "store": True}, ("/store", "invalid")),
+        ({"messages": HELLO, "stream": True}, ("/stream", "invalid")),
+        ({"messages": HELLO, "temperature": 3}, ("/temperature", "invalid")),
+        ({"messages": HELLO, "max_tokens": 0}, ("/max_tokens", "invalid")),
+        ({"messages": HELLO, "tool_choice": "maybe"}, ("/tool_choice", "invalid")),
+        ({"messages": HELLO, "response_format": {"type": "json_schema"}}, ("/response_format/json_schema", "required")),
+    ],
+)  # fmt: skip
+def test_each_fault_is_pointed_at(data: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert faults(data) == [expected]
+
+
+def test_several_faults_are_told_at_once_and_repeat_no_value() -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        parse(
+            {"messages": [{"role": "canary-7d1", "content": 5}], "stop": {"canary-7d1": 1}},
+            stream=False,
+        )
+    assert len(refusal.value.errors) == 3
+    assert "canary" not in repr(refusal.value.errors)

@@ -1,0 +1,194 @@
+"""OpenAI's dialect: what is sent, and what each event means."""
+
+import json
+from typing import Any
+
+import pytest
+
+from llmproxy.chat import Chat, parse
+from llmproxy.providers.openai import OpenAI, reported
+from llmproxy.providers.protocol import (
+    Piece,
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+    Reported,
+)
+from llmproxy.sse import Event
+
+USAGE = {
+    "prompt_tokens": 12,
+    "completion_tokens": 7,
+    "total_tokens": 19,
+    "prompt_tokens_details": {"cached_tokens": 4},
+    "completion_tokens_details": {"reasoning_tokens": 3},
+}
+
+
+def chat(**members: Any) -> Chat:
+    return parse({"messages": [{"role": "user", "content": "hi"}], **members}, stream=None)
+
+
+def event(data: Any) -> Event:
+    text = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return Event(b"data: " + text + b"\n\n", text, None)
+
+
+def piece(data: Any, *, include_usage: bool = False) -> Piece:
+    options = {"stream_options": {"include_usage": True}} if include_usage else {}
+    return OpenAI().translator(chat(stream=True, **options)).piece(event(data))
+
+
+class TestOutgoing:
+    def test_the_body_is_built_anew_with_the_credential_in_its_header_alone(self, settings) -> None:
+        asked = chat(
+            stream=True, user="someone", metadata={"a": "b"}, model="public", max_tokens=99
+        )
+        outgoing = OpenAI().outgoing(asked, model="theirs", output_limit=40)
+        body = json.loads(outgoing.body)
+        assert body == {
+            "messages": [{"role": "user", "content": "hi"}],
+            "model": "theirs",
+            "max_tokens": 40,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        assert outgoing.url == f"{settings.LLM_BASE_URL}/chat/completions"
+        assert outgoing.headers["Authorization"] == f"Bearer {settings.LLM_API_KEY()}"
+        assert settings.LLM_API_KEY() not in outgoing.url + outgoing.body.decode()
+
+    def test_one_shot_asks_for_no_stream(self) -> None:
+        body = json.loads(OpenAI().outgoing(chat(), model="m", output_limit=40).body)
+        assert body == {
+            "messages": [{"role": "user", "content": "hi"}],
+            "model": "m",
+            "max_completion_tokens": 40,
+        }
+
+
+class TestEvents:
+    def test_text_goes_on_untouched_and_is_counted(self) -> None:
+        got = piece({"choices": [{"delta": {"content": "é!"}, "finish_reason": None}]})
+        assert (got.size, got.finished, got.ended) == (3, False, False)
+        assert (
+            json.loads(got.forward.removeprefix(b"data: "))["choices"][0]["delta"]["content"]
+            == "é!"
+        )
+
+    @pytest.mark.parametrize(
+        "delta",
+        [
+            {"refusal": "no"},
+            {"reasoning_content": "hm"},
+            {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+        ],
+    )
+    def test_everything_a_provider_counts_as_output_is_counted(self, delta: dict[str, Any]) -> None:
+        assert piece({"choices": [{"delta": delta}]}).size == 2
+
+    def test_a_role_alone_is_no_output(self) -> None:
+        assert piece({"choices": [{"delta": {"role": "assistant", "content": ""}}]}).size == 0
+
+    def test_the_usage_chunk_is_ours_unless_it_was_asked_for(self) -> None:
+        chunk = {"choices": [], "usage": USAGE}
+        assert piece(chunk).forward == b""
+        assert piece(chunk).reported == Reported(12, 7, 4, 3)
+        assert piece(chunk, include_usage=True).forward != b""
+
+    def test_usage_on_a_content_chunk_goes_on_with_it(self) -> None:
+        got = piece(
+            {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": USAGE}
+        )
+        assert (got.reported, got.size, got.finished) == (Reported(12, 7, 4, 3), 1, True)
+        assert got.forward
+
+    def test_done_ends_it_and_is_not_passed_on_before_settlement(self) -> None:
+        assert piece(b"[DONE]") == Piece(ended=True)
+
+    def test_a_comment_is_said_on_in_our_own_words(self) -> None:
+        got = (
+            OpenAI().translator(chat()).piece(Event(b": PROVIDER NAME PROCESSING\n\n", None, None))
+        )
+        assert got.forward == b": keep-alive\n\n"
+        assert OpenAI().translator(chat()).piece(Event(b"\n", None, None)) == Piece()
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b"not json",
+            b"[1]",
+            b"7",
+            b"[" * 100_000,
+            {"error": {"message": "secret words"}},
+            {"choices": [7]},
+            {"choices": [{"delta": {"content": 7}}]},
+        ],
+    )
+    def test_what_is_no_event_is_a_failure(self, data: Any) -> None:
+        got = piece(data)
+        assert isinstance(got.failed, ProviderError)
+        assert "secret" not in got.failed.detail
+
+
+class TestUsage:
+    def test_an_explicit_zero_is_a_report(self) -> None:
+        assert reported({"prompt_tokens": 0, "completion_tokens": 0}) == Reported(0, 0)
+
+    @pytest.mark.parametrize(
+        "usage",
+        [None, {}, [], {"prompt_tokens": 1}, {"prompt_tokens": -1, "completion_tokens": 1},
+         {"prompt_tokens": True, "completion_tokens": 1}, {"prompt_tokens": "1", "completion_tokens": 1}],
+    )  # fmt: skip
+    def test_anything_else_is_none(self, usage: Any) -> None:
+        assert reported(usage) is None
+
+    def test_odd_details_count_as_nothing(self) -> None:
+        usage = {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": None,
+                 "completion_tokens_details": {"reasoning_tokens": None}}  # fmt: skip
+        assert reported(usage) == Reported(5, 5, 0, 0)
+
+
+class TestAnswers:
+    def test_a_whole_answer_is_passed_on_with_its_usage_and_size(self) -> None:
+        answer = {"choices": [{"message": {"content": "four"}}], "usage": USAGE}
+        assert OpenAI().answer(json.dumps(answer).encode()) == (answer, Reported(12, 7, 4, 3), 4)
+
+    @pytest.mark.parametrize(
+        "body", [b"", b"<html>", b"{}", b"[]", b'{"choices": []}', b'{"choices": [7]}']
+    )
+    def test_what_is_no_answer_is_a_failure(self, body: bytes) -> None:
+        with pytest.raises(ProviderError):
+            OpenAI().answer(body)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("status", "kind"),
+        [
+            (400, ProviderRejected), (404, ProviderRejected), (422, ProviderRejected),
+            (401, ProviderError), (403, ProviderError), (500, ProviderError), (302, ProviderError),
+            (429, ProviderUnavailable), (503, ProviderUnavailable), (529, ProviderUnavailable),
+            (504, ProviderTimeout),
+        ],
+    )  # fmt: skip
+    def test_what_is_ours_to_solve_is_never_shown_as_the_callers_fault(
+        self, status: int, kind: type
+    ) -> None:
+        assert type(OpenAI().refusal(status, {}, b"")) is kind
+
+    def test_the_providers_words_on_a_bad_request_are_passed_on(self) -> None:
+        body = json.dumps({"error": {"message": "Too many images."}}).encode()
+        assert OpenAI().refusal(400, {}, body).detail == "Too many images."
+
+    def test_but_never_with_the_credential_in_them(self, settings) -> None:
+        body = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
+        refusal = OpenAI().refusal(400, {}, body)
+        assert refusal.detail == ProviderRejected.default_detail
+
+    @pytest.mark.parametrize(
+        ("given", "told"), [("7", "7"), ("soon", None), ("99999999", None), ("-1", None)]
+    )
+    def test_a_sane_wait_is_passed_on(self, given: str, told: str | None) -> None:
+        refusal = OpenAI().refusal(429, {"Retry-After": given}, b"")
+        assert refusal.headers.get("Retry-After") == told

@@ -1,0 +1,144 @@
+"""`make run` as a whole, on a folder of its own: started, refused twice, killed, taken over, stopped."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from config.local import environment
+from config.local.folders import ROOT
+from config.local.leftovers import processes_of
+from config.local.ports import same_or_free
+from config.local.variables import outside
+from tests.local.processes import until
+
+SECONDS = 100.0
+SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS", "LLM_API_KEY", "PUBLISH_SECRETS", "UPDATE_PUBLIC_KEY")
+
+
+class Run:
+    """One `make run`, and what it has printed so far."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        self._printed = folder.with_suffix(f".{port}.{len(list(folder.parent.iterdir()))}.txt")
+        with self._printed.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "config.local", "run", "--folder", str(folder)],
+                cwd=ROOT,
+                env={**outside(os.environ), "PORT": str(port)},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+
+    @property
+    def printed(self) -> str:
+        return self._printed.read_text()
+
+    def wait_for(self, words: str) -> None:
+        until(lambda: words in self.printed or self.process.poll() is not None, seconds=SECONDS)
+        assert words in self.printed, self.printed
+
+    def ended(self) -> int:
+        return self.process.wait(SECONDS)
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return same_or_free(0)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Run]:
+    run = Run(tmp_path_factory.mktemp("run") / "local", port)
+    run.wait_for("Ctrl-C stops it.")
+    yield run
+    run.process.kill()
+    run.process.wait()
+
+
+def call(base: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    with closing(http.client.HTTPConnection(urlsplit(base).netloc, timeout=30)) as connection:
+        headers = {"Content-Type": "application/json"}
+        connection.request(method, path, json.dumps(body), headers)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+
+
+def demo(run: Run) -> dict[str, str]:
+    loaded: dict[str, str] = json.loads((run.folder / "demo.json").read_text())
+    return loaded
+
+
+def test_it_answers_and_its_demo_person_can_sign_in(first: Run) -> None:
+    person = demo(first)
+    assert call(person["base_url"], "GET", "/healthz")[0] == 200
+    login = {"email": person["email"], "password": person["password"]}
+    status, tokens = call(person["base_url"], "POST", "/v1/auth/login", login)
+    assert (status, sorted(tokens)) == (200, ["access", "expires_in", "refresh"])
+
+
+def test_what_it_keeps_is_closed_to_others(first: Run) -> None:
+    assert stat.S_IMODE(first.folder.stat().st_mode) == 0o700
+    for name in ("env", "demo.json", "update.key", "apps.key"):
+        assert stat.S_IMODE((first.folder / name).stat().st_mode) == 0o600
+
+
+def test_a_second_start_in_the_same_folder_is_refused(first: Run, port: int) -> None:
+    second = Run(first.folder, port)
+    assert second.ended() == 1
+    assert f"running already (process {first.process.pid})" in second.printed
+    assert call(demo(first)["base_url"], "GET", "/healthz")[0] == 200
+
+
+def test_a_copy_on_the_same_port_is_refused_before_anything_starts(
+    first: Run, port: int, tmp_path: Path
+) -> None:
+    copy = Run(tmp_path / "copy", port)
+    assert copy.ended() == 1
+    assert f"Port {port} is taken" in copy.printed
+    assert "make run" in copy.printed
+    assert not (tmp_path / "copy" / "postgres").exists()
+
+
+def test_a_killed_run_is_taken_over_with_its_data_and_secrets_and_ctrl_c_ends_it(
+    first: Run, port: int
+) -> None:
+    env, person = environment.read(first.folder / "env"), demo(first)
+    first.process.kill()
+    first.process.wait()
+    second = Run(first.folder, port)
+    second.wait_for("Ctrl-C stops it.")
+    now = environment.read(first.folder / "env")
+    assert {name: now[name] for name in SECRETS} == {name: env[name] for name in SECRETS}
+    assert demo(second) == person
+    login = {"email": person["email"], "password": person["password"]}
+    assert call(person["base_url"], "POST", "/v1/auth/login", login)[0] == 200
+    os.killpg(second.process.pid, signal.SIGINT)
+    assert second.ended() == 0
+    assert processes_of(first.folder) == []
+    assert not (first.folder / "postgres" / "postmaster.pid").exists()
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+def test_a_termination_while_it_starts_leaves_nothing(first: Run, port: int) -> None:
+    third = Run(first.folder, port)
+    third.wait_for("PostgreSQL answers")
+    third.process.terminate()
+    assert third.ended() == 128 + signal.SIGTERM
+    assert "Everything is stopped" in third.printed
+    assert processes_of(first.folder) == []

@@ -1,0 +1,112 @@
+"""Services that are started once for all tests here: one for most of them, and one for each other configuration."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_django.plugin import DjangoDbBlocker
+from tests.provider import Provider, running_provider
+from tests.served.database import Database, new_database
+from tests.served.people import Person, add_person
+from tests.served.service import Service, manage, running_service
+from tests.served.shell import Shell
+
+SignIn = Callable[..., Shell]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What all services here share: database, provider, folder, and the variables that say so."""
+
+    database: Database
+    provider: Provider
+    folder: Path
+    environ: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def ground(
+    django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Ground]:
+    folder = tmp_path_factory.mktemp("served")
+    with (
+        new_database(django_db_blocker.unblock) as database,
+        running_provider(api_key=os.environ["LLM_API_KEY"]) as provider,
+    ):
+        environ = {
+            "DATABASE_URL": database.url,
+            "LLM_BASE_URL": provider.base_url,
+            "EMAIL_URL": (folder / "mail").as_uri(),
+        }
+        everything = {**os.environ, **environ}
+        manage(everything, "migrate", "--no-input")
+        manage(everything, "seed_demo", "--output", str(folder / "demo.json"))
+        yield Ground(database=database, provider=provider, folder=folder, environ=environ)
+
+
+@pytest.fixture(scope="session")
+def database(ground: Ground) -> Database:
+    return ground.database
+
+
+@pytest.fixture
+def provider(ground: Ground) -> Provider:
+    """The stand-in behind all services, with its counters at zero."""
+    ground.provider.reset()
+    return ground.provider
+
+
+@pytest.fixture(scope="session")
+def demo(ground: Ground) -> dict[str, str]:
+    """Who can sign in to a seeded service; see `config/demo.py`."""
+    demo: dict[str, str] = json.loads((ground.folder / "demo.json").read_text())
+    return demo
+
+
+@pytest.fixture(scope="session")
+def service(ground: Ground) -> Iterator[Service]:
+    """As it is by default, but for limits."""
+    with running_service(ground.folder, ground.environ) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def brisk(ground: Ground) -> Iterator[Service]:
+    """With short silences and little patience."""
+    short = {
+        "LLM_KEEPALIVE_SECONDS": "0.2",
+        "LLM_READ_TIMEOUT": "2",
+        "LLM_MAX_SECONDS": "4",
+        "RATE_LIMITS": "llm.user=5/2s",
+    }
+    with running_service(ground.folder, {**ground.environ, **short}) as service:
+        yield service
+
+
+@pytest.fixture
+def person(database: Database) -> Person:
+    """Somebody without caps."""
+    return add_person(database)
+
+
+@pytest.fixture
+def sign_in() -> SignIn:
+    """A shell in which a person has signed in: ``sign_in(service, person)``."""
+
+    def signed_in(service: Service, person: Person, **options: str) -> Shell:
+        shell = Shell(service.url, **options)
+        response = shell.login(person.email, person.password)
+        assert response.status_code == 200, response.text
+        return shell
+
+    return signed_in
+
+
+@pytest.fixture
+def shell(service: Service, person: Person, sign_in: SignIn) -> Shell:
+    """The person, signed in to the usual service."""
+    return sign_in(service, person)

@@ -1,0 +1,58 @@
+"""The database of the served service, on the servers of this test run, and a view into it by Django's models."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from urllib.parse import urlsplit
+
+import psycopg
+from django.db import connections
+from django.db.utils import load_backend
+from psycopg import sql
+
+Unblock = Callable[[], AbstractContextManager[None]]
+
+
+class Database:
+    """``url`` is what the service is given; inside ``rows()`` models and rules stand on the same database."""
+
+    def __init__(self, name: str, unblock: Unblock) -> None:
+        self.url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
+        self._name = name
+        self._unblock = unblock
+
+    @contextmanager
+    def rows(self) -> Iterator[None]:
+        """For this thread; what is done inside commits at once, like that of any other process."""
+        settings = connections.databases["default"]
+        # A pool is shared by alias, and would give connections to the database of the other tests.
+        options = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
+        backend = load_backend(settings["ENGINE"])
+        before = connections["default"]
+        with self._unblock():
+            own = backend.DatabaseWrapper(
+                {**settings, "NAME": self._name, "OPTIONS": options}, "default"
+            )
+            connections["default"] = own
+            try:
+                yield
+            finally:
+                own.close()
+                connections["default"] = before
+
+
+@contextmanager
+def new_database(unblock: Unblock) -> Iterator[Database]:
+    """An empty one, which is gone at the end whoever is still connected."""
+    name = f"served_{secrets.token_hex(4)}"
+    _on_server(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        yield Database(name, unblock)
+    finally:
+        _on_server(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _on_server(statement: sql.Composed) -> None:
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(statement)

@@ -1,0 +1,105 @@
+"""The service as it is run: gunicorn with its own configuration, and the worker of queued work, as processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from config.local.children import Child, Program
+from config.local.folders import ROOT
+from config.local.ports import free
+from config.local.run import healthy
+
+HOST = "127.0.0.1"
+WORKERS = 2
+# Tests that would meet the limits raise them; the limits themselves have tests of their own.
+UNLIMITED = ",".join(
+    f"{name}=100000/m" for name in ("auth.ip", "auth.account", "auth.all", "status.ip", "llm.user")
+)
+
+
+class Service:
+    """A running service. ``url`` is its ``{base_url}``, ``environ`` what every process of it is given."""
+
+    def __init__(self, child: Child, environ: Mapping[str, str]) -> None:
+        self.child = child
+        self.environ = environ
+        self.url = environ["BASE_URL"]
+        self.port = int(environ["PORT"])
+
+    def said(self, event: str, **facts: object) -> list[dict[str, Any]]:
+        """The lines of its log about an event, those with all the given facts."""
+        lines = self.child.program.log.read_text().splitlines()
+        said = [json.loads(line) for line in lines if f'"event":"{event}"' in line]
+        return [line for line in said if facts.items() <= line.items()]
+
+    def workers(self) -> list[int]:
+        """The process numbers of its web workers."""
+        children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children")
+        return [int(each) for each in children.read_text().split()]
+
+    def manage(self, *arguments: str) -> str:
+        """Runs a management command beside it, as an operator does; what it printed."""
+        return manage(self.environ, *arguments)
+
+
+@contextmanager
+def running_service(folder: Path, environ: Mapping[str, str]) -> Iterator[Service]:
+    """Starts it on a free port and stops it at the end; variables that are not given are those of this test run."""
+    port = free(HOST, 0)
+    own = {
+        **os.environ,
+        "HOST": HOST,
+        "PORT": str(port),
+        "BASE_URL": f"http://{HOST}:{port}",
+        "ALLOWED_HOSTS": HOST,
+        "WEB_WORKERS": str(WORKERS),
+        "RATE_LIMITS": UNLIMITED,
+        **environ,
+    }
+    program = Program(
+        name="gunicorn",
+        command=[sys.executable, "-m", "gunicorn", "-c", "python:config.serving", "config.wsgi"],
+        log=folder / f"web-{port}.log",
+        environ=own,
+        # Orphaned, its master ends its workers at once.
+        orphaned_by=signal.SIGQUIT,
+    )
+    with ExitStack() as stack:
+        child = program.start()
+        stack.callback(child.stop)
+        child.wait_until(partial(healthy, HOST, port), seconds=60)
+        yield Service(child, own)
+
+
+@contextmanager
+def working_off(service: Service) -> Iterator[Child]:
+    """The worker of queued work runs beside the service."""
+    log = service.child.program.log.with_name(f"worker-{service.port}.log")
+    command = [sys.executable, "manage.py", "procrastinate", "worker"]
+    program = Program(name="worker", command=command, log=log, environ=service.environ)
+    with ExitStack() as stack:
+        child = program.start()
+        stack.callback(child.stop)
+        yield child
+
+
+def manage(environ: Mapping[str, str], *arguments: str) -> str:
+    """What a management command printed; it must succeed."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,0 +1,155 @@
+"""A desktop shell, as far as the service can tell: one person's tokens, and calls over real HTTP."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from json import loads
+from typing import Any
+
+import requests
+from requests.adapters import HTTPAdapter
+
+# Nothing here takes so long; a service that is merely slow must not fail a test.
+PATIENCE = 30.0
+DONE = "[DONE]"
+
+
+class _From(HTTPAdapter):
+    """Connects from one of this machine's loopback addresses."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        super().__init__()
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options, source_address=(self._address, 0))
+
+
+class Shell:
+    """Calls ``base_url`` from one address. Each call has its own connection, so that all workers get their share."""
+
+    def __init__(self, base_url: str, *, address: str = "127.0.0.1") -> None:
+        self.base_url = base_url
+        self.access = ""
+        self.refresh_token = ""
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.headers["Connection"] = "close"
+        self._session.mount("http://", _From(address))
+
+    def call(self, method: str, path: str, **options: Any) -> requests.Response:
+        """With the access token, where there is one."""
+        headers = {"Authorization": f"Bearer {self.access}"} if self.access else {}
+        return self._session.request(
+            method,
+            f"{self.base_url}{path}",
+            timeout=PATIENCE,
+            **{**options, "headers": {**headers, **options.get("headers", {})}},
+        )
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        return self.call("GET", path, **options)
+
+    def post(self, path: str, json: Any = None, **options: Any) -> requests.Response:
+        return self.call("POST", path, json=json, **options)
+
+    def login(self, email: str, password: str) -> requests.Response:
+        """Signs in; the tokens of a success are kept."""
+        return self._with_tokens("/v1/auth/login", {"email": email, "password": password})
+
+    def refresh(self, token: str | None = None) -> requests.Response:
+        """Exchanges a refresh token, its own by default; the tokens of a success are kept."""
+        return self._with_tokens("/v1/auth/refresh", {"refresh": token or self.refresh_token})
+
+    def complete(self, text: str, **members: Any) -> requests.Response:
+        return self.post("/v1/llm/complete", asked(text, **members))
+
+    @contextmanager
+    def stream(self, text: str, **members: Any) -> Iterator["Stream"]:
+        """An answer as it comes; leaving the block leaves the stream."""
+        response = self.post("/v1/llm/stream", asked(text, **members), stream=True)
+        with response:
+            yield Stream(response)
+
+    def usage(self) -> dict[str, Any]:
+        response = self.get("/v1/usage/me")
+        assert response.status_code == 200, response.text
+        usage: dict[str, Any] = response.json()
+        return usage
+
+    def _with_tokens(self, path: str, body: dict[str, str]) -> requests.Response:
+        response = self._session.post(f"{self.base_url}{path}", json=body, timeout=PATIENCE)
+        if response.status_code == 200:
+            pair = response.json()
+            self.access, self.refresh_token = pair["access"], pair["refresh"]
+        return response
+
+
+class Stream:
+    """A streamed answer. Iterating gives the data of each event and ``:`` for each comment, as they come.
+
+    For streams whose lines end in LF, as those of the service itself do; ``rest()`` reads any of them whole.
+    """
+
+    def __init__(self, response: requests.Response) -> None:
+        self.status = response.status_code
+        self.headers = response.headers
+        self._response = response
+        self._chunks = response.iter_content(None)
+        self._blocks = self._split()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._blocks)
+
+    def next_event(self) -> str:
+        """The data of the next event, past any comments."""
+        return next(block for block in self if block != ":")
+
+    def rest(self) -> bytes:
+        return b"".join(self._chunks)
+
+    def problem(self) -> dict[str, Any]:
+        """The body of an answer that never became a stream."""
+        problem: dict[str, Any] = self._response.json()
+        return problem
+
+    def _split(self) -> Iterator[str]:
+        waiting = b""
+        for chunk in self._chunks:
+            *blocks, waiting = (waiting + chunk).split(b"\n\n")
+            for block in blocks:
+                yield from events(block) or [":"]
+        assert waiting == b"", waiting
+
+
+def asked(text: str, **members: Any) -> dict[str, Any]:
+    """The body of a model call with one message."""
+    return {"messages": [{"role": "user", "content": text}], **members}
+
+
+def stand_in(directive: str) -> str:
+    """A message that tells the stand-in provider how to answer (`config/local/provider/directive.py`)."""
+    return f"[[stand-in: {directive}]]"
+
+
+def events(body: bytes) -> list[str]:
+    """The data of every event in a body, read as the standard says, whatever its line ends."""
+    lines = body.decode().replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    found: list[str] = []
+    data: list[str] = []
+    for line in [*lines, ""]:
+        if line.startswith("data:"):
+            data.append(line.removeprefix("data:").removeprefix(" "))
+        elif not line and data:
+            found.append("\n".join(data))
+            data = []
+    return found
+
+
+def text_of(streamed: list[str]) -> str:
+    """The text that the chunks among these events make."""
+    chunks = [loads(data) for data in streamed if data != DONE]
+    choices = [choice for chunk in chunks for choice in chunk.get("choices", ())]
+    return "".join(choice["delta"].get("content") or "" for choice in choices)

@@ -1,0 +1,201 @@
+"""The ledger and its totals, to look at; overrides, to grant and to end."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.widgets import AutocompleteSelect
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from accounts.acts import Act, Done, UtcDateTimeField, WithReason
+from accounts.audit import Actor
+from accounts.console import ConsoleAdmin, OneOf, moment, tokens
+from accounts.models import User
+from usage.models import MonthlyUsage, Override, UsageRecord
+from usage.overrides import Allowance, end_override, grant_override
+from usage.periods import Period
+
+MONTHS_SHOWN = 13
+
+
+class MonthFilter(admin.SimpleListFilter):
+    title, parameter_name = "month", "month"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(each, each) for each in _last_months(MONTHS_SHOWN)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        month = self.value()
+        return queryset.filter(period=f"{month}-01") if month in _last_months(MONTHS_SHOWN) else queryset
+
+
+@admin.register(UsageRecord)
+class UsageRecordAdmin(ConsoleAdmin):
+    list_display = (
+        moment("opened_at"),
+        "user",
+        "model",
+        "state",
+        tokens("input_tokens"),
+        tokens("output_tokens"),
+        "source",
+        "end",
+        "streamed",
+    )
+    list_filter = ("state", "end", "source", MonthFilter, ("opened_at", admin.DateFieldListFilter))
+    list_select_related = ("user",)
+    search_fields = ("user__email", "=model", "=request_id")
+    search_help_text = "An email, a model, a request id, or the id of a record, a user, a client or a session."
+    uuid_fields = ("id", "user_id", "client_id", "session_id")
+    fields = (
+        "id",
+        "user",
+        "client_id",
+        "session_id",
+        "period",
+        "day",
+        "model",
+        "provider",
+        "request_id",
+        "streamed",
+        "state",
+        tokens("reserved_input"),
+        tokens("reserved_output"),
+        tokens("input_tokens"),
+        tokens("cached_input_tokens"),
+        tokens("output_tokens"),
+        tokens("reasoning_tokens"),
+        "source",
+        "end",
+        moment("opened_at"),
+        moment("expires_at"),
+        moment("settled_at"),
+    )
+
+
+@admin.register(MonthlyUsage)
+class MonthlyUsageAdmin(ConsoleAdmin):
+    list_display = (
+        "month",
+        "user",
+        tokens("input_used"),
+        tokens("input_reserved"),
+        tokens("output_used"),
+        tokens("output_reserved"),
+        "day",
+        tokens("day_used"),
+        tokens("day_reserved"),
+    )
+    list_filter = (MonthFilter,)
+    list_select_related = ("user",)
+    ordering = ("-period", "-pk")
+    search_fields = ("user__email",)
+    uuid_fields = ("user_id",)
+    fields = list_display
+    readonly_fields = ("month",)
+
+    @admin.display(description="month", ordering="period")
+    def month(self, row: MonthlyUsage) -> str:
+        return f"{row.period:%Y-%m}"
+
+
+class OverrideForm(WithReason):
+    user = forms.ModelChoiceField(User.objects.filter(client__isnull=False))
+    monthly_input_tokens = forms.IntegerField(min_value=0, required=False)
+    monthly_output_tokens = forms.IntegerField(min_value=0, required=False)
+    daily_tokens = forms.IntegerField(
+        min_value=0, required=False, help_text="Both kinds together, per UTC day."
+    )
+    ends_at = UtcDateTimeField(label="Until (UTC)")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = Override._meta.get_field("user")  # noqa: SLF001 - Django's documented API
+        self.fields["user"].widget = AutocompleteSelect(
+            field, admin.site, choices=self.fields["user"].choices
+        )
+
+
+class GrantOverride(Act):
+    name = "add"
+    label = "Grant override"
+    permission = "add"
+    form_class = OverrideForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "These numbers count instead of the plan's, from now until their end, for this one person."
+        yield "Where a number is empty the plan's counts; 0 stops this person's model calls."
+        yield "Of several overrides in force only the latest counts."
+
+    def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
+        return {"user": by.GET.get("user")}
+
+    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        numbers = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
+        override = grant_override(
+            user_id=given["user"].pk,
+            allowance=Allowance(**{name: given[name] for name in numbers}),
+            ends_at=given["ends_at"],
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        return Done(f"The override for {given['user']} is in force.", override)
+
+
+class EndOverride(Act):
+    name = "end"
+    label = "End override"
+    grave = True
+
+    def offered(self, target: Override, *, by: HttpRequest) -> bool:
+        return target.ends_at > timezone.now()
+
+    def effects(self, target: Override) -> Iterable[str]:
+        yield "The plan's numbers count again from the next model call on, or those of an earlier override in force."
+
+    def do(self, target: Override, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        end_override(override_id=target.pk, reason=given["reason"], by=by, now=now)
+        return Done(f"The override for {target.user} has ended.", target)
+
+
+class InForce(OneOf):
+    title, parameter_name = "in force", "in_force"
+    choices_of = (("yes", "now"), ("no", "not now"))
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        now = timezone.now()
+        in_force = {"starts_at__lte": now, "ends_at__gt": now}
+        return rows.filter(**in_force) if value == "yes" else rows.exclude(**in_force)
+
+
+@admin.register(Override)
+class OverrideAdmin(ConsoleAdmin):
+    acts = (EndOverride(),)
+    adding = GrantOverride()
+    list_display = (
+        "user",
+        tokens("monthly_input_tokens"),
+        tokens("monthly_output_tokens"),
+        tokens("daily_tokens"),
+        moment("starts_at"),
+        moment("ends_at"),
+        "reason",
+    )
+    list_filter = (InForce,)
+    list_select_related = ("user",)
+    date_hierarchy = "ends_at"
+    search_fields = ("user__email", "reason")
+    uuid_fields = ("user_id",)
+    fields = list_display
+
+
+def _last_months(number: int) -> list[str]:
+    """The current month and those before it, as ``YYYY-MM``, newest first."""
+    first = Period.of(timezone.now()).month
+    months = first.year * 12 + first.month - 1
+    return [f"{each // 12:04}-{each % 12 + 1:02}" for each in range(months, months - number, -1)]
