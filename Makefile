@@ -10,6 +10,7 @@ run: python  ## Start everything and say where it is; Ctrl-C stops it.
 
 test: python  ## Every check and every test, beside servers of their own.
 	@$(PYTHON) -m config.local.install test
+	@.venv/bin/python -m config.local env
 	@$(RUN) with -- .venv/bin/python -m config.local.checks
 
 test-wire: python  ## The tests that need programs beyond Python packages; installs those.

@@ -25,6 +25,7 @@ from django.utils.html import format_html
 from django.utils.text import capfirst
 
 from accounts.acts import Act, ActOnSeveral, show_refusal
+from accounts.models import AuditEvent
 from accounts.operators import actor_of
 from accounts.templatetags.console import instant
 from config.problems import Problem
@@ -38,6 +39,7 @@ else:
 
 COUNTED_ROWS = 10_000
 MOST_CHOSEN = 500
+EVENTS_SHOWN = 10
 
 
 class BoundedPaginator(_Paginator):
@@ -269,14 +271,10 @@ def _action(act: ActOnSeveral) -> Callable[..., HttpResponse | None]:
     ) -> HttpResponse | None:
         chosen = [row for row in rows[: MOST_CHOSEN + 1] if act.offered(row, by=request)]
         if len(chosen) > MOST_CHOSEN:
-            console.message_user(
-                request, f"At most {MOST_CHOSEN} at once.", messages.WARNING
-            )
+            console.message_user(request, f"At most {MOST_CHOSEN} at once.", messages.WARNING)
             return None
         if not chosen:
-            console.message_user(
-                request, "Nothing you chose allows that.", messages.WARNING
-            )
+            console.message_user(request, "Nothing you chose allows that.", messages.WARNING)
             return None
         return console.perform_on_all(request, act, chosen, asked=False)
 
@@ -292,6 +290,11 @@ def page_of(row: Model) -> str:
 def events_of(row: Model) -> str:
     """The address of the audit log as far as it is about a row."""
     return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'target_id': row.pk})}"
+
+
+def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
+    """The newest of what happened to some rows."""
+    return AuditEvent.objects.filter(target_id__in=[str(each) for each in ids])[:EVENTS_SHOWN]
 
 
 def moment(field: str, label: str = "") -> Callable[[Any], str]:

@@ -28,7 +28,10 @@ class NotYourself(InvalidRequest):
 class StillNeeded(InvalidRequest):
     """What refers to this must stay, so this must stay."""
 
-    default_detail = "There is usage in the ledger, which stays. A person who has used models can be disabled, not deleted."
+    default_detail = (
+        "Something that must stay refers to this person, such as usage in the ledger. "
+        "They can be disabled, not deleted."
+    )
 
 
 def add_user(*, email: str, client: Client | None, by: Actor, now: datetime) -> User:

@@ -37,9 +37,12 @@ LIMITS: Mapping[str, int] = {
 ELSEWHERE = 64 * KIB
 LENGTH_DIGITS = 12
 MAX_DEPTH = 64
+# A body may be all commas; judging each value of it would hold up everyone else.
+MAX_VALUES = 600_000
 # What PostgreSQL's bigint, and most clients' integers, can hold.
 INTEGERS = range(-(2**63), 2**63)
 
+Container = dict[str, Any] | list[Any]
 # A place in a document: the place it is in, and its key there.
 Place = tuple[Any, str | int] | None
 
@@ -75,9 +78,9 @@ class ObjectParser(JSONParser):
     """Strict JSON in UTF-8 whose top level is an object.
 
     Refused as malformed: anything else, an empty body, NaN and Infinity, a member that comes twice, nesting
-    deeper than 64. Refused as invalid, with a pointer: what no column can hold, that is NUL and half
-    characters in texts, and numbers beyond 64 bits. A subclass that judges values one by one itself sets
-    ``checks_values`` to False.
+    deeper than 64, more than 600,000 values. Refused as invalid, with a pointer: what no column can hold, that
+    is NUL and half characters in texts, and numbers beyond 64 bits. A subclass that judges values one by one
+    itself sets ``checks_values`` to False.
     """
 
     checks_values: ClassVar[bool] = True
@@ -108,7 +111,7 @@ def parsed(body: bytes) -> dict[str, Any]:
         raise MalformedRequest("The body is not JSON.") from None
     if not isinstance(document, dict):
         raise MalformedRequest("The body must be a JSON object.")
-    _refuse_depth(document)
+    _refuse_shape(document)
     return document
 
 
@@ -182,24 +185,33 @@ def _refuse_constant(name: str) -> None:
     raise MalformedRequest(f"The body holds {name}, which is not JSON.")
 
 
-def _items(container: dict[str, Any] | list[Any]) -> Iterable[tuple[str | int, Any]]:
+def _items(container: Container) -> Iterable[tuple[str | int, Any]]:
     return container.items() if isinstance(container, dict) else enumerate(container)
 
 
-def _refuse_depth(document: dict[str, Any]) -> None:
-    level: list[dict[str, Any] | list[Any]] = [document]
+def _refuse_shape(document: dict[str, Any]) -> None:
+    """Level by level and not recursively; what has too many values is not looked through."""
+    level: list[Container] = [document]
+    values = 0
     for _ in range(MAX_DEPTH):
+        values += sum(map(len, level))
+        if values > MAX_VALUES:
+            raise MalformedRequest(f"The body holds more than {MAX_VALUES:,} values.")
         level = [
-            value for each in level for _, value in _items(each) if isinstance(value, dict | list)
+            value for each in level for value in _values(each) if isinstance(value, dict | list)
         ]
         if not level:
             return
     raise MalformedRequest(_TOO_DEEP)
 
 
+def _values(container: Container) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
 def _faults(document: dict[str, Any]) -> Iterable[Fault]:
     """What of a document no column can hold, in no particular order."""
-    waiting: list[tuple[dict[str, Any] | list[Any], Place]] = [(document, None)]
+    waiting: list[tuple[Container, Place]] = [(document, None)]
     while waiting:
         container, place = waiting.pop()
         for key, value in _items(container):

@@ -29,6 +29,7 @@ MAX_DEPTH = 60
 # Written where a value is not in the form of its name.
 REFUSED = "?"
 WORD = re.compile(r"[\w.:/<>+@-]{1,80}", re.ASCII)
+PATTERN = re.compile(r"[!-~]{1,120}")
 # What looks like a key or a token has capitals, small letters and digits in one long run.
 SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}", re.ASCII)
 
@@ -42,6 +43,13 @@ def _number(value: object) -> Scalar:
 
 def _word(value: object) -> Scalar:
     if isinstance(value, str) and WORD.fullmatch(value) and not SECRET.search(value):
+        return value
+    return REFUSED
+
+
+def _pattern(value: object) -> Scalar:
+    """A route's name, or the pattern that stands in its place."""
+    if isinstance(value, str) and PATTERN.fullmatch(value) and not SECRET.search(value):
         return value
     return REFUSED
 
@@ -63,7 +71,8 @@ def _address(value: object) -> Scalar:
 
 
 _FORMS: tuple[tuple[Callable[[object], Scalar], str], ...] = (
-    (_word, "method route"),
+    (_word, "method"),
+    (_pattern, "route"),
     (_number, "status duration_ms bytes"),
     (_word, "ended"),
     (_identity, "user client session record connection"),

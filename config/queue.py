@@ -20,9 +20,9 @@ BACKOFF = RetryStrategy(max_attempts=8, wait=10, exponential_wait=4)
 def task(**options: Any) -> Decorator:
     """Registers a function as a task; see procrastinate's ``App.task`` for the options."""
     # Asked for at the call: the app is another object once Django is ready.
-    return cast(Decorator, app.task(**options))
+    return cast("Decorator", app.task(**options))
 
 
 def periodic(*, cron: str) -> Decorator:
     """Has the worker queue a task by the clock; one worker does, however many there are."""
-    return cast(Decorator, app.periodic(cron=cron))
+    return cast("Decorator", app.periodic(cron=cron))

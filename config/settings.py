@@ -131,6 +131,8 @@ DATABASES = {
         **_database,
         # Pooled: a request borrows a connection and gives it back when it ends or starts to wait for a provider.
         "CONN_MAX_AGE": 0,
+        # One round trip per borrowing, so that a database that was restarted costs nobody an error.
+        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             **_database.get("OPTIONS", {}),
             "connect_timeout": 5,

@@ -1,13 +1,13 @@
 """Plans and licences. A licence is only ever changed by its rules, on either of its axes."""
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
 from django.contrib import admin
 from django.contrib.postgres.forms import SimpleArrayField
-from django.core.exceptions import ValidationError
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
@@ -173,7 +173,7 @@ class LicenceAdmin(ConsoleAdmin):
         return ", ".join(licence.all_entitlements) or "–"
 
 
-class PlanForm(forms.ModelForm[Plan]):
+class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
     reason = WithReason.base_fields["reason"]
 
     class Meta:
@@ -198,7 +198,7 @@ class ChangePlan(Act):
         yield f"Licences on this plan: {number}. The new terms count for all of them from the next request on."
 
     def form(self, target: Plan, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
-        return PlanForm(data, instance=target)
+        return PlanForm(data, instance=copy(target))
 
     def do(self, target: Plan, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         terms, reason = _terms(given), given["reason"]

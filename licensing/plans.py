@@ -49,7 +49,7 @@ def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:
 
 
 def change_plan(*, plan_id: int, terms: PlanTerms, reason: str, by: Actor, now: datetime) -> Plan:
-    """Other terms for everybody on this plan. Raises ``InvalidRequest`` without a reason or for a name that is taken."""
+    """Other terms for everybody on this plan. Raises ``InvalidRequest`` without a reason, or for a taken name."""
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():

@@ -2,9 +2,9 @@
 
 from hashlib import blake2b
 from json import dumps
-from typing import Any
+from typing import Any, cast
 
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.cache import get_conditional_response
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
@@ -30,15 +30,16 @@ class LicenceViewSet(ViewSet):
         },
         tags=["licence"],
     )
-    def status(self, request: Request) -> HttpResponse:
+    def status(self, request: Request) -> HttpResponseBase:
         """What the shell may do now, and which micro apps it may use."""
         body = dumps(_status(caller_of(request))).encode()
         etag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
         response = HttpResponse(body, content_type="application/json")
         response["ETag"] = etag
         response["Cache-Control"] = "private, no-cache"
-        conditional = get_conditional_response(request._request, etag=etag, response=response)
-        return conditional if conditional is not None else response
+        # Only headers and method are looked at, which the framework's request lends.
+        asked = cast("HttpRequest", request)
+        return get_conditional_response(asked, etag=etag, response=response) or response
 
 
 def _status(caller: Caller) -> dict[str, Any]:

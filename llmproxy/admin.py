@@ -1,6 +1,7 @@
 """Which models people may choose."""
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +17,7 @@ from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
 
 
-class OfferForm(forms.ModelForm[LanguageModel]):
+class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = LanguageModel
         fields = ("name", "provider_name", "output_limit", "is_on", "plans")
@@ -35,7 +36,7 @@ class ChangeModel(Act):
     def form(
         self, target: LanguageModel, data: Mapping[str, Any] | None, *, by: HttpRequest
     ) -> OfferForm:
-        return OfferForm(data, instance=target)
+        return OfferForm(data, instance=copy(target))
 
     def do(self, target: LanguageModel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         model = change_model(model_id=target.pk, offer=_offer(given), by=by, now=now)

@@ -119,7 +119,7 @@ def _persistently(
             settle(record_id=record_id, spent=spent, source=source, end=end, now=timezone.now())
             return True
         except DatabaseError:
-            connection.close()
+            release_connection()
             if wait is None:
                 log.exception("settlement_failed")
                 return False

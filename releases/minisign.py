@@ -106,13 +106,17 @@ class Signature:
             )
         return _claims(self._comment)
 
-    def check_digest(self, digest: bytes, key: PublicKey) -> None:
-        """That this signs a file with this BLAKE2b-512 digest, or ``SignatureRefused``."""
+    def refuse_legacy(self) -> None:
+        """The older format can only be checked with the whole file in memory; ``SignatureRefused`` for it."""
         if self.algorithm != HASHED:
             raise SignatureRefused(
                 "legacy_algorithm",
                 "This was signed in minisign's legacy format; sign it without -l, as Tauri's signer does.",
             )
+
+    def check_digest(self, digest: bytes, key: PublicKey) -> None:
+        """That this signs a file with this BLAKE2b-512 digest, or ``SignatureRefused``."""
+        self.refuse_legacy()
         self._check(digest, key)
 
     def check_bytes(self, content: bytes, key: PublicKey) -> None:

@@ -1,20 +1,45 @@
-"""What has been published for the shell."""
+"""What has been published for the shell, where it is live, and who is publishing just now."""
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
+
+from releases.versions import Version
+
+
+class ShellChannel(models.Model):
+    """A channel of releases, and the lease of the one publish that may be under way on it.
+
+    ``fence`` counts leases: whoever holds the newest one may write, and nobody else. An old holder that wakes
+    up late finds that its number is no longer the channel's.
+    """
+
+    name = models.SlugField(primary_key=True, max_length=40)
+    fence = models.BigIntegerField(default=0)
+    leased_until = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.CheckConstraint(
+                condition=models.Q(name__regex=r"^[a-z0-9]+(-[a-z0-9]+)*$"),
+                name="shell_channel_name_is_a_plain_word",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class ShellRelease(models.Model):
-    """One published manifest of one channel, byte for byte. The newest row of a channel is what it serves."""
+    """One version of one channel: its document byte for byte, which never changes."""
 
-    channel = models.SlugField(max_length=40)
+    channel = models.ForeignKey(ShellChannel, on_delete=models.PROTECT, related_name="releases")
     version = models.CharField(max_length=120)
     manifest = models.BinaryField(help_text="The document exactly as it was published.")
     manifest_sha256 = models.CharField(max_length=64)
-    published_at = models.DateTimeField()
+    platforms = ArrayField(models.CharField(max_length=40), help_text="The ids it offers.")
+    published_at = models.DateTimeField(help_text="When it was published for the first time.")
     published_by = models.CharField(max_length=120)
-    stored_at = models.DateTimeField(
-        null=True, help_text="When storage had it; empty while that is under way."
-    )
 
     class Meta:
         ordering = ("-published_at", "-id")
@@ -22,10 +47,84 @@ class ShellRelease(models.Model):
             models.UniqueConstraint(
                 fields=("channel", "version"), name="one_release_per_channel_and_version"
             ),
-        )
-        indexes = (
-            models.Index(fields=("channel", "-published_at"), name="release_newest_of_channel"),
+            models.CheckConstraint(
+                condition=models.Q(manifest_sha256__regex=r"^[0-9a-f]{64}$"),
+                name="release_sha256_is_lower_hex",
+            ),
         )
 
     def __str__(self) -> str:
-        return f"{self.channel} {self.version}"
+        return f"{self.channel_id} {self.version}"
+
+    @property
+    def parsed_version(self) -> Version:
+        return Version.parse(self.version)
+
+
+class ShellArtifact(models.Model):
+    """What was found at an artifact's address when its release was published."""
+
+    release = models.ForeignKey(ShellRelease, on_delete=models.CASCADE, related_name="artifacts")
+    platform = models.CharField(max_length=40)
+    url = models.TextField()
+    sha256 = models.CharField(max_length=64)
+    size = models.BigIntegerField(help_text="Bytes.")
+    cache_control = models.CharField(
+        max_length=200, blank=True, help_text="As the CDN answered; empty where it had none."
+    )
+
+    class Meta:
+        ordering = ("release", "platform")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("release", "platform"), name="one_artifact_per_release_and_platform"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(sha256__regex=r"^[0-9a-f]{64}$"),
+                name="artifact_sha256_is_lower_hex",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(size__gt=0), name="artifact_size_is_positive"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.release} {self.platform}"
+
+
+class PublicationQuerySet(models.QuerySet["Publication"]):
+    """Questions to the history of the channels."""
+
+    def of(self, channel: str) -> "PublicationQuerySet":
+        """A channel's, the newest first, with their releases."""
+        ours = self.filter(release__channel=channel)
+        return ours.select_related("release").order_by("-pk")
+
+    def stored(self) -> "PublicationQuerySet":
+        return self.filter(stored_at__isnull=False)
+
+
+class Publication(models.Model):
+    """One time that a release was made a channel's current one: first, again after a rollback, or signed anew.
+
+    The newest of a channel is the last one published. The newest with ``stored_at`` is what it serves: without
+    it, storing has begun and was not finished, so readers may have seen either.
+    """
+
+    release = models.ForeignKey(ShellRelease, on_delete=models.PROTECT, related_name="publications")
+    signature = models.BinaryField(help_text="The manifest's minisign file.")
+    signed_at = models.DateTimeField(help_text="As the trusted comment says.")
+    published_at = models.DateTimeField()
+    published_by = models.CharField(max_length=120)
+    stored_at = models.DateTimeField(
+        null=True, help_text="When storage had it; empty while that is under way."
+    )
+
+    objects = PublicationQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("release", "-id"), name="publication_of_release"),)
+
+    def __str__(self) -> str:
+        return f"{self.release} at {self.published_at}"

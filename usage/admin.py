@@ -1,6 +1,6 @@
 """The ledger and its totals, to look at; overrides, to grant and to end."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -30,7 +30,11 @@ class MonthFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         month = self.value()
-        return queryset.filter(period=f"{month}-01") if month in _last_months(MONTHS_SHOWN) else queryset
+        return (
+            queryset.filter(period=f"{month}-01")
+            if month in _last_months(MONTHS_SHOWN)
+            else queryset
+        )
 
 
 @admin.register(UsageRecord)
@@ -49,7 +53,9 @@ class UsageRecordAdmin(ConsoleAdmin):
     list_filter = ("state", "end", "source", MonthFilter, ("opened_at", admin.DateFieldListFilter))
     list_select_related = ("user",)
     search_fields = ("user__email", "=model", "=request_id")
-    search_help_text = "An email, a model, a request id, or the id of a record, a user, a client or a session."
+    search_help_text = (
+        "An email, a model, a request id, or the id of a record, a user, a client or a session."
+    )
     uuid_fields = ("id", "user_id", "client_id", "session_id")
     fields = (
         "id",

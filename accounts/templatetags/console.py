@@ -2,10 +2,11 @@
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from django import template
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from config.problems import instant as rfc3339
 
@@ -18,7 +19,7 @@ NOTHING = "–"
 def instant(at: datetime | None) -> SafeString:
     """An instant in UTC to the second; the console's script adds the operator's own time."""
     if at is None:
-        return mark_safe(NOTHING)
+        return SafeString(NOTHING)
     text = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     return format_html('<time datetime="{}">{} UTC</time>', rfc3339(at), text)
 
@@ -50,9 +51,7 @@ def changes(event: Any) -> SafeString:
         if event.after is None:
             text = was
         lines.append((name.replace("_", " "), text))
-    return format_html_join(
-        mark_safe("<br>"), '<span class="quiet">{}</span> {}', lines
-    )
+    return format_html_join(SafeString("<br>"), '<span class="quiet">{}</span> {}', lines)
 
 
 def _said(value: Any) -> str:
@@ -65,3 +64,15 @@ def _said(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(str(each) for each in value)
     return str(value)
+
+
+@register.filter
+def standing(status: str) -> SafeString:
+    """A licence's status, so that it can be told apart at a glance and without colours."""
+    return format_html('<span class="standing standing-{}">{}</span>', status, status)
+
+
+@register.filter
+def first_part(identity: UUID) -> str:
+    """Enough of a uuid to tell rows apart."""
+    return str(identity)[:8]

@@ -1,4 +1,4 @@
-"""``python -m config.local run`` and ``python -m config.local with [--] CMD…``."""
+"""``python -m config.local run``, ``env`` and ``with [--] CMD…``."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from config.local import Unready
 from config.local.beside import beside_servers
 from config.local.children import die_with
+from config.local.embedded import ensure_environment
 from config.local.folders import LOCAL
 from config.local.run import run
 from config.local.stops import Stopped, listen_for_stops
@@ -24,6 +25,9 @@ def main(arguments: list[str]) -> int:
     try:
         if options.action == "run":
             run(options.folder.absolute())
+        if options.action == "env":
+            ensure_environment(options.folder.absolute(), os.environ)
+            return 0
         command = options.command[1:] if options.command[:1] == ["--"] else options.command
         return beside_servers(command)
     except Unready as error:
@@ -39,9 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m config.local", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
     start = actions.add_parser("run", help="start everything and watch over it")
-    start.add_argument(
-        "--folder", type=Path, default=LOCAL, help="where data, logs and secrets are kept"
-    )
+    write = actions.add_parser("env", help="write the environment file where there is none")
+    for action in (start, write):
+        where = "where data, logs and secrets are kept"
+        action.add_argument("--folder", type=Path, default=LOCAL, help=where)
     beside = actions.add_parser(
         "with", help="run a command beside a PostgreSQL and a Redis of its own"
     )

@@ -1,12 +1,16 @@
-"""Which servers a start brings itself: those whose addresses the process environment does not give."""
+"""Which servers a start brings itself (those whose addresses the process environment does not give), and the
+environment file that says where they are.
+"""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.local import environment, ports, redis
+from config.local import Unready, environment, ports, redis
+from config.local.folders import claim, held, sockets_of
 from config.local.postgres import Postgres
-from config.local.variables import Addresses
+from config.local.variables import Addresses, for_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,16 +35,35 @@ class Embedded:
         )
 
 
-def embedded_in(
-    folder: Path,
-    *,
-    sockets: Path,
-    logs: Path,
-    environ: Mapping[str, str],
-    before: Mapping[str, str],
+def write_environment(
+    folder: Path, *, host: str, port: int, sockets: Path, environ: Mapping[str, str]
+) -> tuple[Embedded, dict[str, str]]:
+    """Decides by the process environment what is embedded, and writes the file; the folder must be held.
+
+    Returns what has to be started, and the file's values.
+    """
+    before = environment.read(folder / "env")
+    embedded = _embedded(folder, sockets, environ, before)
+    values = for_run(folder, embedded.addresses(host, port), before)
+    environment.write(folder / "env", values)
+    return embedded, values
+
+
+def ensure_environment(folder: Path, environ: Mapping[str, str]) -> None:
+    """Writes the file where there is none, so that manage.py knows where `make run` will bring its servers."""
+    claim(folder)
+    host, port = ports.named(environ)
+    if not (folder / "env").exists():
+        # Held by another one: that one is writing it.
+        with suppress(Unready), held(folder), sockets_of(folder) as sockets:
+            write_environment(folder, host=host, port=port, sockets=sockets, environ=environ)
+
+
+def _embedded(
+    folder: Path, sockets: Path, environ: Mapping[str, str], before: Mapping[str, str]
 ) -> Embedded:
-    """Decides by the process environment; ``before`` is the environment file of last time."""
     database = cache = provider = None
+    logs = claim(folder / "log")
     if not environment.given("DATABASE_URL", environ):
         database = Postgres(folder=folder, sockets=sockets, log=logs / "postgres.log")
     cache_given = environment.given("CACHE_URL", environ)

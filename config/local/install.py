@@ -165,7 +165,7 @@ if __name__ == "__main__":
         install(sys.argv[1])
     except Unready as error:
         sys.exit(f"\n{error}")
-    except PermissionError as error:
-        sys.exit(f"\n{error.filename} belongs to another user. Work in a copy of your own.")
+    except PermissionError:
+        sys.exit(f"\n{VENV} is not yours to change. Work in a copy of your own.")
     except KeyboardInterrupt:
         sys.exit(130)

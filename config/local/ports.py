@@ -9,24 +9,30 @@ from config.local import Unready
 HIGHEST = 65535
 
 
-def chosen(environ: Mapping[str, str]) -> tuple[str, int]:
-    """HOST and PORT of the environment, checked: Unready with what to do if nothing can listen there."""
+def named(environ: Mapping[str, str]) -> tuple[str, int]:
+    """HOST and PORT of the environment, or what they are without it."""
     host, given = environ.get("HOST") or "127.0.0.1", environ.get("PORT") or "8000"
     if not given.isascii() or not given.isdigit() or int(given) > HIGHEST:
         raise Unready(
             f"PORT is {given!r}; it must be a number from 1 to {HIGHEST}, or 0 for any free port."
         )
+    return host, int(given)
+
+
+def chosen(environ: Mapping[str, str]) -> tuple[str, int]:
+    """The same with 0 replaced by a free port; Unready with what to do if nothing can listen there."""
+    host, port = named(environ)
     try:
-        return host, free(host, int(given))
+        return host, free(host, port)
     except OSError as error:
-        other = int(given) + 1 if 1024 <= int(given) < HIGHEST else 8001
+        other = port + 1 if 1024 <= port < HIGHEST else 8001
         cause = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}.get(
             error.errno or 0
         )
         why = (
-            f"Port {given} {cause}"
+            f"Port {port} {cause}"
             if cause
-            else f"Nothing can listen on {host}, port {given} ({error.strerror})"
+            else f"Nothing can listen on {host}, port {port} ({error.strerror})"
         )
         raise Unready(f"{why}. Choose another one: PORT={other} make run") from None
 

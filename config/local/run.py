@@ -12,12 +12,12 @@ from typing import NoReturn
 from config.local import environment, ports
 from config.local.announcement import announcement
 from config.local.children import Child, Program
-from config.local.embedded import Embedded, embedded_in
+from config.local.embedded import Embedded, write_environment
 from config.local.folders import claim, held, sockets_of
 from config.local.leftovers import end_leftovers, marked
 from config.local.progress import Progress
 from config.local.supervision import Keeper, watch
-from config.local.variables import for_run, reachable
+from config.local.variables import reachable
 
 
 def run(folder: Path) -> NoReturn:
@@ -75,13 +75,10 @@ class Start:
             log.unlink()
         claim(self.folder / "storage")
         claim(self.folder / "mail")
-        before = environment.read(self.folder / "env")
         sockets = self.running.enter_context(sockets_of(self.folder))
-        embedded = embedded_in(
-            self.folder, sockets=sockets, logs=self.logs, environ=os.environ, before=before
+        embedded, values = write_environment(
+            self.folder, host=host, port=port, sockets=sockets, environ=os.environ
         )
-        values = for_run(self.folder, embedded.addresses(host, port), before)
-        environment.write(self.folder / "env", values)
         under = environment.missing(values, os.environ)
         # A port of 0 has become a number by now.
         own = {"HOST": host, "PORT": str(port), "PYTHONUNBUFFERED": "1"}

@@ -126,8 +126,8 @@ def test_another_key_or_algorithm_is_refused(api: APIClient, pair: TokenPair) ->
 
 def hs256_with_public_key(claims: dict, pem: bytes, header: dict) -> str:
     """The classical confusion, made by hand because no library signs it any more."""
-    import hashlib  # noqa: PLC0415
-    import hmac  # noqa: PLC0415
+    import hashlib
+    import hmac
 
     def part(value: dict) -> bytes:
         return urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=")

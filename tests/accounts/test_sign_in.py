@@ -62,9 +62,11 @@ def test_every_refusal_is_the_same_one(case: str, user: User, now: datetime) -> 
         User.objects.update(is_active=False)
     else:
         User.objects.update(client=None)
-    with patch.object(module, "check_password", wraps=check_password) as checked:
-        with pytest.raises(InvalidCredentials) as refusal:
-            sign_in(email=email, password=password, device=Device(), now=now)
+    with (
+        patch.object(module, "check_password", wraps=check_password) as checked,
+        pytest.raises(InvalidCredentials) as refusal,
+    ):
+        sign_in(email=email, password=password, device=Device(), now=now)
     assert (refusal.value.detail, refusal.value.members) == (InvalidCredentials.default_detail, {})
     assert checked.call_count == 1, "one check of a password, whatever the reason"
     assert not Session.objects.exists()

@@ -13,7 +13,7 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 from django.http import FileResponse, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.test import Client, RequestFactory, override_settings
-from django.urls import include, path
+from django.urls import include, path, re_path
 from django.utils.functional import SimpleLazyObject
 
 from config import handlers, request_ids
@@ -59,6 +59,7 @@ inner = [path("things/<str:token>", plain, name="thing")]
 urlpatterns = [
     path("named/", include((inner, "accounts"))),
     path("nameless/<str:token>", plain),
+    re_path(r"pattern/(?P<number>[0-9]+)$", plain),
     path("failing", failing),
     path("streaming", streaming),
     path("breaking", breaking),
@@ -163,6 +164,7 @@ def test_a_request_is_one_line_with_its_route_and_never_its_path(
 @pytest.mark.parametrize(
     ("address", "route", "status"),
     [
+        ("/pattern/7", "pattern/(?P<number>[0-9]+)$", 200),
         ("/nameless/s", "nameless/<str:token>", 200),
         (f"/no/{SECRET}", "-", 404),
         ("/failing", "failing", 500),

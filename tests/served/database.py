@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from urllib.parse import urlsplit
 
 import psycopg
-from django.db import connections
+from django.db import connection, connections, transaction
 from django.db.utils import load_backend
 from psycopg import sql
 
@@ -41,6 +41,14 @@ class Database:
                 own.close()
                 connections["default"] = before
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """As ``rows()``, and everything that is read inside is of one moment."""
+        with self.rows(), transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
 
 @contextmanager
 def new_database(unblock: Unblock) -> Iterator[Database]:
@@ -54,5 +62,5 @@ def new_database(unblock: Unblock) -> Iterator[Database]:
 
 
 def _on_server(statement: sql.Composed) -> None:
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(statement)
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as server:
+        server.execute(statement)

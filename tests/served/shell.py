@@ -18,7 +18,7 @@ class _From(HTTPAdapter):
 
     def __init__(self, address: str) -> None:
         self._address = address
-        super().__init__()
+        super().__init__(pool_maxsize=64)
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options, source_address=(self._address, 0))

@@ -34,7 +34,7 @@ def caps(
 
 
 def ask(
-    user: User, plan: PlanCaps, *, input: int = 100, output: int = 1000, now: datetime = NOON
+    user: User, plan: PlanCaps, *, prompt: int = 100, output: int = 1000, now: datetime = NOON
 ) -> Reservation:
     asked = Asked(
         user_id=user.pk,
@@ -44,16 +44,16 @@ def ask(
         provider="p",
         request_id=f"request-{next(numbers)}",
         streamed=False,
-        input_estimate=input,
+        input_estimate=prompt,
         output_wanted=output,
     )
     return reserve(asked=asked, plan=plan, now=now)
 
 
-def done(reservation: Reservation, *, input: int, output: int, now: datetime = NOON) -> bool:
+def done(reservation: Reservation, *, prompt: int, output: int, now: datetime = NOON) -> bool:
     return settle(
         record_id=reservation.record_id,
-        spent=Spent(input=input, output=output),
+        spent=Spent(input=prompt, output=output),
         source=UsageRecord.Source.PROVIDER,
         end=UsageRecord.End.DONE,
         now=now,
@@ -86,7 +86,7 @@ def assert_totals_are_the_ledger(user: User) -> None:
 @pytest.mark.django_db
 class TestReserving:
     def test_a_call_reserves_what_it_may_cost(self, user: User) -> None:
-        reservation = ask(user, caps(10_000, 5_000, 20_000), input=300, output=700)
+        reservation = ask(user, caps(10_000, 5_000, 20_000), prompt=300, output=700)
         record = UsageRecord.objects.get(pk=reservation.record_id)
         assert (record.state, record.reserved_input, record.reserved_output) == ("open", 300, 700)
         assert reservation.output_limit == 700
@@ -96,7 +96,7 @@ class TestReserving:
         assert_totals_are_the_ledger(user)
 
     def test_without_caps_everything_is_granted(self, user: User) -> None:
-        reservation = ask(user, ROOMY, input=10**9, output=10**6)
+        reservation = ask(user, ROOMY, prompt=10**9, output=10**6)
         assert reservation.output_limit == 10**6
         assert (reservation.remaining_month, reservation.remaining_day) == (None, None)
 
@@ -104,11 +104,11 @@ class TestReserving:
         assert ask(user, caps(None, 500), output=1000).output_limit == 500
 
     def test_the_day_lowers_it_too(self, user: User) -> None:
-        assert ask(user, caps(None, None, 400), input=100, output=1000).output_limit == 300
+        assert ask(user, caps(None, None, 400), prompt=100, output=1000).output_limit == 300
 
     def test_sixteen_left_is_enough_and_fifteen_is_none(self, user: User) -> None:
         first = ask(user, caps(None, 116), output=100)
-        done(first, input=1, output=100)
+        done(first, prompt=1, output=100)
         assert ask(user, caps(None, 116), output=50).output_limit == 16
         with pytest.raises(MonthlyCapExceeded):
             ask(user, caps(None, 115), output=50)
@@ -117,9 +117,9 @@ class TestReserving:
         assert ask(user, caps(None, 500), output=3).output_limit == 3
 
     def test_input_beyond_the_cap_is_refused_with_the_numbers(self, user: User) -> None:
-        done(ask(user, caps(1000, None), input=900), input=900, output=1)
+        done(ask(user, caps(1000, None), prompt=900), prompt=900, output=1)
         with pytest.raises(MonthlyCapExceeded) as refusal:
-            ask(user, caps(1000, None), input=101)
+            ask(user, caps(1000, None), prompt=101)
         problem = refusal.value
         assert problem.members == {
             "retry_after_iso": "2026-12-01T00:00:00Z",
@@ -132,9 +132,9 @@ class TestReserving:
         assert problem.headers["Retry-After"] == str(int(10.5 * 86_400))
 
     def test_the_day_is_refused_until_midnight(self, user: User) -> None:
-        done(ask(user, caps(None, None, 1000), output=900), input=50, output=900)
+        done(ask(user, caps(None, None, 1000), output=900), prompt=50, output=900)
         with pytest.raises(DailyLimitReached) as refusal:
-            ask(user, caps(None, None, 1000), input=100)
+            ask(user, caps(None, None, 1000), prompt=100)
         assert refusal.value.members["retry_after_iso"] == "2026-11-21T00:00:00Z"
         assert "dimension" not in refusal.value.members
 
@@ -143,14 +143,14 @@ class TestReserving:
         with pytest.raises(CapReserved) as refusal:
             ask(user, caps(None, 1000))
         assert refusal.value.headers["Retry-After"] == "5"
-        done(running, input=10, output=10)
+        done(running, prompt=10, output=10)
         assert ask(user, caps(None, 1000)).output_limit == 990
 
     def test_a_refused_call_costs_nothing(self, user: User) -> None:
-        ask(user, caps(100, None), input=100)
+        ask(user, caps(100, None), prompt=100)
         before = MonthlyUsage.objects.values().get()
         with pytest.raises(CapReserved):
-            ask(user, caps(100, None), input=1)
+            ask(user, caps(100, None), prompt=1)
         assert MonthlyUsage.objects.values().get() == before
         assert UsageRecord.objects.count() == 1
 
@@ -158,7 +158,7 @@ class TestReserving:
 @pytest.mark.django_db
 class TestPeriods:
     def test_a_new_day_starts_at_zero_and_keeps_the_month(self, user: User) -> None:
-        done(ask(user, caps(None, 5000, 1000), output=900), input=50, output=900)
+        done(ask(user, caps(None, 5000, 1000), output=900), prompt=50, output=900)
         tomorrow = NOON + timedelta(days=1)
         assert ask(user, caps(None, 5000, 1000), output=900, now=tomorrow).output_limit == 900
         month = MonthlyUsage.objects.get()
@@ -166,9 +166,9 @@ class TestPeriods:
         assert_totals_are_the_ledger(user)
 
     def test_yesterdays_call_settles_into_the_month_alone(self, user: User) -> None:
-        running = ask(user, ROOMY, input=10, output=20)
-        ask(user, ROOMY, input=1, output=2, now=NOON + timedelta(days=1))
-        done(running, input=5, output=6)
+        running = ask(user, ROOMY, prompt=10, output=20)
+        ask(user, ROOMY, prompt=1, output=2, now=NOON + timedelta(days=1))
+        done(running, prompt=5, output=6)
         month = MonthlyUsage.objects.get()
         assert (month.day_used, month.day_reserved) == (0, 3)
         assert_totals_are_the_ledger(user)
@@ -176,7 +176,7 @@ class TestPeriods:
     def test_last_months_call_settles_into_last_month(self, user: User) -> None:
         running = ask(user, ROOMY, now=datetime(2026, 11, 30, 23, 59, 59, tzinfo=UTC))
         ask(user, ROOMY, now=datetime(2026, 12, 1, tzinfo=UTC))
-        done(running, input=5, output=6)
+        done(running, prompt=5, output=6)
         november, december = MonthlyUsage.objects.order_by("period")
         assert (november.output_used, december.output_used) == (6, 0)
         assert_totals_are_the_ledger(user)
@@ -213,21 +213,21 @@ class TestEffectiveCaps:
         assert effective(user_id=user.pk, plan=plan, now=NOON) == (1000, 50, 100)
         later = NOON + timedelta(days=1)
         assert effective(user_id=user.pk, plan=plan, now=later) == (1000, 1000, 100)
-        assert ask(user, plan, input=1, output=99).output_limit == 50
+        assert ask(user, plan, prompt=1, output=99).output_limit == 50
 
 
 @pytest.mark.django_db
 class TestSettling:
     def test_a_record_settles_once(self, user: User) -> None:
         reservation = ask(user, ROOMY)
-        assert done(reservation, input=10, output=20)
-        assert not done(reservation, input=1000, output=2000)
+        assert done(reservation, prompt=10, output=20)
+        assert not done(reservation, prompt=1000, output=2000)
         record = UsageRecord.objects.get()
         assert (record.input_tokens, record.output_tokens) == (10, 20)
         assert_totals_are_the_ledger(user)
 
     def test_what_died_is_settled_when_its_reservation_expires(self, user: User) -> None:
-        reservation = ask(user, ROOMY, input=10, output=20)
+        reservation = ask(user, ROOMY, prompt=10, output=20)
         assert settle_abandoned(now=NOON + timedelta(seconds=659)) == 0
         assert settle_abandoned(now=NOON + timedelta(seconds=660)) == 1
         record = UsageRecord.objects.get(pk=reservation.record_id)
@@ -248,13 +248,13 @@ class TestRaces:
 
     def test_settling_twice_at_once_counts_once(self, user: User) -> None:
         reservation = ask(user, ROOMY)
-        results = race(*[lambda: done(reservation, input=7, output=9)] * 8)
+        results = race(*[lambda: done(reservation, prompt=7, output=9)] * 8)
         assert sorted(results) == [False] * 7 + [True]
         assert_totals_are_the_ledger(user)
 
     def test_two_sweeps_at_once_settle_each_record_once(self, user: User) -> None:
         for _ in range(20):
-            ask(user, ROOMY, input=1, output=1)
+            ask(user, ROOMY, prompt=1, output=1)
         later = NOON + timedelta(hours=1)
         results = race(*[lambda: settle_abandoned(now=later)] * 2)
         assert sum(results) == 20
@@ -264,10 +264,10 @@ class TestRaces:
         def call() -> None:
             for _ in range(20):
                 try:
-                    reservation = ask(user, caps(None, 5_000, 50_000), input=10, output=400)
+                    reservation = ask(user, caps(None, 5_000, 50_000), prompt=10, output=400)
                 except (CapReserved, MonthlyCapExceeded):
                     continue
-                done(reservation, input=9, output=min(30, reservation.output_limit))
+                done(reservation, prompt=9, output=min(30, reservation.output_limit))
 
         results = race(*[call] * 12)
         assert results == [None] * 12

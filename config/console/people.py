@@ -1,0 +1,285 @@
+"""A person's page: who they are, where they are signed in, what they use, and what may be done about it."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, cast
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.widgets import AutocompleteSelect
+from django.contrib.auth.models import Group
+from django.contrib.auth.password_validation import password_validators_help_text_html
+from django.http import HttpRequest
+from django.utils import timezone
+
+from accounts.acts import Act, ActOnSeveral, Done
+from accounts.audit import Actor
+from accounts.console import ConsoleAdmin, events_about, moment
+from accounts.models import Client, Session, User
+from accounts.people import (
+    add_user,
+    change_user,
+    delete_user,
+    disable,
+    enable,
+    set_operator,
+    set_password,
+)
+from accounts.revocation import revoke_all
+from accounts.sign_in import MAX_PASSWORD
+from licensing.models import Licence
+from usage.caps import PlanCaps
+from usage.models import Override
+from usage.summaries import Summary, summary
+
+SESSIONS_SHOWN = 20
+ENDS = (
+    "Every session ends at once: tokens are refused from the next request on, "
+    "and running streams end within 15 seconds."
+)
+
+
+class OnPerson(Act):
+    """Operators are touched only by those who may make operators."""
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        operator = cast("User", by.user)
+        return operator.is_superuser or not (target.is_staff or target.is_superuser)
+
+
+class RevokeAll(OnPerson, ActOnSeveral):
+    """The kill switch."""
+
+    name = "revoke"
+    label = "Revoke all sessions"
+    grave = True
+
+    def effects(self, target: User | None) -> Iterable[str]:
+        yield ENDS
+        yield "They can sign in again at once, with the same password. To keep them out, disable them."
+        yield "An operator is signed out of this console as well."
+
+    def do_all(
+        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        ended = sum(
+            revoke_all(user_id=each.pk, by=by, reason=given["reason"], now=now) for each in targets
+        )
+        whose = f"of {targets[0]}" if len(targets) == 1 else f"of {len(targets)} people"
+        return f"All tokens {whose} are revoked; sessions ended: {ended}."
+
+
+class Disable(OnPerson, ActOnSeveral):
+    name = "disable"
+    label = "Disable"
+    grave = True
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        return target.is_active and super().offered(target, by=by)
+
+    def effects(self, target: User | None) -> Iterable[str]:
+        yield ENDS
+        yield "They cannot sign in until somebody enables them again."
+
+    def do_all(
+        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        reason = given["reason"]
+        ended = sum(disable(user_id=each.pk, by=by, reason=reason, now=now) for each in targets)
+        return f"People disabled: {len(targets)}; sessions ended: {ended}."
+
+
+class Enable(OnPerson):
+    name = "enable"
+    label = "Enable"
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        return not target.is_active and super().offered(target, by=by)
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield "They can sign in again with the password they had."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        enable(user_id=target.pk, reason=given["reason"], by=by, now=now)
+        return Done(f"{target} is enabled.", target)
+
+
+class PersonForm(forms.Form):
+    email = forms.EmailField(max_length=254)
+    client = forms.ModelChoiceField(
+        Client.objects.all(), required=False, help_text="Operators need none."
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = User._meta.get_field("client")  # noqa: SLF001 - Django's documented API
+        client = self.fields["client"]
+        client.widget = AutocompleteSelect(field, admin.site, choices=client.choices)
+
+
+class Change(OnPerson):
+    name = "identity"
+    label = "Change email or client"
+    form_class = PersonForm
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield "They sign in with the new email from now on; sessions go on."
+        yield "With another client, its licence and plan count from the next request on; what was used stays theirs."
+
+    def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
+        return {"email": target.email, "client": target.client_id}
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        email, client = given["email"], given["client"]
+        user = change_user(user_id=target.pk, email=email, client=client, by=by, now=now)
+        return Done(f"{user} has been changed.", user)
+
+
+class AddPerson(Act):
+    name = "add"
+    label = "Add user"
+    permission = "add"
+    form_class = PersonForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "They have no password at first, and cannot sign in until one is set on their page."
+
+    def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
+        return {"client": by.GET.get("client")}
+
+    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        user = add_user(email=given["email"], client=given["client"], by=by, now=now)
+        return Done(f"{user} has been added and has no password yet.", user)
+
+
+class PasswordForm(forms.Form):
+    password = forms.CharField(
+        label="New password",
+        strip=False,
+        max_length=MAX_PASSWORD,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text=password_validators_help_text_html,
+    )
+    again = forms.CharField(
+        label="The same again",
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        if given.get("password") != given.get("again") and "again" in given:
+            self.add_error("again", "The two passwords are not the same.")
+        return given
+
+
+class SetPassword(OnPerson):
+    name = "password"
+    label = "Set password"
+    form_class = PasswordForm
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield ENDS
+        yield "They sign in with the new password, which you have to bring to them."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        password = given["password"]
+        ended = set_password(user_id=target.pk, password=password, by=by, now=now)
+        return Done(f"{target} has a new password; sessions ended: {ended}.", target)
+
+
+class SetOperator(OnPerson):
+    name = "operator"
+    label = "Make or unmake operator"
+    grave = True
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        return cast("User", by.user).is_superuser
+
+    def effects(self, target: User) -> Iterable[str]:
+        if target.is_staff:
+            yield f"{target} can use this console no longer."
+        else:
+            yield f"{target} can use this console and do everything in it."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        operator = not target.is_staff
+        set_operator(user_id=target.pk, operator=operator, reason=given["reason"], by=by, now=now)
+        return Done(f"{target} is {'an operator' if operator else 'no operator any more'}.", target)
+
+
+class Delete(OnPerson):
+    name = "remove"
+    label = "Delete"
+    permission = "delete"
+    grave = True
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield f"{target} is removed with all sessions and tokens. This cannot be undone."
+        yield "A person who has used models cannot be deleted, because the ledger stays; disable them instead."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        delete_user(user_id=target.pk, reason=given["reason"], by=by, now=now)
+        return Done(f"{target} has been deleted.")
+
+
+@admin.register(User)
+class PersonAdmin(ConsoleAdmin):
+    acts = (RevokeAll(), SetPassword(), Change(), Disable(), Enable(), SetOperator(), Delete())
+    adding = AddPerson()
+    change_form_template = "admin/console/person.html"
+    list_display = (
+        "email",
+        "client",
+        "is_active",
+        "is_staff",
+        moment("last_login", "last sign-in"),
+        moment("created_at"),
+    )
+    list_filter = ("is_active", "is_staff")
+    list_select_related = ("client",)
+    search_fields = ("email", "client__name")
+    uuid_fields = ("id", "client_id")
+    fields = (
+        "id",
+        "email",
+        "client",
+        "is_active",
+        "is_staff",
+        "has_password",
+        moment("last_login", "last sign-in"),
+        moment("created_at"),
+    )
+    readonly_fields = ("has_password",)
+
+    @admin.display(description="password set", boolean=True)
+    def has_password(self, user: User) -> bool:
+        return user.has_usable_password()
+
+    def beside(self, request: HttpRequest, row: User) -> dict[str, Any]:
+        now = timezone.now()
+        sessions = Session.objects.filter(user=row)
+        return {
+            "live": sessions.live(at=now)[:SESSIONS_SHOWN],
+            "live_number": sessions.live(at=now).count(),
+            "month": _month(row, now=now),
+            "overrides": Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now),
+            "recent_events": events_about([row.pk]),
+        }
+
+
+def _month(user: User, *, now: datetime) -> Summary | None:
+    """What they have used this month, for people of a client."""
+    licence = Licence.objects.select_related("plan").filter(client_id=user.client_id).first()
+    if licence is None:
+        return None
+    caps = PlanCaps(
+        monthly_input=licence.plan.monthly_input_tokens,
+        monthly_output=licence.plan.monthly_output_tokens,
+        daily=licence.plan.daily_tokens,
+    )
+    return summary(user_id=user.pk, plan=caps, now=now)
+
+
+# Nobody's rights come from a group here: an operator may do everything.
+admin.site.unregister(Group)

@@ -1,0 +1,190 @@
+"""The manifest document, held to what a Tauri shell accepts.
+
+A shell parses the whole document before it looks for its platform: one fault anywhere leaves every shell without
+updates. So everything it would stumble over is refused here, each fault with its place and what was probably meant.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from config.problems import Fault
+from releases.addresses import misplaced
+from releases.platforms import KNOWN, near_miss
+from releases.versions import NotAVersion, Version
+
+# RFC 3339 as shells parse it: an offset is part of it, and nothing may be left out.
+PUB_DATE = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What one platform installs. ``signature`` is the base64 of its minisign file, not yet verified."""
+
+    platform: str
+    url: str
+    signature: str
+
+    @property
+    def name(self) -> str:
+        """The file's name, as its signature has to name it."""
+        return self.url.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A document that a shell accepts."""
+
+    channel: str
+    version: Version
+    artifacts: tuple[Artifact, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What this host demands of every manifest of a channel."""
+
+    channel: str
+    cdn_url: str
+    platforms: Sequence[str]
+
+
+def read(body: bytes, document: Mapping[str, Any], terms: Terms) -> Manifest | list[Fault]:
+    """The manifest, or all of its faults. ``document`` is the JSON of ``body``."""
+    version = _version(document)
+    faults = [
+        *_of_bytes(body),
+        *([version] if isinstance(version, Fault) else []),
+        *_of_channel(document, terms.channel),
+        *_of_date(document),
+        *_of_extras(document),
+    ]
+    known = None if isinstance(version, Fault) else version
+    faults += _of_platforms(document.get("platforms"), known, terms)
+    if faults or known is None:
+        return faults
+    artifacts = (
+        Artifact(platform, entry["url"], entry["signature"])
+        for platform, entry in sorted(document["platforms"].items())
+    )
+    return Manifest(terms.channel, known, tuple(artifacts))
+
+
+def _of_bytes(body: bytes) -> Iterator[Fault]:
+    if body.startswith(BYTE_ORDER_MARK):
+        yield Fault("", "byte_order_mark", "Write the document in UTF-8 without a byte order mark.")
+
+
+def _version(document: Mapping[str, Any]) -> Version | Fault:
+    text = document.get("version")
+    if text is None:
+        hint = " Give it as `version`, not as `name`." if "name" in document else ""
+        return Fault("/version", "required", f"A manifest names its version.{hint}")
+    if not isinstance(text, str):
+        return Fault("/version", "invalid_type", "The version is a text, as in 1.2.3.")
+    try:
+        return Version.parse(text)
+    except NotAVersion as error:
+        return Fault("/version", "invalid_version", str(error))
+
+
+def _of_channel(document: Mapping[str, Any], channel: str) -> Iterator[Fault]:
+    given = document.get("channel")
+    if given is None:
+        yield Fault("/channel", "required", f'Add "channel": "{channel}": the signature covers it.')
+    elif given != channel:
+        yield Fault(
+            "/channel",
+            "channel_mismatch",
+            f"The document was made for another channel than {channel}, which `ch` names.",
+        )
+
+
+def _of_date(document: Mapping[str, Any]) -> Iterator[Fault]:
+    given = document.get("pub_date")
+    at = "/pub_date"
+    if given is None:
+        yield Fault(at, "required", "A manifest says when it was published.")
+    elif not isinstance(given, str):
+        yield Fault(at, "invalid_type", "The date is a text, as in 2026-01-31T12:00:00Z.")
+    elif not PUB_DATE.fullmatch(given) or not _is_real(given):
+        naive = PUB_DATE.fullmatch(f"{given}Z")
+        detail = "It has no offset; end it in Z." if naive else "As in 2026-01-31T12:00:00Z."
+        yield Fault(at, "invalid_date", f"The date is not RFC 3339. {detail}")
+
+
+def _is_real(date: str) -> bool:
+    try:
+        datetime.fromisoformat(date)
+    except ValueError:
+        return False
+    return True
+
+
+def _of_extras(document: Mapping[str, Any]) -> Iterator[Fault]:
+    """Members that shells read although a manifest of this kind does not need them."""
+    if not isinstance(document.get("notes"), str | None):
+        yield Fault("/notes", "invalid_type", "The notes are a text.")
+    if "name" in document and "version" in document:
+        yield Fault(
+            "/name", "not_allowed", "Shells read `name` as the version; leave only `version`."
+        )
+    for member in ("url", "signature"):
+        if document.get(member) is not None:
+            yield Fault(
+                f"/{member}", "not_allowed", f"Each platform has its own {member}; remove this one."
+            )
+
+
+def _of_platforms(given: Any, version: Version | None, terms: Terms) -> Iterator[Fault]:
+    if given is None:
+        yield Fault("/platforms", "required", "A manifest lists its platforms.")
+        return
+    if not isinstance(given, dict):
+        yield Fault("/platforms", "invalid_type", "`platforms` is an object, one member for each.")
+        return
+    for platform, entry in given.items():
+        at = _at(platform)
+        if platform not in KNOWN:
+            meant = near_miss(platform)
+            detail = f"; {meant} was probably meant" if meant else ""
+            yield Fault(
+                at, "unknown_platform", f"No shell looks for this id: <os>-<arch>[-<bundle>]{detail}."
+            )
+        else:
+            yield from _of_entry(entry, at, platform, version, terms.cdn_url)
+    for platform in terms.platforms:
+        if platform not in given:
+            yield Fault(
+                _at(platform),
+                "required",
+                f"Every release has {platform}; without it, its shells find no update.",
+            )
+
+
+def _at(platform: str) -> str:
+    """A platform's place, as a JSON pointer."""
+    return f"/platforms/{platform.replace('~', '~0').replace('/', '~1')}"
+
+
+def _of_entry(
+    entry: Any, at: str, platform: str, version: Version | None, cdn_url: str
+) -> Iterator[Fault]:
+    if not isinstance(entry, dict):
+        yield Fault(at, "invalid_type", "A platform is an object with `url` and `signature`.")
+        return
+    for member in ("url", "signature"):
+        value = entry.get(member)
+        if value is None or value == "":
+            yield Fault(f"{at}/{member}", "required", f"A platform has a {member}.")
+        elif not isinstance(value, str):
+            yield Fault(f"{at}/{member}", "invalid_type", f"The {member} is a text.")
+        elif member == "url" and version is not None:
+            wrong = misplaced(value, version=version, platform=platform, cdn_url=cdn_url)
+            if wrong is not None:
+                yield Fault(f"{at}/url", wrong.code, wrong.detail)

@@ -1,0 +1,302 @@
+"""OpenAI's own Python SDK, pointed at the service as it is: an address, and the access token as its key."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletionToolParam
+
+from licensing.licences import set_operator_status
+from licensing.models import Standing
+from tests.provider import Provider
+from tests.served.conftest import SignIn
+from tests.served.database import Database
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
+from tests.served.people import BY, Person, add_person
+from tests.served.service import Service
+from tests.served.shell import PATIENCE, Shell, stand_in
+
+MODEL = "stand-in-small"
+WEATHER: ChatCompletionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+
+
+class Sdk(OpenAI):
+    """The SDK, which also notes every request that it really sends."""
+
+    def __init__(self, shell: Shell, *, max_retries: int = 0, api_key: str = "") -> None:
+        self.sent: list[str] = []
+        super().__init__(
+            base_url=f"{shell.base_url}/v1/llm",
+            api_key=api_key or shell.access,
+            max_retries=max_retries,
+            timeout=PATIENCE,
+            http_client=openai.DefaultHttpxClient(
+                trust_env=False,
+                event_hooks={"request": [lambda request: self.sent.append(request.url.path)]},
+            ),
+        )
+
+    def ask(self, text: str = "Hello", **options: Any) -> Any:
+        given = {"model": MODEL, "messages": [{"role": "user", "content": text}], **options}
+        return self.chat.completions.create(**given)
+
+
+@pytest.fixture
+def sdk(shell: Shell) -> Iterator[Sdk]:
+    with Sdk(shell) as sdk:
+        yield sdk
+
+
+def test_it_gets_an_answer(sdk: Sdk) -> None:
+    answer = sdk.ask("What is a haiku?", temperature=0.3, user="someone")
+    assert "haiku" in answer.choices[0].message.content
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+
+
+def test_it_gets_a_stream_that_says_nothing_of_usage_unless_asked(
+    sdk: Sdk, database: Database, person: Person
+) -> None:
+    with sdk.ask("Count.", stream=True) as stream:
+        chunks = list(stream)
+    assert "Count." in "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert all(chunk.usage is None for chunk in chunks)
+    record = the_record(database, person)
+    assert (record.end, record.source) == ("done", "provider")
+    assert record.output_tokens == sum(bool(chunk.choices[0].delta.content) for chunk in chunks)
+
+
+def test_it_gets_the_usage_of_a_stream_where_it_asked(
+    sdk: Sdk, database: Database, person: Person
+) -> None:
+    with sdk.ask(stream=True, stream_options={"include_usage": True}) as stream:
+        *chunks, last = stream
+    assert all(chunk.choices for chunk in chunks)
+    assert last.choices == []
+    record = the_record(database, person)
+    assert (last.usage.prompt_tokens, last.usage.completion_tokens) == (
+        record.input_tokens,
+        record.output_tokens,
+    )
+
+
+def test_it_lists_the_models(sdk: Sdk) -> None:
+    models = list(sdk.models.list())
+    assert [model.id for model in models] == ["stand-in-large", "stand-in-small"]
+    assert {model.object for model in models} == {"model"}
+
+
+def test_it_calls_a_tool_and_gives_its_answer(sdk: Sdk) -> None:
+    messages: list[Any] = [{"role": "user", "content": "How is the weather in Kiel?"}]
+    first = sdk.ask(messages=messages, tools=[WEATHER], tool_choice="required")
+    (call,) = first.choices[0].message.tool_calls
+    assert (call.type, call.function.name) == ("function", "weather")
+    # An answer goes back as it came, with every member that the SDK puts into it.
+    messages += [
+        first.choices[0].message,
+        {"role": "tool", "tool_call_id": call.id, "content": "It is raining."},
+    ]
+    second = sdk.ask(messages=messages, tools=[WEATHER])
+    assert "It is raining." in second.choices[0].message.content
+
+
+def test_a_tool_call_comes_in_a_stream_as_well(sdk: Sdk) -> None:
+    with sdk.ask("Rain?", tools=[WEATHER], tool_choice="required", stream=True) as stream:
+        calls = [each for chunk in stream for each in chunk.choices[0].delta.tool_calls or ()]
+    assert calls[0].function.name == "weather"
+    assert "Rain?" in "".join(call.function.arguments or "" for call in calls)
+
+
+def test_it_takes_a_stream_by_its_own_helper(sdk: Sdk) -> None:
+    messages: list[Any] = [{"role": "user", "content": "Hello"}]
+    with sdk.chat.completions.stream(model=MODEL, messages=messages) as stream:
+        kinds = {event.type for event in stream}
+        answer = stream.get_final_completion()
+    assert {"chunk", "content.delta", "content.done"} <= kinds
+    assert "Hello" in (answer.choices[0].message.content or "")
+
+
+def test_a_stream_that_it_leaves_early_is_counted_and_not_left_open(
+    sdk: Sdk, database: Database, provider: Provider, person: Person
+) -> None:
+    with sdk.ask(stand_in("tokens=100000 delay=0.02"), stream=True) as stream:
+        for count, _ in enumerate(stream):
+            if count == 5:
+                break
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    record = the_record(database, person)
+    assert (record.end, record.source) == ("client_gone", "counted")
+    assert record.output_tokens >= 5
+    assert_nothing_is_reserved(database, person)
+
+
+def test_a_stream_that_it_leaves_after_the_last_word_is_done(
+    sdk: Sdk, database: Database, person: Person
+) -> None:
+    with sdk.ask(stream=True) as stream:
+        for chunk in stream:
+            if chunk.choices[0].finish_reason:
+                break
+    record = the_record(database, person)
+    assert record.end in {"done", "client_gone"}
+    assert record.output_tokens > 0
+
+
+def test_the_asynchronous_one_gets_the_same(shell: Shell) -> None:
+    async def everything() -> tuple[str, str, list[str]]:
+        async with AsyncOpenAI(
+            base_url=f"{shell.base_url}/v1/llm",
+            api_key=shell.access,
+            max_retries=0,
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
+        ) as sdk:
+            ask: Any = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+            answer, stream = await asyncio.gather(
+                sdk.chat.completions.create(**ask),
+                sdk.chat.completions.create(**ask, stream=True),
+            )
+            async with stream:
+                pieces = [chunk.choices[0].delta.content or "" async for chunk in stream]
+            models = [model.id async for model in sdk.models.list()]
+            with pytest.raises(openai.NotFoundError):
+                await sdk.chat.completions.create(**{**ask, "model": "nobody-knows"})
+            return answer.choices[0].message.content, "".join(pieces), models
+
+    answer, streamed, models = asyncio.run(everything())
+    assert answer == streamed
+    assert "Hello" in answer
+    assert MODEL in models
+
+
+def test_a_wrong_key_is_an_authentication_error(shell: Shell) -> None:
+    with Sdk(shell, api_key="sk-wrong", max_retries=2) as sdk:
+        with pytest.raises(openai.AuthenticationError) as raised:
+            sdk.ask()
+        assert (raised.value.code, raised.value.type) == (
+            "invalid_access_token",
+            "authentication_error",
+        )
+        assert raised.value.request_id
+        assert len(sdk.sent) == 1
+        with pytest.raises(openai.AuthenticationError):
+            sdk.models.list()
+
+
+def test_a_suspended_licence_is_a_permission_error(
+    sdk: Sdk, database: Database, person: Person
+) -> None:
+    with database.rows():
+        set_operator_status(
+            licence_id=person.licence_id,
+            status=Standing.SUSPENDED,
+            reason="The test says so.",
+            by=BY,
+            now=datetime.now(UTC),
+        )
+    for options in ({}, {"stream": True}):
+        with pytest.raises(openai.PermissionDeniedError) as raised:
+            sdk.ask(**options)
+        assert raised.value.code == "licence_suspended"
+        assert raised.value.status_code == 403
+    assert records_of(database, person) == []
+
+
+@pytest.mark.parametrize(
+    ("caps", "code"),
+    [
+        ({"monthly_output": 20, "daily": 10_000}, "monthly_cap_exceeded"),
+        ({"daily": 60}, "daily_limit_reached"),
+    ],
+)
+def test_a_cap_that_is_used_up_is_a_rate_limit_error_that_it_does_not_try_again(
+    service: Service, database: Database, sign_in: SignIn, caps: dict[str, int], code: str
+) -> None:
+    person = add_person(database, monthly_input=10_000, **{"monthly_output": 10_000, **caps})
+    with Sdk(sign_in(service, person), max_retries=2) as sdk:
+        sdk.ask(stand_in("tokens=19"))
+        for options in ({}, {"stream": True}):
+            sdk.sent.clear()
+            with pytest.raises(openai.RateLimitError) as raised:
+                sdk.ask(stand_in("tokens=19"), **options)
+            assert (raised.value.code, raised.value.type) == (code, "insufficient_quota")
+            assert raised.value.response.headers["x-should-retry"] == "false"
+            assert len(sdk.sent) == 1
+    assert len(records_of(database, person)) == 1
+
+
+def test_the_rate_limit_is_a_rate_limit_error(
+    brisk: Service, person: Person, sign_in: SignIn
+) -> None:
+    with Sdk(sign_in(brisk, person)) as sdk:
+        with pytest.raises(openai.RateLimitError) as raised:
+            for _ in range(100):
+                sdk.ask()
+        assert (raised.value.code, raised.value.type) == ("rate_limited", "rate_limit_error")
+        assert 1 <= int(raised.value.response.headers["Retry-After"]) <= 3
+        # A list of models is no call.
+        assert list(sdk.models.list())
+
+
+def test_past_the_rate_limit_it_waits_as_it_is_told_and_goes_on(
+    brisk: Service, database: Database, person: Person, sign_in: SignIn
+) -> None:
+    with Sdk(sign_in(brisk, person), max_retries=2) as sdk:
+        asked = 0
+        while len(sdk.sent) == asked:
+            asked += 1
+            assert asked < 100
+            assert sdk.ask().choices
+    assert len(records_of(database, person)) == asked
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"temperature": 3}, "temperature"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"extra_body": {"api_base": "http://example.test"}}, "api_base"),
+    ],
+)
+def test_what_is_wrong_with_a_request_is_a_bad_request_error(
+    sdk: Sdk, given: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as raised:
+        sdk.ask(**given)
+    assert (raised.value.code, raised.value.param) == ("invalid_request", param)
+
+
+def test_what_the_provider_refuses_is_a_bad_request_error_in_its_words(sdk: Sdk) -> None:
+    with pytest.raises(openai.BadRequestError, match="It is too long") as raised:
+        sdk.ask(stand_in('fault=status:400 message="It is too long."'))
+    assert raised.value.code == "provider_rejected"
+
+
+def test_an_unknown_model_is_not_found(sdk: Sdk, database: Database, person: Person) -> None:
+    with pytest.raises(openai.NotFoundError) as raised:
+        sdk.ask(model="gpt-unknown")
+    assert raised.value.code == "not_found"
+    assert records_of(database, person) == []
+
+
+def test_a_failure_in_the_middle_of_a_stream_is_an_error_and_not_an_end(sdk: Sdk) -> None:
+    with sdk.ask(stand_in("tokens=20 fault=reset after=5"), stream=True) as stream:
+        assert next(stream).choices
+        with pytest.raises(openai.APIError) as raised:
+            list(stream)
+    assert raised.value.code == "provider_error"
+
+
+def test_a_provider_that_fails_is_a_server_error(sdk: Sdk) -> None:
+    with pytest.raises(openai.InternalServerError) as raised:
+        sdk.ask(stand_in("fault=status:500"))
+    assert (raised.value.status_code, raised.value.code) == (502, "provider_error")
