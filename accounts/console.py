@@ -132,6 +132,12 @@ class ConsoleAdmin(_ModelAdmin):
             if isinstance(act, ActOnSeveral) and self.may(request, act)
         }
 
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> TemplateResponse:
+        title = capfirst(str(self.opts.verbose_name_plural))
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
     def changeform_view(
         self,
         request: HttpRequest,
@@ -148,7 +154,7 @@ class ConsoleAdmin(_ModelAdmin):
         context = {
             "title": capfirst(str(self.opts.verbose_name)),
             "buttons": self._buttons(request, row) if row is not None else [],
-            "events": events_of(row) if row is not None else "",
+            "events": events_of(self.subject(row)) if row is not None else "",
             **(self.beside(request, row) if row is not None else {}),
             **(extra_context or {}),
         }
@@ -165,7 +171,11 @@ class ConsoleAdmin(_ModelAdmin):
         row = self.get_object(request, unquote(object_id))
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
-        return HttpResponseRedirect(events_of(row))
+        return HttpResponseRedirect(events_of(self.subject(row)))
+
+    def subject(self, row: Any) -> object:
+        """What the audit log calls a row's acts by: its own key, or that of whom it belongs to."""
+        return row.pk
 
     def _buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
         return [
@@ -287,9 +297,9 @@ def page_of(row: Model) -> str:
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
 
 
-def events_of(row: Model) -> str:
-    """The address of the audit log as far as it is about a row."""
-    return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'target_id': row.pk})}"
+def events_of(subject: object) -> str:
+    """The address of the audit log as far as it is about one target."""
+    return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'target_id': subject})}"
 
 
 def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
@@ -303,6 +313,16 @@ def moment(field: str, label: str = "") -> Callable[[Any], str]:
     @admin.display(description=label or field.removesuffix("_at").replace("_", " "), ordering=field)
     def column(row: Any) -> str:
         return instant(getattr(row, field))
+
+    return column
+
+
+def yes_no(field: str, label: str) -> Callable[[Any], str]:
+    """A list column for a truth, in words: an icon for "no" would look like an error where "no" is the rule."""
+
+    @admin.display(description=label, ordering=field)
+    def column(row: Any) -> str:
+        return "yes" if getattr(row, field) else "no"
 
     return column
 

@@ -18,9 +18,9 @@ from config.problems import Problem
 
 # Checked where there is no such user, so that an unknown email takes as long as a wrong password.
 NOBODYS_PASSWORD = (
-    "argon2$argon2id$v=19$m=19456,t=2,p=1"
+    "argon2$argon2id$v=19$m=19456,t=2,p=1"  # noqa: S105 - of random bytes that were thrown away
     "$YW4tdW5rbm93bi1lbWFpbC0x$YVy7MLkYzIUbxjjglQtKk+FMr7rm2QXLXScr6zTA9Zs"
-)  # noqa: S105 - of random bytes that were thrown away
+)
 MAX_PASSWORD = 1024
 
 

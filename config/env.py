@@ -7,11 +7,12 @@ repeats a value. What may be replaced while the service runs is read through :cl
 
 import os
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any, NoReturn, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import dj_database_url
 import dj_email_url
@@ -20,6 +21,7 @@ from marshmallow import ValidationError
 
 Network = IPv4Network | IPv6Network
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
+MINISIGN_KEY_BYTES = 2 + 8 + 32
 
 env = FileAwareEnv(eager=False, strip_whitespace=True)
 
@@ -170,14 +172,40 @@ def _rates(value: str) -> dict[str, str]:
 
 @_parsed("storage_url")
 def _storage_url(value: str) -> dict[str, str]:
-    """``file:///path`` or ``s3://bucket[/prefix]?endpoint=…``, as the parts that matter."""
+    """``file:///path`` or ``s3://bucket[/prefix]?endpoint=…&region=…``, as the parts that matter."""
     parts = urlsplit(value)
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
-        return {"kind": "file", "path": parts.path}
-    if parts.scheme == "s3" and parts.netloc:
-        options = dict(each.partition("=")[::2] for each in parts.query.split("&") if each)
-        return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
-    raise ValidationError("Must be file:///path or s3://bucket?endpoint=….")
+        return {"kind": "file", "path": unquote(parts.path)}
+    options = dict(parse_qsl(parts.query))
+    if parts.scheme != "s3" or not parts.netloc or options.keys() - {"endpoint", "region"}:
+        raise ValidationError("Must be file:///path or s3://bucket[/prefix]?endpoint=…&region=….")
+    return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
+
+
+@_parsed("minisign_key")
+def _minisign_key(value: str) -> bytes | None:
+    """The 42 bytes of a minisign public key: its line, its two-line file, or that file in base64; empty is None."""
+    if not value:
+        return None
+    lines = value.splitlines()
+    if len(lines) == 1:
+        lines = _unwrapped(value)
+    try:
+        raw = b64decode(lines[-1], validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != MINISIGN_KEY_BYTES or not raw.startswith(b"Ed"):
+        raise ValidationError("Not a minisign public key: give the .pub file or the key line.")
+    return raw
+
+
+def _unwrapped(value: str) -> list[str]:
+    """The lines of a file that was given in base64, as Tauri writes a key; what is none stays as it is."""
+    try:
+        text = b64decode(value, validate=True).decode()
+    except ValueError:
+        return [value]
+    return text.splitlines() if text.startswith("untrusted comment:") else [value]
 
 
 def _network(value: str) -> Network:

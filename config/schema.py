@@ -3,11 +3,11 @@
 Every operation says which problems it can answer with. What can happen to any request, also before a view
 runs, is added here; what a view's rules may refuse is named where the view is:
 
-    problems = ("licence_suspended",)                   # of every action of a view
-
-    @problems("monthly_cap_exceeded", "not_entitled")   # of one action
-    @extend_schema(...)
-    def complete(self, request): ...
+    @problems("licence_suspended")  # of every action
+    class Calls(ViewSet):
+        @problems("monthly_cap_exceeded", "not_entitled")  # of one
+        @extend_schema(...)
+        def complete(self, request): ...
 
 The views that publish it are in ``config/docs.py``.
 """
@@ -40,11 +40,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def problems(*codes: str) -> Callable[[F], F]:
-    """Names the problems that the rules behind an action may answer with."""
+    """Names the problems that the rules behind an action, or behind every action of a view, may answer with."""
 
-    def note(action: F) -> F:
-        action.problems = codes  # type: ignore[attr-defined]
-        return action
+    def note(action_or_view: F) -> F:
+        action_or_view.problems = codes  # type: ignore[attr-defined]
+        return action_or_view
 
     return note
 

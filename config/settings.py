@@ -45,6 +45,9 @@ RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
 PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="")
+PUBLISH_PLATFORMS: list[str] = env.words("PUBLISH_PLATFORMS", "darwin-aarch64,windows-x86_64")
+# The 42 bytes of a minisign public key.
+UPDATE_PUBLIC_KEY: bytes | None = env.minisign_key("UPDATE_PUBLIC_KEY", "")
 STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or {
     "kind": "file",
     "path": "/nonexistent",
@@ -151,6 +154,18 @@ if CACHE_URL:
 else:
     CACHES = {"default": {"BACKEND": "config.counting.ProcessCounters", "LOCATION": ""}}
 
+# Where releases are published to; nothing else is stored as files.
+if STORAGE_URL["kind"] == "s3":
+    _objects = {name: value for name, value in STORAGE_URL.items() if name != "kind"}
+    _published = {"BACKEND": "releases.object_storage.Objects", "OPTIONS": _objects}
+else:
+    _files = {"location": STORAGE_URL["path"]}
+    _published = {"BACKEND": "releases.storage.Files", "OPTIONS": _files}
+STORAGES: dict[str, dict[str, Any]] = {
+    "default": _published,
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+
 STATIC_URL = "static/"
 # Served straight from the packages: there is no build step that could be forgotten.
 WHITENOISE_USE_FINDERS = True
@@ -181,6 +196,7 @@ CORS_ALLOW_HEADERS = [
 CORS_EXPOSE_HEADERS = [
     "etag",
     "retry-after",
+    "x-ratelimit-degraded",
     "x-request-id",
     "x-tokens-remaining-month",
     "x-tokens-remaining-day",

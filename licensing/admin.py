@@ -53,7 +53,7 @@ class SetStatus(Act):
     form_class = StatusForm
 
     def effects(self, target: Licence) -> Iterable[str]:
-        yield f"{target.client} is {target.status} now; billing says {target.billing_status}."
+        yield f"Now: {target.status}. Billing says: {target.billing_status}."
         yield "Shells see a change at their next look, within a minute."
         yield "Suspending ends running model calls within 15 seconds; signing in and looking up usage still work."
         yield "The nightly run and billing never undo an operator's word."
@@ -163,6 +163,9 @@ class LicenceAdmin(ConsoleAdmin):
         moment("changed_at"),
     )
     readonly_fields = ("shown_entitlements", "shown_status")
+
+    def subject(self, row: Licence) -> object:
+        return row.client_id
 
     @admin.display(description="status", ordering="status")
     def shown_status(self, licence: Licence) -> str:

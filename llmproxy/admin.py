@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from accounts.acts import Act, Done
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, moment, tokens
+from accounts.console import ConsoleAdmin, moment, tokens, yes_no
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
 
@@ -65,7 +65,13 @@ def _offer(given: dict[str, Any]) -> Offer:
 class LanguageModelAdmin(ConsoleAdmin):
     acts = (ChangeModel(),)
     adding = AddModel()
-    list_display = ("name", "provider_name", tokens("output_limit"), "is_on", "plan_names")
+    list_display = (
+        "name",
+        "provider_name",
+        tokens("output_limit"),
+        yes_no("is_on", "on"),
+        "plan_names",
+    )
     list_filter = ("is_on", "plans")
     search_fields = ("name", "provider_name")
     fields = (*list_display, moment("created_at"))

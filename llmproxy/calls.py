@@ -49,6 +49,7 @@ class Call:
     size: int = 0
     # Why this call was ended from here, set by the watch over running calls.
     stopped: Problem | None = None
+    end: UsageRecord.End | None = None
     settled: bool = False
     _lock: Any = field(default_factory=Lock)
 
@@ -56,14 +57,17 @@ class Call:
     def id(self) -> UUID:
         return self.reservation.record_id
 
-    def settle(self, end: UsageRecord.End) -> None:
-        """Settles to what the provider reported, else to what was delivered."""
+    def settle(self, end: UsageRecord.End) -> bool:
+        """Settles to what the provider reported, else to what was delivered. The first end counts.
+
+        False where the database stayed away; then the worker's sweep settles it.
+        """
         with self._lock:
-            if self.settled:
-                return
-            self.settled = True
-        spent, source = self._spent(end)
-        self.settled = _persistently(self.id, spent=spent, source=source, end=end)
+            if not self.settled:
+                self.end = self.end or end
+                spent, source = self._spent(self.end)
+                self.settled = _persistently(self.id, spent=spent, source=source, end=self.end)
+            return self.settled
 
     def _spent(self, end: UsageRecord.End) -> tuple[Spent, UsageRecord.Source]:
         if (known := self.reported) is not None:

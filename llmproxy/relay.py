@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
-from config.problems import InternalError, Problem
+from config.problems import InternalError, Problem, ServiceUnavailable
 from llmproxy import running
 from llmproxy.calls import Call, End
 from llmproxy.exchange import (
@@ -140,7 +140,8 @@ class Stream:
                 raise ProviderError
             self._over = True
         if self._over:
-            self._call.settle(End.DONE)
+            if not self._call.settle(End.DONE):
+                raise ServiceUnavailable
             out += DONE
         if out:
             yield bytes(out)

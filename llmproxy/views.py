@@ -6,7 +6,6 @@ from typing import Any, cast
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -14,7 +13,7 @@ from rest_framework.viewsets import ViewSet
 
 from config import ratelimits
 from config.request_ids import current as request_id
-from config.schema import problems
+from config.schema import WhateverAccept, problems
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, admit
@@ -41,21 +40,11 @@ CALL_PROBLEMS = (
 )
 
 
-class AnyAccept(BaseContentNegotiation):
-    """The path and the body say whether an answer streams; SDKs send one Accept for both."""
-
-    def select_parser(self, request: Request, parsers: Any) -> Any:
-        return next((each for each in parsers if _takes(each, request)), None)
-
-    def select_renderer(self, request: Request, renderers: Any, format_suffix: Any = None) -> Any:
-        return renderers[0], renderers[0].media_type
-
-
 class ModelCallViewSet(ViewSet):
     """Calls to a model, metered."""
 
     permission_classes = (IsAuthenticated, LicenceWorks)
-    content_negotiation_class = AnyAccept
+    content_negotiation_class = WhateverAccept
 
     @problems(*CALL_PROBLEMS)
     @extend_schema(
@@ -93,19 +82,6 @@ class ModelCallViewSet(ViewSet):
         """The same for OpenAI's SDKs; the body's ``stream`` says which."""
         return self._answer(request, streamed=None)
 
-    @extend_schema(
-        operation_id="llm_models",
-        responses={
-            200: OpenApiResponse(
-                ModelListSerializer, description="The models of the caller's plan."
-            )
-        },
-        tags=["models"],
-    )
-    def models(self, request: Request) -> Response:
-        """The models the caller may choose from."""
-        return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
-
     def _answer(self, request: Request, *, streamed: bool | None) -> HttpResponseBase:
         now = timezone.now()
         caller = caller_of(request)
@@ -116,6 +92,25 @@ class ModelCallViewSet(ViewSet):
         response["X-Tokens-Remaining-Month"] = _left(call.reservation.remaining_month)
         response["X-Tokens-Remaining-Day"] = _left(call.reservation.remaining_day)
         return response
+
+
+class ModelViewSet(ViewSet):
+    """The models there are. A suspended client may still look."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(
+        operation_id="llm_models",
+        responses={
+            200: OpenApiResponse(
+                ModelListSerializer, description="The models of the caller's plan."
+            )
+        },
+        tags=["models"],
+    )
+    def list(self, request: Request) -> Response:
+        """The models the caller may choose from."""
+        return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
 
 
 def _whole(call: Call) -> HttpResponse:
@@ -137,8 +132,3 @@ def _streamed(call: Call) -> StreamingHttpResponse:
 
 def _left(tokens: int | None) -> str:
     return "unlimited" if tokens is None else str(max(0, tokens))
-
-
-def _takes(parser: Any, request: Request) -> bool:
-    kind = str(request.content_type).partition(";")[0].strip().lower()
-    return bool(kind == parser.media_type)

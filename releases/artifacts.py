@@ -1,12 +1,12 @@
 """Artifacts, held to what a shell verifies before it installs one: nothing is published that it would refuse."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 
 from config.problems import Fault, Problem
-from releases.fetching import FetchRefused, Fetched, fetch
+from releases.fetching import Fetched, FetchRefused, fetch
 from releases.manifest import Artifact, Manifest
 from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
 
@@ -136,8 +136,3 @@ def _renamed(pointer: str, artifact: Artifact) -> str:
 def _quoted(text: str | None) -> str:
     """What a trusted comment names, short enough to repeat."""
     return f"“{text[:80]}”" if text else "no file"
-
-
-def summary(found: Iterable[Found]) -> dict[str, str]:
-    """What was found, as the audit log keeps it."""
-    return {each.artifact.platform: each.sha256 for each in found}

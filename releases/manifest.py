@@ -154,7 +154,9 @@ def _of_platforms(given: Any, version: Version | None, terms: Terms) -> Iterator
             meant = near_miss(platform)
             detail = f"; {meant} was probably meant" if meant else ""
             yield Fault(
-                at, "unknown_platform", f"No shell looks for this id: <os>-<arch>[-<bundle>]{detail}."
+                at,
+                "unknown_platform",
+                f"No shell looks for this id: <os>-<arch>[-<bundle>]{detail}.",
             )
         else:
             yield from _of_entry(entry, at, platform, version, terms.cdn_url)

@@ -122,9 +122,7 @@ class Signature:
     def check_bytes(self, content: bytes, key: PublicKey) -> None:
         """That this signs exactly this content, in either format, or ``SignatureRefused``."""
         hashed = self.algorithm == HASHED
-        self._check(
-            blake2b(content, digest_size=DIGEST_BYTES).digest() if hashed else content, key
-        )
+        self._check(blake2b(content, digest_size=DIGEST_BYTES).digest() if hashed else content, key)
 
     def _check(self, message: bytes, key: PublicKey) -> None:
         if not key.signed(self._signature, message):

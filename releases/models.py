@@ -5,6 +5,9 @@ from django.db import models
 
 from releases.versions import Version
 
+CHANNEL = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+CHANNEL_LENGTH = 40
+
 
 class ShellChannel(models.Model):
     """A channel of releases, and the lease of the one publish that may be under way on it.
@@ -13,7 +16,7 @@ class ShellChannel(models.Model):
     up late finds that its number is no longer the channel's.
     """
 
-    name = models.SlugField(primary_key=True, max_length=40)
+    name = models.SlugField(primary_key=True, max_length=CHANNEL_LENGTH)
     fence = models.BigIntegerField(default=0)
     leased_until = models.DateTimeField(null=True, blank=True)
 
@@ -21,7 +24,7 @@ class ShellChannel(models.Model):
         ordering = ("name",)
         constraints = (
             models.CheckConstraint(
-                condition=models.Q(name__regex=r"^[a-z0-9]+(-[a-z0-9]+)*$"),
+                condition=models.Q(name__regex=CHANNEL),
                 name="shell_channel_name_is_a_plain_word",
             ),
         )

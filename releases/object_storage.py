@@ -38,7 +38,7 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
         kind = CONTENT_TYPES.get(suffix, "application/octet-stream")
         return {"CacheControl": cache_control_of(name), "ContentType": kind}
 
-    def _save(self, name: str, content: File[Any]) -> str:
+    def _save(self, name: str, content: "File[Any]") -> str:
         try:
             return str(super()._save(name, content))
         except (BotoCoreError, ClientError, OSError) as error:

@@ -53,7 +53,7 @@ class Files(FileSystemStorage):
     def __init__(self, location: str) -> None:
         super().__init__(location=location, allow_overwrite=True)
 
-    def _save(self, name: str, content: File[Any]) -> str:
+    def _save(self, name: str, content: "File[Any]") -> str:
         try:
             _replace(Path(self.path(name)), content.read())
         except OSError as error:

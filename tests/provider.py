@@ -85,7 +85,7 @@ def running_provider(
     """
     command = [sys.executable, "-m", "config.local.provider", "--until-eof"]
     command += ["--host", host, "--port", str(port)]
-    command += ["--api-key", api_key] if api_key is not None else []
+    command += [f"--api-key={api_key}"] if api_key is not None else []
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

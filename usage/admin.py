@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from accounts.acts import Act, Done, UtcDateTimeField, WithReason
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, OneOf, moment, tokens
+from accounts.console import ConsoleAdmin, OneOf, moment, tokens, yes_no
 from accounts.models import User
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, end_override, grant_override
@@ -48,7 +48,7 @@ class UsageRecordAdmin(ConsoleAdmin):
         tokens("output_tokens"),
         "source",
         "end",
-        "streamed",
+        yes_no("streamed", "streamed"),
     )
     list_filter = ("state", "end", "source", MonthFilter, ("opened_at", admin.DateFieldListFilter))
     list_select_related = ("user",)
@@ -67,7 +67,7 @@ class UsageRecordAdmin(ConsoleAdmin):
         "model",
         "provider",
         "request_id",
-        "streamed",
+        yes_no("streamed", "streamed"),
         "state",
         tokens("reserved_input"),
         tokens("reserved_output"),
@@ -198,6 +198,9 @@ class OverrideAdmin(ConsoleAdmin):
     search_fields = ("user__email", "reason")
     uuid_fields = ("user_id",)
     fields = list_display
+
+    def subject(self, row: Override) -> object:
+        return row.user_id
 
 
 def _last_months(number: int) -> list[str]:

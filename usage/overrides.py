@@ -44,7 +44,7 @@ def grant_override(
             by=by,
             now=now,
             target=user.email,
-            target_id=override.pk,
+            target_id=user.pk,
             reason=reason,
             after=_seen(override),
         )
@@ -69,7 +69,7 @@ def end_override(*, override_id: int, reason: str, by: Actor, now: datetime) -> 
             by=by,
             now=now,
             target=override.user.email,
-            target_id=override.pk,
+            target_id=override.user_id,
             reason=reason,
             before=before,
             after=_seen(override),

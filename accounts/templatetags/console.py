@@ -1,5 +1,6 @@
 """How the console writes instants, numbers and what changed."""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from config.problems import instant as rfc3339
 register = template.Library()
 
 NOTHING = "–"
+INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
 
 
 @register.filter
@@ -62,8 +64,11 @@ def _said(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list):
-        return ", ".join(str(each) for each in value)
-    return str(value)
+        return ", ".join(_said(each) for each in value)
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {_said(each)}" for name, each in value.items())
+    # An instant, which people read to the second.
+    return INSTANT.sub(r"\1 \2 UTC", str(value))
 
 
 @register.filter

@@ -14,15 +14,17 @@ from accounts.templatetags.console import changes
 
 # Subjects and actions are offered as far as they occur in so many of the newest events.
 RECENT = 2000
-# Where the target of an act has its page, by the act's subject; a licence is shown with its client.
+# Where the target of an act has its page, by the act's subject. What belongs to a client, a person or a channel is
+# kept under it: that is whose history one asks for.
 PAGES = {
     "client": "accounts_client",
     "language_model": "llmproxy_languagemodel",
     "licence": "accounts_client",
     "operator": "accounts_user",
-    "override": "usage_override",
+    "override": "accounts_user",
     "plan": "licensing_plan",
-    "release": "releases_shellrelease",
+    "job": "procrastinate_procrastinatejob",
+    "release": "releases_shellchannel",
     "session": "accounts_session",
     "signing_key": "accounts_signingkey",
     "user": "accounts_user",
@@ -66,6 +68,12 @@ class TargetFilter(admin.SimpleListFilter):
         return queryset.filter(target_id=value) if value else queryset
 
 
+class WhenFilter(admin.DateFieldListFilter):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.title = "when"
+
+
 @admin.register(AuditEvent)
 class AuditEventAdmin(ConsoleAdmin):
     list_display = (
@@ -73,11 +81,10 @@ class AuditEventAdmin(ConsoleAdmin):
         "action",
         "target_link",
         "changed",
-        "actor",
-        "address",
+        "by",
         "reason",
     )
-    list_filter = (TargetFilter, SubjectFilter, ("at", admin.DateFieldListFilter))
+    list_filter = (TargetFilter, SubjectFilter, ("at", WhenFilter))
     search_fields = ("actor", "target", "^action", "=request_id", "=address")
     search_help_text = (
         "Who did it, what it was done to, the act itself, a request id, an address, or an id."
@@ -101,6 +108,11 @@ class AuditEventAdmin(ConsoleAdmin):
     def target_link(self, event: AuditEvent) -> str:
         page = page_of_target(event)
         return format_html('<a href="{}">{}</a>', page, event.target) if page else event.target
+
+    @admin.display(description="by", ordering="actor")
+    def by(self, event: AuditEvent) -> str:
+        where = format_html('<br><span class="quiet">{}</span>', event.address or "")
+        return format_html("{}{}", event.actor, where if event.address else "")
 
     @admin.display(description="what changed")
     def changed(self, event: AuditEvent) -> str:

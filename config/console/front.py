@@ -11,7 +11,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 
 from accounts.models import AuditEvent, SigningKey
 from licensing.models import Licence, Standing
-from releases.models import ShellRelease
+from releases.models import Publication
 from usage.models import UsageRecord
 
 EVENTS_SHOWN = 10
@@ -85,7 +85,12 @@ def _troubles(now: datetime) -> Iterator[Trouble]:
             "No signing key: nobody can sign in. Run manage.py rotate_signing_key.",
             reverse("admin:accounts_signingkey_changelist"),
         )
-    releases = reverse("admin:releases_shellrelease_changelist")
-    overdue = now - STORE_OVERDUE
-    for release in ShellRelease.objects.filter(stored_at=None, published_at__lt=overdue)[:3]:
-        yield Trouble(f"{release} was published but is not in storage.", releases)
+    newest = Publication.objects.order_by("release__channel_id", "-pk").distinct(
+        "release__channel_id"
+    )
+    for publication in newest.select_related("release").defer("signature", "release__manifest"):
+        if publication.stored_at is None and publication.published_at < now - STORE_OVERDUE:
+            channel = reverse(
+                "admin:releases_shellchannel_change", args=[publication.release.channel_id]
+            )
+            yield Trouble(f"{publication.release} was published but is not in storage.", channel)

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from accounts.acts import Act, ActOnSeveral, Done
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, events_about, moment
+from accounts.console import ConsoleAdmin, events_about, moment, yes_no
 from accounts.models import Client, Session, User
 from accounts.people import (
     add_user,
@@ -188,24 +188,34 @@ class SetPassword(OnPerson):
         return Done(f"{target} has a new password; sessions ended: {ended}.", target)
 
 
-class SetOperator(OnPerson):
+class MakeOperator(OnPerson):
     name = "operator"
-    label = "Make or unmake operator"
-    grave = True
+    label = "Make operator"
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
-        return cast("User", by.user).is_superuser
+        return cast("User", by.user).is_superuser and not target.is_staff
 
     def effects(self, target: User) -> Iterable[str]:
-        if target.is_staff:
-            yield f"{target} can use this console no longer."
-        else:
-            yield f"{target} can use this console and do everything in it."
+        yield f"{target} can use this console and do everything in it."
 
     def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        operator = not target.is_staff
-        set_operator(user_id=target.pk, operator=operator, reason=given["reason"], by=by, now=now)
-        return Done(f"{target} is {'an operator' if operator else 'no operator any more'}.", target)
+        set_operator(user_id=target.pk, operator=True, reason=given["reason"], by=by, now=now)
+        return Done(f"{target} is an operator.", target)
+
+
+class DismissOperator(OnPerson):
+    name = "dismiss"
+    label = "Take operator's rights"
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        return target.is_staff and super().offered(target, by=by)
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield f"{target} can use this console no longer, from the next request on."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        set_operator(user_id=target.pk, operator=False, reason=given["reason"], by=by, now=now)
+        return Done(f"{target} is no operator any more.", target)
 
 
 class Delete(OnPerson):
@@ -225,14 +235,23 @@ class Delete(OnPerson):
 
 @admin.register(User)
 class PersonAdmin(ConsoleAdmin):
-    acts = (RevokeAll(), SetPassword(), Change(), Disable(), Enable(), SetOperator(), Delete())
+    acts = (
+        RevokeAll(),
+        SetPassword(),
+        Change(),
+        MakeOperator(),
+        DismissOperator(),
+        Enable(),
+        Disable(),
+        Delete(),
+    )
     adding = AddPerson()
     change_form_template = "admin/console/person.html"
     list_display = (
         "email",
         "client",
-        "is_active",
-        "is_staff",
+        yes_no("is_active", "enabled"),
+        yes_no("is_staff", "operator"),
         moment("last_login", "last sign-in"),
         moment("created_at"),
     )
@@ -244,27 +263,28 @@ class PersonAdmin(ConsoleAdmin):
         "id",
         "email",
         "client",
-        "is_active",
-        "is_staff",
+        yes_no("is_active", "enabled"),
+        yes_no("is_staff", "operator"),
         "has_password",
         moment("last_login", "last sign-in"),
         moment("created_at"),
     )
     readonly_fields = ("has_password",)
 
-    @admin.display(description="password set", boolean=True)
-    def has_password(self, user: User) -> bool:
-        return user.has_usable_password()
+    @admin.display(description="password set")
+    def has_password(self, user: User) -> str:
+        return "yes" if user.has_usable_password() else "no"
 
     def beside(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
-        sessions = Session.objects.filter(user=row)
+        live = Session.objects.filter(user=row).live(at=now)
+        shown = list(live[:SESSIONS_SHOWN])
         return {
-            "live": sessions.live(at=now)[:SESSIONS_SHOWN],
-            "live_number": sessions.live(at=now).count(),
+            "live": shown,
+            "live_number": live.count(),
             "month": _month(row, now=now),
             "overrides": Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now),
-            "recent_events": events_about([row.pk]),
+            "recent_events": events_about([row.pk, *(each.pk for each in shown)]),
         }
 
 

@@ -140,6 +140,9 @@ class ConsoleSite(AdminSite):
         self, request: HttpRequest, app_label: str | None = None
     ) -> list[dict[str, Any]]:
         apps = super().get_app_list(request, app_label)
+        for app in apps:
+            if app["app_label"] == "procrastinate":
+                app["name"], app["models"][0]["name"] = "Queued work", "Jobs"
         order = {label: place for place, label in enumerate(APPS)}
         return sorted(apps, key=lambda app: order.get(app["app_label"], len(order)))
 

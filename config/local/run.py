@@ -62,7 +62,7 @@ class Start:
         self.say("Demo data is there")
         if embedded.provider_port is not None:
             self._provider(embedded.provider_port)
-        self._keep("worker", [sys.executable, "manage.py", "procrastinate", "worker"])
+        self._keep("worker", [sys.executable, "manage.py", "work"])
         self.say("Worker is started")
         self._web(reachable(host), port)
         where = announcement(self.folder, self.environ, own_database=embedded.database is not None)

@@ -7,7 +7,6 @@ import yaml
 from django.test import Client, override_settings
 from django.urls import path
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,9 +20,7 @@ class Small(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
-    @extend_schema(
-        operation_id="small", responses=serializers.DictField(child=serializers.IntegerField())
-    )
+    @extend_schema(operation_id="small", responses={200: int})
     def get(self, request: Request) -> Response:
         return Response({})
 
@@ -65,7 +62,7 @@ def test_the_schema_is_public_and_may_be_kept(client: Client) -> None:
     response = client.get("/v1/schema", headers={"Authorization": "Bearer nonsense"})
     assert response.status_code == 200
     assert response["Cache-Control"] == "public, max-age=300"
-    assert response["Vary"] == "Accept"
+    assert {each.strip().lower() for each in response["Vary"].split(",")} == {"accept", "origin"}
     assert not response.cookies
     again = client.get("/v1/schema", headers={"If-None-Match": response["ETag"]})
     assert (again.status_code, again.content, again["ETag"]) == (304, b"", response["ETag"])

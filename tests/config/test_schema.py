@@ -3,7 +3,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.test import Client, override_settings
 from django.urls import path
 from drf_spectacular.drainage import GENERATOR_STATS
@@ -22,6 +21,7 @@ from config import handlers
 from config.described import known_problems
 from config.problems import NotFound, RequestTooLarge
 from config.schema import WhateverAccept, problems
+from usage.caps import DailyLimitReached, MonthlyCapExceeded
 
 DOCUMENTED_BEFORE_ANY_VIEW = {"400", "413", "500", "503"}
 
@@ -30,12 +30,12 @@ class Thing(serializers.Serializer[Any]):
     name = serializers.CharField(max_length=5)
 
 
+@problems("not_configured")
 class Things(ViewSet):
     """Open to everyone."""
 
     authentication_classes: Any = ()
     permission_classes = (AllowAny,)
-    problems = ("not_configured",)
 
     @problems("invalid_credentials")
     @extend_schema(operation_id="make", request=Thing, responses=Thing)
@@ -45,6 +45,10 @@ class Things(ViewSet):
         if thing.validated_data["name"] == "nope":
             raise InvalidCredentials
         return Response(thing.data)
+
+    @extend_schema(operation_id="make_limited", request=Thing, responses=Thing)
+    def make_limited(self, request: Request) -> Response:
+        return Response({})
 
     @extend_schema(operation_id="look", responses=Thing)
     def look(self, request: Request, name: str) -> Response:
@@ -56,7 +60,7 @@ class Things(ViewSet):
 class Owned(ViewSet):
     """Needs a token."""
 
-    @problems("monthly_cap_exceeded", "daily_limit_reached", "rate_limited")
+    @problems(MonthlyCapExceeded.code, DailyLimitReached.code, "rate_limited")
     @extend_schema(operation_id="ask", request=Thing, responses=Thing)
     def ask(self, request: Request) -> Response:
         return Response({})
@@ -95,7 +99,7 @@ class Mistaken(ViewSet):
 urlpatterns = [
     path("v1/things", Things.as_view({"post": "make"})),
     path("v1/things/<slug:name>", Things.as_view({"get": "look"})),
-    path("v1/auth/things", Things.as_view({"post": "make"})),
+    path("v1/auth/things", Things.as_view({"post": "make_limited"})),
     path("v1/llm/ask", Owned.as_view({"post": "ask"})),
     path("v1/anything", Anything.as_view({"get": "get"})),
 ]
@@ -144,10 +148,10 @@ def assert_described(document: dict[str, Any], operation: dict[str, Any], respon
         )
     )
     assert not faults
-    for name, header in described["headers"].items():
-        if "$ref" in header:
-            header = document["components"]["headers"][header["$ref"].rpartition("/")[2]]
-        assert name in response.headers or not header.get("required")
+    required = {
+        name for name, each in document["components"]["headers"].items() if each.get("required")
+    }
+    assert required & described["headers"].keys() <= set(response.headers)
 
 
 def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
@@ -304,13 +308,3 @@ def test_answers_are_as_they_are_described(
         "/things/none", "/things/{name}"
     )
     assert_described(document, document["paths"][described][method.lower()], response)
-
-
-def test_the_service_describes_itself_without_a_warning() -> None:
-    with override_settings(ROOT_URLCONF="config.urls"):
-        GENERATOR_STATS.reset()
-        document = SchemaGenerator().get_schema(request=None, public=True)
-    assert not GENERATOR_STATS
-    validate_schema(document)
-    assert document["servers"] == [{"url": settings.BASE_URL}]
-    assert "/v1/auth/login" in document["paths"]

@@ -82,7 +82,7 @@ def running_service(folder: Path, environ: Mapping[str, str]) -> Iterator[Servic
 def working_off(service: Service) -> Iterator[Child]:
     """The worker of queued work runs beside the service."""
     log = service.child.program.log.with_name(f"worker-{service.port}.log")
-    command = [sys.executable, "manage.py", "procrastinate", "worker"]
+    command = [sys.executable, "manage.py", "work"]
     program = Program(name="worker", command=command, log=log, environ=service.environ)
     with ExitStack() as stack:
         child = program.start()

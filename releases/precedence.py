@@ -1,0 +1,75 @@
+"""What a document is to its channel: something newer, something known, or something that must not come back."""
+
+from dataclasses import dataclass
+
+from config.problems import Fault, Problem, instant
+from releases.models import Publication, ShellRelease
+from releases.submissions import SIGNATURE_HEADER, Signed
+
+
+class VersionConflict(Problem):
+    code = "version_conflict"
+    status = 409
+    title = "Version conflict"
+    default_detail = (
+        "This version was published with other bytes. A version never changes: publish the next."
+    )
+
+
+class DowngradeRefused(Problem):
+    code = "downgrade_refused"
+    status = 409
+    title = "Downgrade refused"
+    default_detail = "The channel has something newer."
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``release``: the same document, where it is known. ``repeated``: the publication that this is again.
+
+    ``live``: the channel serves these bytes already.
+    """
+
+    release: ShellRelease | None
+    repeated: Publication | None
+    live: bool
+
+
+def decide(signed: Signed, *, rollback: bool) -> Decision:
+    """Compares a document with what its channel has; raises ``VersionConflict`` or ``DowngradeRefused``.
+
+    A version belongs to the first bytes whose storing began, also where that was not finished: readers may
+    have seen them.
+    """
+    channel, version = signed.manifest.channel, signed.manifest.version
+    last = Publication.objects.of(channel).first()
+    release = ShellRelease.objects.filter(channel=channel, version=str(version)).first()
+    if release is not None and release.manifest_sha256 != signed.digest:
+        raise VersionConflict(
+            errors=[Fault("/version", "known", f"{version} was published before.")]
+        )
+    if last is not None and last.release != release:
+        _refuse_older(signed, last, rollback=rollback)
+        return Decision(release, None, live=False)
+    # The last one again. Signed anew, it becomes a publication of its own, whose signature is served from then on.
+    again = last if last is not None and signed.signed_at <= last.signed_at else None
+    return Decision(release, again, live=last is not None and last.stored_at is not None)
+
+
+def _refuse_older(signed: Signed, last: Publication, *, rollback: bool) -> None:
+    if signed.signed_at <= last.signed_at:
+        # A rollback too needs the signer's word of now: old manifests and their signatures are public, and
+        # whoever stole the secret could bring one back.
+        times = f"{instant(signed.signed_at)}, and the last publish at {instant(last.signed_at)}"
+        raise DowngradeRefused(
+            "The channel's last publish was signed later. Sign this manifest anew.",
+            errors=[
+                Fault(f"/{SIGNATURE_HEADER}", "signature_not_newer", f"It was signed at {times}.")
+            ],
+        )
+    if signed.manifest.version < last.release.parsed_version and not rollback:
+        raise DowngradeRefused(
+            f"The channel has {last.release.version}. With rollback=true the older one is published; shells "
+            "that have the newer one keep it.",
+            errors=[Fault("/version", "older", f"It is older than {last.release.version}.")],
+        )

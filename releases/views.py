@@ -1,0 +1,167 @@
+"""Publishing and update checks over HTTP: parse, one rule, render."""
+
+import base64
+from hashlib import sha256
+from typing import Any, cast
+
+from django.http import HttpResponse
+from django.utils import timezone
+from django.utils.cache import get_conditional_response
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.permissions import AllowAny, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.serializers import Serializer
+from rest_framework.viewsets import ViewSet
+
+from accounts.audit import Actor
+from config.client_address import address_of
+from config.request_ids import current as request_id
+from config.schema import WhateverAccept, problems
+from releases.authentication import Publisher, PublisherAuthentication
+from releases.models import Publication
+from releases.publishing import publish
+from releases.schema import MANIFEST
+from releases.serializers import (
+    PublishedSerializer,
+    PublishQuerySerializer,
+    UpdateQuerySerializer,
+)
+from releases.storage import POINTER_CACHE
+from releases.submissions import SIGNATURE_HEADER, Submission
+from releases.updates import offered
+
+_CACHE = OpenApiParameter(
+    "Cache-Control", str, OpenApiParameter.HEADER, response=[200, 204], default=POINTER_CACHE
+)
+
+
+class PublishViewSet(ViewSet):
+    """Releases of the shell, from the pipeline that builds them."""
+
+    authentication_classes = (PublisherAuthentication,)
+    permission_classes = (IsAuthenticated,)
+
+    @problems(
+        "not_configured",
+        "version_conflict",
+        "downgrade_refused",
+        "publish_in_progress",
+        "artifact_rejected",
+    )
+    @extend_schema(
+        operation_id="publish_manifest",
+        parameters=[
+            PublishQuerySerializer,
+            OpenApiParameter(
+                SIGNATURE_HEADER,
+                str,
+                OpenApiParameter.HEADER,
+                required=True,
+                description="Base64 of the minisign signature of the body.",
+            ),
+        ],
+        request={"application/json": MANIFEST},
+        responses={
+            200: OpenApiResponse(
+                PublishedSerializer,
+                description="The channel serves exactly this already, or it was a dry run.",
+            ),
+            201: OpenApiResponse(PublishedSerializer, description="Published."),
+        },
+        tags=["releases"],
+    )
+    def publish(self, request: Request) -> Response:
+        """Publish a manifest: verified with its artifacts, then served as it is."""
+        # The exact bytes, before a parser has read them away.
+        body = request.body
+        query = _query(PublishQuerySerializer, request)
+        submission = Submission(
+            channel=query["ch"],
+            body=body,
+            document=cast("dict[str, Any]", request.data),
+            signature=request.headers.get(SIGNATURE_HEADER, ""),
+            rollback=query["rollback"],
+            dry_run=query["dry_run"],
+        )
+        done = publish(submission=submission, by=_actor(request), now=timezone.now())
+        return Response(PublishedSerializer(done).data, status=201 if done.created else 200)
+
+
+class UpdateViewSet(ViewSet):
+    """What shells ask for on their own; a CDN may stand before it."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+    content_negotiation_class = WhateverAccept
+
+    @problems("not_found")
+    @extend_schema(
+        operation_id="update_manifest",
+        parameters=[
+            UpdateQuerySerializer,
+            OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER),
+            _CACHE,
+            OpenApiParameter(
+                SIGNATURE_HEADER,
+                str,
+                OpenApiParameter.HEADER,
+                response=[200],
+                description="Base64 of the minisign signature of the manifest.",
+            ),
+            OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200]),
+        ],
+        responses={
+            200: OpenApiResponse(MANIFEST, description="The manifest, byte for byte."),
+            204: OpenApiResponse(description="The shell has this version or a newer one."),
+            304: OpenApiResponse(description="Nothing has changed since the named ETag."),
+        },
+        tags=["releases"],
+    )
+    def manifest(self, request: Request) -> HttpResponse:
+        """The manifest of a channel, with its signature."""
+        query = _query(UpdateQuerySerializer, request)
+        publication = offered(
+            channel=query["ch"],
+            system=query["os"],
+            arch=query.get("arch"),
+            current_version=query.get("current_version"),
+        )
+        if publication is None:
+            return _cacheable(_without_body())
+        response = _cacheable(_manifest(publication))
+        conditional = get_conditional_response(request, etag=response["ETag"], response=response)
+        return conditional if conditional is not None else response
+
+
+def _query(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:
+    given = serializer(data=request.query_params)
+    given.is_valid(raise_exception=True)
+    valid: dict[str, Any] = given.validated_data
+    return valid
+
+
+def _actor(request: Request) -> Actor:
+    publisher = cast("Publisher", request.user)
+    return Actor(name=publisher.name, address=address_of(request), request_id=request_id())
+
+
+def _manifest(publication: Publication) -> HttpResponse:
+    signature = bytes(publication.signature)
+    manifest = bytes(publication.release.manifest)
+    response = HttpResponse(manifest, content_type="application/json")
+    response[SIGNATURE_HEADER] = base64.b64encode(signature).decode()
+    # Of both: the same manifest signed anew is another answer.
+    response["ETag"] = f'"{sha256(signature + manifest).hexdigest()[:32]}"'
+    return response
+
+
+def _without_body() -> HttpResponse:
+    response = HttpResponse(status=204)
+    del response["Content-Type"]
+    return response
+
+
+def _cacheable(response: HttpResponse) -> HttpResponse:
+    response["Cache-Control"] = POINTER_CACHE
+    return response

@@ -1,0 +1,111 @@
+"""Queued work survives the worker that was doing it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.conf import settings
+from django.db import connection
+from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
+
+from config.mail import send_mail
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def eventually(true: Callable[[], bool], *, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts real workers on the database of the test, whose mail goes to files."""
+    started: list[subprocess.Popen[bytes]] = []
+    name = connection.settings_dict["NAME"]
+    url = os.environ["DATABASE_URL"].rpartition("/")[0] + f"/{name}"
+
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "work"],
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": url, "EMAIL_URL": f"file://{tmp_path}/mail"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def mails(folder: Path) -> list[str]:
+    return (
+        [path.read_text() for path in (folder / "mail").glob("*")]
+        if (folder / "mail").exists()
+        else []
+    )
+
+
+def test_a_worker_sends_what_was_queued(tmp_path: Path, worker) -> None:
+    send_mail.defer(to=["ops@shell.test"], subject="Hello", text="from the queue")
+    process = worker()
+    eventually(lambda: len(mails(tmp_path)) == 1)
+    assert "from the queue" in mails(tmp_path)[0]
+    eventually(lambda: ProcrastinateJob.objects.get(task_name="mail.send").status == "succeeded")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 0
+
+
+def test_what_a_killed_worker_was_doing_is_done_by_the_next(tmp_path: Path, worker) -> None:
+    send_mail.defer(to=["ops@shell.test"], subject="Hello", text="once more")
+    # The state that kill -9 leaves: a job in progress, of a worker whose heart has stopped beating.
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '5 minutes') RETURNING id"
+        )
+        dead = cursor.fetchone()[0]
+        cursor.execute("UPDATE procrastinate_jobs SET status = 'doing', worker_id = %s", [dead])
+    worker()
+    eventually(lambda: len(mails(tmp_path)) == 1)
+    assert ProcrastinateWorker.objects.filter(pk=dead).count() == 0
+
+
+def test_a_worker_outlives_a_restart_of_its_connections(tmp_path: Path, worker) -> None:
+    process = worker()
+    eventually(lambda: ProcrastinateWorker.objects.exists())
+    with psycopg.connect(**dsn(), autocommit=True) as admin:
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
+            [connection.settings_dict["NAME"]],
+        )
+    connection.close()
+    eventually(lambda: queued())
+    eventually(lambda: len(mails(tmp_path)) == 1)
+    assert process.poll() is None
+
+
+def queued() -> bool:
+    try:
+        send_mail.defer(to=["ops@shell.test"], subject="Hello", text="after the restart")
+    except Exception:
+        connection.close()
+        return False
+    return True
+
+
+def dsn() -> dict[str, str]:
+    config = settings.DATABASES["default"]
+    return {"host": config["HOST"], "user": config["USER"], "dbname": "postgres"}

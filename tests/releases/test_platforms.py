@@ -1,0 +1,45 @@
+"""Platform ids: those that shells look for, and what was probably meant by others."""
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from releases.platforms import KNOWN, base_of, near_miss, refuse_unknown
+
+
+def test_the_known_are_what_a_shell_looks_for() -> None:
+    assert {"darwin-aarch64", "windows-x86_64", "linux-x86_64", "linux-armv7"} <= KNOWN
+    assert {"linux-x86_64-deb", "windows-x86_64-nsis", "darwin-aarch64-app"} <= KNOWN
+    assert not KNOWN & {"darwin-universal", "darwin-aarch64-deb", "darwin-armv7", "darwin"}
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("darwin-universal", "darwin-aarch64"),
+        ("darwin-arm64", "darwin-aarch64"),
+        ("macos-aarch64", "darwin-aarch64"),
+        ("Darwin-AArch64", "darwin-aarch64"),
+        ("darwin_aarch64", "darwin-aarch64"),
+        ("darwin-aarch64-dmg", "darwin-aarch64-app"),
+        ("win64-x64", "windows-x86_64"),
+        ("windows-amd64", "windows-x86_64"),
+        ("windows-x86-64", "windows-x86_64"),
+        ("window-x86_64", "windows-x86_64"),
+        ("windows-x86_64-exe", "windows-x86_64-nsis"),
+        ("linux-x86_64-appimages", "linux-x86_64-appimage"),
+        ("beos", None),
+        ("", None),
+    ],
+)
+def test_a_near_miss_is_suggested(given: str, meant: str | None) -> None:
+    assert near_miss(given) == meant
+
+
+def test_the_base_of_a_bundle_is_its_platform() -> None:
+    assert base_of("linux-x86_64-deb") == base_of("linux-x86_64") == "linux-x86_64"
+
+
+def test_a_required_platform_that_no_shell_asks_for_stops_the_start() -> None:
+    refuse_unknown(["darwin-aarch64"])
+    with pytest.raises(ImproperlyConfigured, match="darwin-aarch64 was probably meant"):
+        refuse_unknown(["windows-x86_64", "darwin-universal"])

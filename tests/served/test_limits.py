@@ -1,0 +1,208 @@
+"""The rate limits themselves, as they are by default: two processes that count together in a Redis of their own."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.client import HTTPConnection
+from itertools import count
+from uuid import uuid4
+
+import pytest
+import requests
+from django_ratelimit.core import _get_window
+
+from config.local.redis import available
+from tests.config.own_redis import OwnRedis, own_redis
+from tests.served.conftest import Ground, SignIn
+from tests.served.database import Database
+from tests.served.ledger import eventually, records_of
+from tests.served.people import Person, add_person
+from tests.served.service import HOST, WORKERS, Service, running_service
+from tests.served.shell import PATIENCE, Shell
+
+pytestmark = pytest.mark.skipif(not available(), reason="no Redis for this Python")
+
+MINUTE = 60
+# A limit's minute is another one for each key. Tests use keys whose minute goes on for at least so many seconds.
+ENOUGH = 30
+DEGRADED = "X-RateLimit-Degraded"
+_addresses = (f"127.{number // 250 + 1}.{number % 250 + 1}.9" for number in count())
+
+
+@pytest.fixture(scope="module")
+def cache() -> Iterator[OwnRedis]:
+    with own_redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def limited(ground: Ground, cache: OwnRedis) -> Iterator[Service]:
+    defaults = {"RATE_LIMITS": "", "CACHE_URL": cache.url}
+    with running_service(ground.folder, {**ground.environ, **defaults}) as service:
+        yield service
+
+
+@pytest.fixture
+def stranger(limited: Service) -> Shell:
+    """Nobody in particular, at an address that nobody has used."""
+    return Shell(limited.url, address=fresh_address())
+
+
+def fresh_address() -> str:
+    """One of this machine's own sixteen million, each of them once."""
+    return next(filter(_has_time, _addresses))
+
+
+def newcomer(database: Database) -> Person:
+    """Somebody whose minutes, as a caller and as an account, have just begun."""
+    emails = (f"{uuid4().hex[:8]}@limits.test" for _ in count())
+    return add_person(
+        database,
+        user_id=next(each for each in (uuid4() for _ in count()) if _has_time(str(each))),
+        email=next(filter(_has_time, emails)),
+    )
+
+
+def assert_refused(response: requests.Response) -> None:
+    """With when to come back, said twice."""
+    assert response.status_code == 429
+    problem = response.json()
+    assert problem["code"] == "rate_limited"
+    wait = int(response.headers["Retry-After"])
+    assert 1 <= wait <= MINUTE + 1
+    until = datetime.fromisoformat(problem["retry_after_iso"])
+    assert problem["retry_after_iso"].endswith("Z")
+    assert abs((until - datetime.now(UTC)).total_seconds() - wait) < 5
+    assert DEGRADED not in response.headers
+
+
+def test_an_address_may_ask_about_access_sixty_times_a_minute(
+    limited: Service, stranger: Shell, database: Database
+) -> None:
+    shell = stranger
+    for _ in range(58):
+        assert shell.post("/v1/auth/logout", {"refresh": "x"}).status_code == 204
+    # Everything under that path counts, whatever comes of it.
+    assert shell.get("/v1/auth/me").status_code == 401
+    assert shell.call("DELETE", "/v1/auth/nothing").status_code == 404
+    for response in (
+        shell.post("/v1/auth/logout", {"refresh": "x"}),
+        shell.get("/v1/auth/me"),
+        shell.login("ada@example.test", "a password"),
+        shell.get("/v1/auth/me", headers={"X-Forwarded-For": "198.51.100.7"}),
+        shell.get("/v1/auth/me", headers={"X-Real-IP": "198.51.100.7", "Forwarded": "for=1.1.1.1"}),
+        shell.post("/admin/login/", headers={"Accept": "application/json"}),
+    ):
+        assert_refused(response)
+    assert shell.get("/v1/license/status").status_code == 401
+    assert shell.get("/admin/login/").status_code == 200
+    assert Shell(limited.url, address=fresh_address()).get("/v1/auth/me").status_code == 401
+
+
+def test_one_address_stays_one_whatever_it_claims_to_be(stranger: Shell) -> None:
+    def ask(number: int) -> requests.Response:
+        claim = f"198.51.100.{number}"
+        return stranger.get(
+            "/v1/auth/me",
+            headers={"X-Forwarded-For": claim, "Forwarded": f"for={claim}", "X-Real-IP": claim},
+        )
+
+    assert {ask(number).status_code for number in range(60)} == {401}
+    assert_refused(ask(60))
+
+
+def test_an_address_may_look_at_the_licence_six_hundred_times_a_minute(
+    limited: Service, stranger: Shell
+) -> None:
+    address = fresh_address()
+    connection = HTTPConnection(HOST, limited.port, source_address=(address, 0), timeout=PATIENCE)
+    for _ in range(600):
+        connection.request("GET", "/v1/license/status")
+        response = connection.getresponse()
+        response.read()
+        assert response.status == 401
+    connection.close()
+    assert_refused(Shell(limited.url, address=address).get("/v1/license/status"))
+    assert stranger.get("/v1/license/status").status_code == 401
+
+
+def test_a_person_may_call_models_thirty_times_a_minute_from_everywhere_together(
+    limited: Service, database: Database, sign_in: SignIn
+) -> None:
+    person, other = newcomer(database), newcomer(database)
+    shells = [sign_in(limited, person, address=fresh_address()) for _ in range(2)]
+    calls = [shells[number % 2].complete("Hello", max_tokens=16) for number in range(29)]
+    assert {call.status_code for call in calls} == {200}
+    # A call that is refused for what it asks counts as well, or a limit would not guard anything.
+    assert shells[0].post("/v1/llm/complete", {}).status_code == 400
+    for path in ("complete", "stream", "chat/completions"):
+        refused = shells[0].post(f"/v1/llm/{path}", {"messages": []})
+        assert_refused(refused)
+        assert refused.json()["error"]["code"] == "rate_limited"
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+    # Neither looking at models nor at usage is a call, and others go on.
+    assert shells[0].get("/v1/llm/models").status_code == 200
+    assert shells[0].usage()["calls"] == 29
+    assert sign_in(limited, other, address=fresh_address()).complete("Hi").status_code == 200
+    assert len(records_of(database, person)) == 29
+
+
+def test_ten_wrong_passwords_lock_an_account_for_a_minute_wherever_they_come_from(
+    limited: Service, database: Database
+) -> None:
+    person = newcomer(database)
+    for number in range(10):
+        shell = Shell(limited.url, address=fresh_address())
+        # Whoever writes the email in another way tries the same account.
+        email = person.email.upper() if number % 2 else person.email
+        wrong = shell.login(email, "not the password")
+        assert (wrong.status_code, wrong.json()["code"]) == (401, "invalid_credentials")
+    elsewhere = Shell(limited.url, address=fresh_address())
+    assert_refused(elsewhere.login(person.email, "not the password"))
+    assert_refused(elsewhere.login(person.email, person.password))
+    other = newcomer(database)
+    assert elsewhere.login(other.email, other.password).status_code == 200
+
+
+def test_an_account_that_nobody_has_is_locked_just_the_same(limited: Service) -> None:
+    email = next(filter(_has_time, (f"{uuid4().hex[:8]}@nobody.test" for _ in count())))
+    shell = Shell(limited.url, address=fresh_address())
+    assert {shell.login(email, "a password").status_code for _ in range(10)} == {401}
+    assert_refused(shell.login(email, "a password"))
+
+
+def test_signing_in_well_locks_nothing(limited: Service, database: Database) -> None:
+    person = newcomer(database)
+    shell = Shell(limited.url, address=fresh_address())
+    answers = [shell.login(person.email, person.password) for _ in range(12)]
+    assert {answer.status_code for answer in answers} == {200}
+
+
+def test_without_redis_limits_go_on_in_each_process_and_say_so(
+    limited: Service, cache: OwnRedis, stranger: Shell
+) -> None:
+    def ask(shell: Shell) -> requests.Response:
+        return shell.post("/v1/auth/logout", {"refresh": "x"})
+
+    assert DEGRADED not in ask(stranger).headers
+    cache.kill()
+    try:
+        answers = []
+        while not answers or answers[-1].status_code == 204:
+            answers.append(ask(stranger))
+            assert len(answers) <= 60 * WORKERS + 1
+        assert len(answers) > 60
+        assert {answer.headers[DEGRADED] for answer in answers} == {"1"}
+        assert answers[-1].json()["code"] == "rate_limited"
+        health = requests.get(f"{limited.url}/healthz", timeout=PATIENCE)
+        assert (health.status_code, health.json()["status"]) == (200, "degraded")
+    finally:
+        cache.start()
+    again = Shell(limited.url, address=fresh_address())
+    # Each process tries Redis again by itself.
+    eventually(lambda: all(DEGRADED not in ask(again).headers for _ in range(6)))
+
+
+def _has_time(key: str) -> bool:
+    left: float = _get_window(key, MINUTE) - time.time()
+    return left > ENOUGH

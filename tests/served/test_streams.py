@@ -1,0 +1,306 @@
+"""Streams as they come: what a shell sees, when the ledger is settled, and every shape a provider gives them."""
+
+from json import loads
+from math import ceil
+from typing import Any
+
+import pytest
+
+from tests.provider import Provider
+from tests.served.conftest import SignIn
+from tests.served.database import Database
+from tests.served.ledger import assert_nothing_is_reserved, of_request, the_record
+from tests.served.people import Person
+from tests.served.service import Service
+from tests.served.shell import DONE, Shell, Stream, events, stand_in, text_of
+from usage.models import UsageRecord
+
+FRAMINGS = ("lf", "crlf", "cr", "nospace", "split", "multiline", "comments")
+WORDS = "déjà vu – „naïve“ 雪 🎈 \u00a0 fin"
+End = UsageRecord.End
+
+
+@pytest.fixture
+def brisk_shell(brisk: Service, person: Person, sign_in: SignIn) -> Shell:
+    """The person, signed in to the service with short silences and little patience."""
+    return sign_in(brisk, person)
+
+
+def assert_settled(database: Database, person: Person, **values: Any) -> UsageRecord:
+    """The person's only call, with these values; nothing is reserved for it any more."""
+    record = the_record(database, person)
+    assert {name: getattr(record, name) for name in values} == values
+    assert_nothing_is_reserved(database, person)
+    return record
+
+
+def counted(chunks: list[str]) -> int:
+    """What these chunks cost where nobody says: a token each, or one for every four bytes if that is more."""
+    text = text_of(chunks)
+    deltas = sum(bool(text_of([chunk])) for chunk in chunks)
+    return max(deltas, ceil(len(text.encode()) / 4))
+
+
+def error_of(event: str) -> dict[str, Any]:
+    error: dict[str, Any] = loads(event)["error"]
+    return error
+
+
+def test_a_stream_is_for_nobody_to_keep_or_to_buffer(shell: Shell) -> None:
+    with shell.stream("Hello") as stream:
+        assert stream.headers["Content-Type"].partition(";")[0] == "text/event-stream"
+        assert stream.headers["Cache-Control"] == "no-cache, no-transform"
+        assert stream.headers["X-Accel-Buffering"] == "no"
+        assert "Content-Encoding" not in stream.headers
+        assert not [name for name in stream.headers if name.lower().startswith("openai-")]
+        assert list(stream)[-1] == DONE
+
+
+def test_words_come_as_they_are_said_and_not_at_the_end(shell: Shell, provider: Provider) -> None:
+    with shell.stream(stand_in("tokens=10 fault=stall after=4")) as stream:
+        first = [stream.next_event() for _ in range(4)]
+        assert provider.stats()["streams_open"] == 1
+    assert text_of(first)
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_every_framing_comes_through_intact(
+    shell: Shell, database: Database, person: Person, framing: str
+) -> None:
+    asked = stand_in(f'framing={framing} text="{WORDS}"')
+    with shell.stream(asked, stream_options={"include_usage": True}) as stream:
+        *chunks, last, done = events(stream.rest())
+    assert done == DONE
+    assert text_of(chunks) == WORDS
+    usage = loads(last)["usage"]
+    assert_settled(
+        database,
+        person,
+        end=End.DONE,
+        source="provider",
+        input_tokens=usage["prompt_tokens"],
+        output_tokens=usage["completion_tokens"],
+    )
+
+
+def test_a_one_shot_answer_keeps_every_character(shell: Shell) -> None:
+    answer = shell.complete(stand_in(f'text="{WORDS}"'))
+    assert answer.json()["choices"][0]["message"]["content"] == WORDS
+
+
+@pytest.mark.parametrize("members", ["tokens=5", "tokens=200", "tokens=5 prelude=yes"])
+def test_the_ledger_is_settled_before_the_last_word(
+    shell: Shell, database: Database, members: str
+) -> None:
+    with shell.stream(stand_in(members)) as stream:
+        for event in stream:
+            if event == DONE:
+                record = of_request(database, stream.headers["X-Request-ID"])
+                break
+    assert (record.state, record.end) == ("settled", End.DONE)
+
+
+@pytest.mark.parametrize(
+    ("usage", "source", "tokens"),
+    [
+        ("asked", "provider", (11, 7)),
+        ("twice", "provider", (11, 7)),
+        ("every", "provider", (11, 7)),
+        ("last-content", "provider", (11, 7)),
+        ("finish", "provider", (11, 7)),
+        # A zero is a report like any other.
+        ("zero", "provider", (0, 0)),
+        # Then the prompt is known by its bound alone, and the answer by what was delivered.
+        ("never", "counted", (None, None)),
+    ],
+)
+@pytest.mark.parametrize("asks", [True, False], ids=["asked-for", "not-asked-for"])
+def test_usage_is_settled_as_it_was_reported_last(
+    shell: Shell,
+    database: Database,
+    person: Person,
+    usage: str,
+    source: str,
+    tokens: tuple[int | None, int | None],
+    asks: bool,
+) -> None:
+    told = f"tokens=10 usage={usage} prompt_tokens=11 completion_tokens=7"
+    with shell.stream(stand_in(told), stream_options={"include_usage": asks}) as stream:
+        *chunks, done = stream
+    assert done == DONE
+    alone = [chunk for chunk in map(loads, chunks) if not chunk["choices"]]
+    reports = {"asked": 1, "twice": 2, "every": 1, "zero": 1}
+    assert len(alone) == (reports.get(usage, 0) if asks else 0)
+    given, output = tokens
+    record = assert_settled(database, person, source=source)
+    assert record.input_tokens == (record.reserved_input if given is None else given)
+    assert record.output_tokens == (counted(chunks) if output is None else output)
+
+
+def test_parts_of_a_count_are_kept(shell: Shell, database: Database, person: Person) -> None:
+    told = "tokens=10 prompt_tokens=90 cached_tokens=60 reasoning_tokens=25"
+    with shell.stream(stand_in(told)) as stream:
+        assert list(stream)[-1] == DONE
+    assert_settled(
+        database,
+        person,
+        input_tokens=90,
+        cached_input_tokens=60,
+        output_tokens=35,
+        reasoning_tokens=25,
+    )
+
+
+@pytest.mark.parametrize("part", ["content", "refusal", "reasoning"])
+def test_whatever_carries_the_text_is_counted(
+    shell: Shell, database: Database, person: Person, part: str
+) -> None:
+    with shell.stream(stand_in(f'text="a b c d e f" usage=never part={part}')) as stream:
+        assert list(stream)[-1] == DONE
+    assert_settled(database, person, source="counted", output_tokens=6)
+
+
+def test_a_provider_that_never_says_done_is_done_when_its_answer_is(
+    shell: Shell, database: Database, person: Person
+) -> None:
+    with shell.stream(stand_in("tokens=5 done=no")) as stream:
+        assert list(stream)[-1] == DONE
+    assert_settled(database, person, end=End.DONE, output_tokens=5)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        ("status:400", 400, "provider_rejected"),
+        ("status:404", 400, "provider_rejected"),
+        ("status:422", 400, "provider_rejected"),
+        ("status:401", 502, "provider_error"),
+        ("status:403", 502, "provider_error"),
+        ("status:429 retry_after=7", 503, "provider_unavailable"),
+        ("status:500", 502, "provider_error"),
+        ("status:503 retry_after=7", 503, "provider_unavailable"),
+        ("status:504", 504, "provider_timeout"),
+        ("html", 502, "provider_error"),
+        ("reset", 502, "provider_error"),
+        ("cut", 502, "provider_error"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [True, False], ids=["stream", "one-shot"])
+def test_a_failure_before_the_first_byte_is_an_answer_with_a_status(
+    shell: Shell,
+    database: Database,
+    person: Person,
+    fault: str,
+    status: int,
+    code: str,
+    streamed: bool,
+) -> None:
+    path = "stream" if streamed else "complete"
+    messages = [{"role": "user", "content": stand_in(f"fault={fault}")}]
+    response = shell.post(f"/v1/llm/{path}", {"messages": messages})
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert response.json()["error"]["code"] == code
+    # What the provider says of our credential or our limits is not for the caller.
+    for secret in ("API key", "rate limit", "territory", "html"):
+        assert secret.lower() not in response.text.lower()
+    waits = {"7"} if "retry_after" in fault else {None, "5"}
+    assert response.headers.get("Retry-After") in waits
+    end = End.TIMEOUT if status == 504 else End.PROVIDER_FAILED
+    record = assert_settled(database, person, end=end, output_tokens=0)
+    # A provider that said 200 had begun to work on the prompt.
+    began = streamed and fault in {"reset", "cut"}
+    assert record.input_tokens == (record.reserved_input if began else 0)
+
+
+@pytest.mark.parametrize("fault", ["reset", "cut", "truncate", "malformed", "error-event"])
+@pytest.mark.parametrize("after", [1, 6])
+def test_a_failure_after_the_first_byte_is_an_event_without_a_last_word(
+    shell: Shell, database: Database, person: Person, fault: str, after: int
+) -> None:
+    with shell.stream(stand_in(f"tokens=20 fault={fault} after={after} delay=0.001")) as stream:
+        assert stream.status == 200
+        *chunks, last = stream
+    assert len(chunks) == after
+    error = error_of(last)
+    assert error.keys() == {"message", "type", "code", "param", "status", "request_id"}
+    assert (error["code"], error["status"]) == ("provider_error", 502)
+    assert error["request_id"] == stream.headers["X-Request-ID"]
+    record = assert_settled(database, person, end=End.PROVIDER_FAILED, source="counted")
+    assert record.output_tokens == counted(chunks)
+    assert record.input_tokens == record.reserved_input
+
+
+@pytest.mark.parametrize("fault", ["truncate", "malformed", "error-event", "reset after=1"])
+def test_half_an_answer_is_no_answer(
+    shell: Shell, database: Database, person: Person, fault: str
+) -> None:
+    response = shell.complete(stand_in(f"tokens=20 fault={fault}"))
+    assert (response.status_code, response.json()["code"]) == (502, "provider_error")
+    assert_settled(database, person, end=End.PROVIDER_FAILED)
+
+
+def test_an_event_that_is_too_large_ends_the_stream(
+    shell: Shell, database: Database, person: Person
+) -> None:
+    with shell.stream(stand_in("tokens=5 fault=gigantic mib=5 after=2")) as stream:
+        *chunks, last = stream
+    assert len(chunks) == 2
+    assert error_of(last)["code"] == "provider_error"
+    assert_settled(database, person, end=End.PROVIDER_FAILED)
+
+
+def test_silence_is_filled_with_comments_also_before_the_first_byte(brisk_shell: Shell) -> None:
+    with brisk_shell.stream(stand_in("tokens=1 first=0.7 delay=0.7")) as stream:
+        *blocks, done = stream
+    assert done == DONE
+    first = next(at for at, block in enumerate(blocks) if block != ":")
+    assert first >= 2
+    assert blocks[first:].count(":") >= 2
+
+
+def test_a_failure_after_the_first_comment_is_an_event(
+    brisk_shell: Shell, database: Database, person: Person
+) -> None:
+    with brisk_shell.stream(stand_in("first=0.7 fault=status:500")) as stream:
+        assert stream.status == 200
+        *comments, last = stream
+    assert set(comments) == {":"}
+    assert (error_of(last)["code"], error_of(last)["status"]) == ("provider_error", 502)
+    assert_settled(database, person, end=End.PROVIDER_FAILED, input_tokens=0, output_tokens=0)
+
+
+def test_a_provider_that_falls_silent_is_given_up(
+    brisk_shell: Shell, database: Database, provider: Provider, person: Person
+) -> None:
+    with brisk_shell.stream(stand_in("tokens=9 fault=stall after=3")) as stream:
+        *blocks, last = stream
+    assert (error_of(last)["code"], error_of(last)["status"]) == ("provider_timeout", 504)
+    assert ":" in blocks
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    chunks = [block for block in blocks if block != ":"]
+    assert len(chunks) == 3
+    assert_settled(
+        database, person, end=End.TIMEOUT, source="counted", output_tokens=counted(chunks)
+    )
+
+
+def test_a_one_shot_answer_that_does_not_come_is_given_up(
+    brisk_shell: Shell, database: Database, provider: Provider, person: Person
+) -> None:
+    response = brisk_shell.complete(stand_in("first=60"))
+    assert (response.status_code, response.json()["code"]) == (504, "provider_timeout")
+    provider.wait_for(lambda stats: stats["requests_open"] == 0)
+    assert_settled(database, person, end=End.TIMEOUT, input_tokens=0, output_tokens=0)
+
+
+def test_no_call_lasts_longer_than_a_call_may(
+    brisk_shell: Shell, database: Database, provider: Provider, person: Person
+) -> None:
+    with brisk_shell.stream(stand_in("tokens=100000 delay=0.1")) as stream:
+        *blocks, last = stream
+    assert error_of(last)["code"] == "provider_timeout"
+    assert len(blocks) > 10
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    record = assert_settled(database, person, end=End.TIMEOUT, source="counted")
+    assert record.output_tokens > 10

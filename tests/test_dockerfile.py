@@ -1,0 +1,176 @@
+"""The container image, as far as it can be tried without a container engine.
+
+The folder is filtered as .dockerignore says, and the commands of the Dockerfile run in what is left, beside the
+servers of this test run. Not tried: the build itself, the base image, its user, a read-only file system.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.apps import apps
+from django.conf import settings
+
+from config.local.ports import free
+
+ROOT = Path(__file__).resolve().parent.parent
+DEADLINE = 60.0
+DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+INSTRUCTIONS = [line.partition(" ")[::2] for line in DOCKERFILE.splitlines() if line.strip()]
+# Not looked into at all: they are large, and .dockerignore would refuse them at the door.
+HEAVY = {".git", ".venv", ".local", "node_modules"}
+
+
+def ignored(path: str, rules: list[str]) -> bool:
+    """Whether .dockerignore keeps a path out: of the rules that fit it or a folder above it, the last one decides."""
+    parents = [path, *(str(each) for each in Path(path).parents if each != Path())]
+    out = False
+    for rule in rules:
+        pattern = re.escape(rule.removeprefix("!"))
+        pattern = pattern.replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*")
+        if any(re.fullmatch(pattern, each) for each in parents):
+            out = not rule.startswith("!")
+    return out
+
+
+def rules() -> list[str]:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def context() -> Iterator[str]:
+    """The files that a build would be given, relative to this folder."""
+    for folder, folders, files in os.walk(ROOT):
+        here = Path(folder).relative_to(ROOT)
+        if here == Path():
+            folders[:] = [each for each in folders if each not in HEAVY]
+        yield from (
+            path for path in (str(here / name) for name in files) if not ignored(path, rules())
+        )
+
+
+def arguments(instruction: str) -> str:
+    """Of the last instruction of that name."""
+    found: list[str] = [rest for name, rest in INSTRUCTIONS if name == instruction]
+    return found[-1].strip()
+
+
+def command_of(text: str) -> list[str]:
+    """An exec form, which is JSON; a shell form is not."""
+    command: list[str] = json.loads(text[text.index("[") :])
+    return command
+
+
+def services() -> dict[str, dict[str, Any]]:
+    known: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "compose.yaml").read_text())[
+        "services"
+    ]
+    return known
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """What the image would have as its working folder."""
+    for path in context():
+        target = tmp_path / "image" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / path, target)
+    return tmp_path / "image"
+
+
+def environ(**own: str) -> Mapping[str, str]:
+    """Variables of the image and of this test run, with the environment's programs first, as in the image."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": programs, "WEB_WORKERS": "1", **own}
+
+
+def run(command: list[str], cwd: Path, **own: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env=environ(**own),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE,
+    )
+
+
+def test_rules_of_dockerignore_are_read_as_docker_reads_them() -> None:
+    given = ["*", "!config", "config/local/*", "!config/local/__init__.py", "**/__pycache__"]
+    assert not ignored("config/settings.py", given)
+    assert not ignored("config/local/__init__.py", given)
+    assert ignored("config/local/run.py", given)
+    assert ignored("config/local/provider/site.py", given)
+    assert ignored("config/__pycache__/settings.pyc", given)
+    assert ignored("tests/config/test_logs.py", given)
+    assert ignored("Makefile", given)
+
+
+def test_the_image_holds_the_whole_service_and_nothing_else() -> None:
+    tops = {path.split("/")[0] for path in context()}
+    own = {each.name for each in apps.get_app_configs() if (ROOT / each.name).is_dir()}
+    assert tops == own | {"manage.py", "requirements.lock", "templates"}
+    local = {path for path in context() if path.startswith("config/local/")}
+    assert local == {"config/local/__init__.py", "config/local/environment.py"}
+
+
+def test_the_commands_of_the_image_work_on_what_it_holds(image: Path) -> None:
+    done = run(["python", "manage.py", "check"], image)
+    assert done.returncode == 0, done.stderr
+    for service in services().values():
+        if "build" in service and "command" in service:
+            done = run([*service["command"], "--help"], image)
+            assert done.returncode == 0, done.stderr
+
+
+def test_the_service_of_the_image_starts_is_found_healthy_and_stops(image: Path) -> None:
+    look = command_of(arguments("HEALTHCHECK"))
+    own = {"HOST": "127.0.0.1", "PORT": str(free("127.0.0.1", 0))}
+    assert run(look, image, **own).returncode != 0
+    with subprocess.Popen(
+        command_of(arguments("CMD")), cwd=image, env=environ(**own), stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            end = time.monotonic() + DEADLINE
+            while run(look, image, **own).returncode != 0:
+                assert process.poll() is None
+                assert time.monotonic() < end, "it was not healthy in time"
+            process.send_signal(getattr(signal, arguments("STOPSIGNAL")))
+            assert process.wait(DEADLINE) == 0
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def test_the_image_is_pinned_and_runs_as_nobody_in_particular() -> None:
+    base = arguments("ARG").removeprefix("PYTHON=")
+    assert re.fullmatch(r"python:3\.1[12](\.\d+)?-slim-\w+", base)
+    assert {rest.split()[0] for name, rest in INSTRUCTIONS if name == "FROM"} == {"${PYTHON}"}
+    last = [name for name, _ in INSTRUCTIONS]
+    last_from = len(last) - last[::-1].index("FROM")
+    assert "USER" in last[last_from:]
+    assert arguments("USER") not in {"root", "0"}
+    assert "--require-hashes" in DOCKERFILE
+
+
+def test_a_stop_grants_streams_as_much_time_as_the_service_takes() -> None:
+    granted = services()["web"]["stop_grace_period"]
+    assert int(granted.removesuffix("s")) > settings.LLM_MAX_SECONDS + 30
+
+
+def test_every_container_is_watched_or_says_that_it_is_not() -> None:
+    for name, service in services().items():
+        assert "build" in service or "healthcheck" in service, name
+        assert service["restart"] in {"unless-stopped", "no"}, name
+    assert services().keys() == {"web", "worker", "migrate", "database", "cache"}
