@@ -18,11 +18,10 @@ test-wire: python  ## The tests that need programs beyond Python packages; insta
 	@.venv/bin/python -m config.local.wire
 	@$(RUN) with -- .venv/bin/python -m config.local.checks wire
 
-format: python  ## Put code and templates in form.
+format: python  ## Put the code in form.
 	@$(PYTHON) -m config.local.install test
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
-	.venv/bin/djlint --reformat --quiet templates
 
 lock: python  ## Write the locked requirements anew; UPGRADE=--upgrade takes the newest versions.
 	@$(PYTHON) -m config.local.lock $(UPGRADE)

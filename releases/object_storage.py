@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import File
@@ -29,7 +30,7 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
             region_name=region or None,
             querystring_auth=False,
             # Threads would bring nothing for documents this small.
-            use_threads=False,
+            transfer_config=TransferConfig(use_threads=False),
             client_config=_client_config(own_endpoint=bool(endpoint)),
         )
 

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from config.local.folders import ROOT
+from config.local.wire import PATH
 
 BIN = Path(sys.executable).parent
 MANAGE = [sys.executable, "manage.py"]
@@ -23,7 +24,7 @@ CHECKS = {
     "format": [str(BIN / "ruff"), "format", "--check", "."],
     "imports": [str(BIN / "lint-imports")],
     "dependencies": [str(BIN / "deptry"), "."],
-    "templates": [str(BIN / "djlint"), "--lint", "--check", "templates"],
+    "templates": [str(BIN / "djlint"), "--lint", "templates"],
     "models and migrations agree": [*MANAGE, "makemigrations", "--check", "--dry-run"],
     "migrations are safe": [*MANAGE, "lintmigrations"],
     "deployment": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],
@@ -34,6 +35,7 @@ CHECKS = {
 def main(arguments: list[str]) -> int:
     """0 if all was well, else 1."""
     if arguments == ["wire"]:
+        os.environ["PATH"] = PATH
         return 0 if _pytest("-m", "wire") in {0, NOTHING_COLLECTED} else 1
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         well = list(pool.map(_check, CHECKS, CHECKS.values()))

@@ -27,6 +27,15 @@ def eventually(true: Callable[[], bool], *, seconds: float = 30) -> None:
         time.sleep(0.05)
 
 
+@pytest.fixture(autouse=True)
+def _empty_queue(transactional_db: None) -> None:
+    """The queue's tables are not Django's, so they are not emptied with the others."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "TRUNCATE procrastinate_jobs, procrastinate_workers, procrastinate_periodic_defers CASCADE"
+        )
+
+
 @pytest.fixture
 def worker(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     """Starts real workers on the database of the test, whose mail goes to files."""

@@ -20,9 +20,13 @@ def records_of(database: Database, person: Person) -> list[UsageRecord]:
         return list(UsageRecord.objects.filter(user_id=person.id).order_by("opened_at", "id"))
 
 
-def the_record(database: Database, person: Person) -> UsageRecord:
+def the_record(
+    database: Database, person: Person, *, seconds: float = DEADLINE
+) -> UsageRecord:
     """The only call of a person, once it is settled."""
-    eventually(lambda: all(record.end for record in records_of(database, person)))
+    eventually(
+        lambda: all(record.end for record in records_of(database, person)), seconds=seconds
+    )
     (record,) = records_of(database, person)
     return record
 

@@ -1,0 +1,175 @@
+"""Storage: files that are replaced in one step, and objects of an S3 server."""
+
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import requests
+from botocore.config import Config
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.core.files.storage.handler import StorageHandler
+from moto.server import ThreadedMotoServer
+from pytest_django.fixtures import Settings
+
+from releases import storage
+from releases.object_storage import Objects
+from releases.storage import (
+    IMMUTABLE_CACHE,
+    POINTER_CACHE,
+    Files,
+    StorageUnavailable,
+    cache_control_of,
+    pointer_path,
+    put,
+)
+
+NAME = pointer_path("stable")
+
+
+def test_the_pointer_of_a_channel_changes_and_everything_else_stays() -> None:
+    assert cache_control_of("shell/stable/latest.json") == POINTER_CACHE
+    assert cache_control_of("shell/stable/latest.json.minisig") == POINTER_CACHE
+    assert cache_control_of("shell/1.2.3/shell.tar.gz") == IMMUTABLE_CACHE
+    assert cache_control_of("apps/notes/1.0.0/bundle.tar.gz") == IMMUTABLE_CACHE
+    assert POINTER_CACHE == "public, max-age=60, stale-while-revalidate=300"
+
+
+def test_storage_is_what_settings_name(settings: Settings, tmp_path: Path) -> None:
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "default": {"BACKEND": "releases.storage.Files", "OPTIONS": {"location": str(tmp_path)}},
+    }
+    put(NAME, b"{}")
+    assert (tmp_path / NAME).read_bytes() == b"{}"
+    with default_storage.open(NAME) as stored:
+        assert stored.read() == b"{}"
+
+
+def test_a_file_is_readable_for_the_server_that_serves_it(tmp_path: Path) -> None:
+    Files(location=str(tmp_path)).save(NAME, ContentFile(b"{}"))
+    assert stat.S_IMODE((tmp_path / NAME).stat().st_mode) == 0o644
+
+
+def test_readers_never_see_half_a_file(tmp_path: Path) -> None:
+    files = Files(location=str(tmp_path))
+    contents = [bytes([each]) * 2_000_000 for each in b"ab"]
+    files.save(NAME, ContentFile(contents[0]))
+    seen: set[bytes] = set()
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.add((tmp_path / NAME).read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for each in contents * 15:
+            files.save(NAME, ContentFile(each))
+    finally:
+        done.set()
+        reader.join()
+    assert seen
+    assert seen <= set(contents)
+    assert [each.name for each in (tmp_path / NAME).parent.iterdir()] == ["latest.json"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Files(location=str(tmp_path))
+    files.save(NAME, ContentFile(b"old"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage.os, "fsync", full)
+    with pytest.raises(StorageUnavailable) as refusal:
+        files.save(NAME, ContentFile(b"new"))
+    assert (refusal.value.status, refusal.value.code) == (503, "service_unavailable")
+    assert (tmp_path / NAME).read_bytes() == b"old"
+    assert [each.name for each in (tmp_path / NAME).parent.iterdir()] == ["latest.json"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of an S3 server on loopback."""
+    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    moto.start()
+    host, port = moto.get_host_and_port()
+    yield f"http://{host}:{port}"
+    moto.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    client = boto3.client(
+        "s3",
+        endpoint_url=server,
+        region_name="eu-central-1",
+        config=Config(s3={"addressing_style": "path"}),
+    )
+    client.create_bucket(
+        Bucket="releases", CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+    )
+    yield client
+    for each in client.list_objects_v2(Bucket="releases").get("Contents", []):
+        client.delete_object(Bucket="releases", Key=each["Key"])
+    client.delete_bucket(Bucket="releases")
+    client.close()
+
+
+def test_an_object_has_its_bytes_its_type_and_its_cache_header(server: str, bucket: Any) -> None:
+    objects = Objects(bucket="releases", endpoint=server, region="eu-central-1")
+    for content in (b'{"old": 1}', b'{ "new":1 }'):
+        objects.save(NAME, ContentFile(content))
+        objects.save(f"{NAME}.minisig", ContentFile(b"signature"))
+    head = bucket.head_object(Bucket="releases", Key=NAME)
+    assert head["CacheControl"] == POINTER_CACHE
+    assert head["ContentType"] == "application/json"
+    assert bucket.get_object(Bucket="releases", Key=NAME)["Body"].read() == b'{ "new":1 }'
+    signature = bucket.head_object(Bucket="releases", Key=f"{NAME}.minisig")
+    assert (signature["CacheControl"], signature["ContentType"]) == (POINTER_CACHE, "text/plain")
+
+
+def test_any_http_client_sees_the_cache_header(server: str, bucket: Any) -> None:
+    Objects(bucket="releases", endpoint=server, region="eu-central-1").save(
+        NAME, ContentFile(b"{}")
+    )
+    bucket.put_object_acl(Bucket="releases", Key=NAME, ACL="public-read")
+    with requests.head(f"{server}/releases/{NAME}", timeout=30) as response:
+        assert response.status_code == 200
+        assert response.headers["Cache-Control"] == POINTER_CACHE
+
+
+def test_a_prefix_of_the_bucket_is_kept(server: str, bucket: Any) -> None:
+    objects = Objects(bucket="releases", prefix="eu/live", endpoint=server, region="eu-central-1")
+    objects.save(NAME, ContentFile(b"{}"))
+    listed = bucket.list_objects_v2(Bucket="releases")["Contents"]
+    assert [each["Key"] for each in listed] == [f"eu/live/{NAME}"]
+
+
+def test_settings_can_name_a_bucket(server: str, bucket: Any, settings: Settings) -> None:
+    options = {"bucket": "releases", "prefix": "", "endpoint": server, "region": "eu-central-1"}
+    handler = StorageHandler(
+        {"default": {"BACKEND": "releases.object_storage.Objects", "OPTIONS": options}}
+    )
+    handler["default"].save(NAME, ContentFile(b"{}"))
+    assert bucket.get_object(Bucket="releases", Key=NAME)["Body"].read() == b"{}"
+
+
+@pytest.mark.parametrize("wrong", [{"bucket": "missing"}, {"endpoint": "http://127.0.0.1:9"}])
+def test_a_server_that_does_not_take_it_is_a_503(
+    server: str, bucket: Any, wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"bucket": "releases", "endpoint": server, "region": "eu-central-1", **wrong}
+    with pytest.raises(StorageUnavailable):
+        Objects(**options).save(NAME, ContentFile(b"{}"))

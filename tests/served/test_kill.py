@@ -1,0 +1,122 @@
+"""What dies, and what is left of it: web workers that are killed, and a service that is told to stop."""
+
+import os
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.provider import Provider
+from tests.served.conftest import Ground, SignIn
+from tests.served.crowd import all_at_once
+from tests.served.database import Database
+from tests.served.ledger import (
+    assert_nothing_is_reserved,
+    eventually,
+    records_of,
+    the_record,
+)
+from tests.served.people import Person
+from tests.served.service import WORKERS, Service, running_service, working_off
+from tests.served.shell import DONE, stand_in
+from usage.models import UsageRecord
+
+
+@pytest.fixture
+def mortal(ground: Ground) -> Iterator[Service]:
+    """A service of the test's own."""
+    with running_service(ground.folder, ground.environ) as service:
+        yield service
+
+
+def test_a_call_whose_worker_was_killed_is_settled_once_after_its_time(
+    mortal: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
+) -> None:
+    shell = sign_in(mortal, person)
+    before = mortal.workers()
+    with shell.stream(stand_in("tokens=100000 delay=0.02"), max_tokens=500) as stream:
+        stream.next_event()
+        for worker in before:
+            os.kill(worker, signal.SIGKILL)
+        with pytest.raises(OSError):  # noqa: PT012 - whichever read finds out
+            stream.rest()
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    eventually(lambda: len(mortal.workers()) == WORKERS and not {*before} & {*mortal.workers()})
+
+    # Nobody can know that it is dead before its time is over.
+    assert "0 settled" in mortal.manage("settle_abandoned_calls")
+    (record,) = records_of(database, person)
+    assert record.state == UsageRecord.State.OPEN
+    usage = shell.usage()
+    assert usage["output"]["in_flight"] == record.reserved_output == 500
+    assert shell.complete("Others go on.").status_code == 200
+
+    _let_expire(database, record)
+    assert "1 settled" in mortal.manage("settle_abandoned_calls")
+    assert "0 settled" in mortal.manage("settle_abandoned_calls")
+    _assert_charged_in_full(database, person, record)
+
+
+def test_the_worker_settles_what_was_abandoned(
+    mortal: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
+) -> None:
+    shell = sign_in(mortal, person)
+    with shell.stream(stand_in("tokens=100000 delay=0.02")) as stream:
+        stream.next_event()
+        for worker in mortal.workers():
+            os.kill(worker, signal.SIGKILL)
+    (record,) = records_of(database, person)
+    _let_expire(database, record)
+    with working_off(mortal):
+        # It looks every minute, and at once when it starts.
+        the_record(database, person, seconds=90)
+    _assert_charged_in_full(database, person, record)
+
+
+def test_told_to_stop_the_service_lets_running_calls_end(
+    mortal: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
+) -> None:
+    shell = sign_in(mortal, person)
+
+    def call(number: int) -> bool:
+        telling = stand_in("tokens=40 delay=0.05")
+        if number == 0:
+            provider.wait_for(lambda stats: stats["requests_open"] == 4)
+            os.kill(mortal.child.pid, signal.SIGTERM)
+            return True
+        if number % 2:
+            return shell.complete(telling).status_code == 200
+        with shell.stream(telling) as stream:
+            return list(stream)[-1] == DONE
+
+    assert all(all_at_once(5, call))
+    eventually(lambda: mortal.child.ended == 0)
+    assert {record.end for record in records_of(database, person)} == {"done"}
+    assert_nothing_is_reserved(database, person)
+
+
+def test_after_a_killed_worker_the_same_person_works_on(
+    mortal: Service, person: Person, sign_in: SignIn
+) -> None:
+    shell = sign_in(mortal, person)
+    os.kill(mortal.workers()[0], signal.SIGKILL)
+    eventually(lambda: len(mortal.workers()) == WORKERS)
+    assert {shell.get("/v1/license/status").status_code for _ in range(10)} == {200}
+
+
+def _let_expire(database: Database, record: UsageRecord) -> None:
+    """As if its minutes had gone by."""
+    with database.rows():
+        UsageRecord.objects.filter(pk=record.pk).update(expires_at=datetime.now(UTC))
+
+
+def _assert_charged_in_full(database: Database, person: Person, record: UsageRecord) -> None:
+    """Nobody knows what it did cost, so it cost what it may have."""
+    after = next(each for each in records_of(database, person) if each.pk == record.pk)
+    assert (after.end, after.source) == ("crashed", "estimated")
+    assert (after.input_tokens, after.output_tokens) == (
+        record.reserved_input,
+        record.reserved_output,
+    )
+    assert_nothing_is_reserved(database, person)
