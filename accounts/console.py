@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
@@ -22,6 +23,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from accounts.acts import Act, ActOnSeveral, show_refusal
@@ -46,7 +48,7 @@ class BoundedPaginator(_Paginator):
     """Counts to 10 000 and no further: counting a whole ledger takes longer than showing it."""
 
     @cached_property
-    def count(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
         rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
         return rows.order_by()[:COUNTED_ROWS].count()
 
@@ -79,6 +81,8 @@ class ConsoleAdmin(_ModelAdmin):
 
     actions = ()
     change_form_template = "admin/console/row.html"
+    # Names and columns alike; the base class knows of names only.
+    fields: ClassVar[Any] = None
     list_per_page = 50
     paginator = BoundedPaginator
     show_full_result_count = False
@@ -93,7 +97,7 @@ class ConsoleAdmin(_ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Sequence[Any]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return (*super().get_readonly_fields(request, obj), *filter(callable, self.fields or ()))
 
     def get_search_results(
@@ -109,7 +113,7 @@ class ConsoleAdmin(_ModelAdmin):
     def may(self, request: HttpRequest, act: Act) -> bool:
         """Whether this operator may do this to rows of this model at all."""
         label, model = self.opts.app_label, self.opts.model_name
-        return request.user.has_perm(f"{label}.{act.permission}_{model}")  # type: ignore[union-attr]
+        return request.user.has_perm(f"{label}.{act.permission}_{model}")
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -134,7 +138,7 @@ class ConsoleAdmin(_ModelAdmin):
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> TemplateResponse:
+    ) -> Any:
         title = capfirst(str(self.opts.verbose_name_plural))
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
@@ -151,14 +155,17 @@ class ConsoleAdmin(_ModelAdmin):
                 raise PermissionDenied
             return self._perform(request, self.adding, None)
         row = self.get_object(request, unquote(object_id))
-        context = {
-            "title": capfirst(str(self.opts.verbose_name)),
-            "buttons": self._buttons(request, row) if row is not None else [],
-            "events": events_of(self.subject(row)) if row is not None else "",
-            **(self.beside(request, row) if row is not None else {}),
-            **(extra_context or {}),
-        }
-        return super().changeform_view(request, object_id, form_url, context)
+        if row is not None:
+            extra_context = {
+                "title": capfirst(str(self.opts.verbose_name)),
+                "subtitle": self.called(row),
+                "called": self.called(row),
+                "buttons": self._buttons(request, row),
+                "events": events_of(self.subject(row)),
+                **self.beside(request, row),
+                **(extra_context or {}),
+            }
+        return super().changeform_view(request, object_id, form_url, extra_context)
 
     def beside(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         """What a page's template shows beside the row's own fields."""
@@ -172,6 +179,19 @@ class ConsoleAdmin(_ModelAdmin):
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
         return HttpResponseRedirect(events_of(self.subject(row)))
+
+    def called(self, row: Any) -> str:
+        """How a row is called wherever the console speaks of it."""
+        return str(row)
+
+    @admin.display(description=SafeString('<input type="checkbox" id="action-toggle">'))
+    def action_checkbox(self, obj: Any) -> SafeString:
+        return format_html(
+            '<input type="checkbox" name="{}" value="{}" class="action-select" aria-label="Choose {}">',
+            ACTION_CHECKBOX_NAME,
+            obj.pk,
+            self.called(obj),
+        )
 
     def subject(self, row: Any) -> object:
         """What the audit log calls a row's acts by: its own key, or that of whom it belongs to."""
@@ -209,8 +229,8 @@ class ConsoleAdmin(_ModelAdmin):
         def view(request: HttpRequest) -> HttpResponse:
             if not self.may(request, act):
                 raise PermissionDenied
-            rows = self.get_queryset(request).filter(pk__in=request.POST.getlist("target"))
-            rows = [row for row in rows if act.offered(row, by=request)]
+            chosen = self.get_queryset(request).filter(pk__in=request.POST.getlist("target"))
+            rows = [row for row in chosen if act.offered(row, by=request)]
             if not rows:
                 return HttpResponseRedirect(self._list())
             return self.perform_on_all(request, act, rows, asked="target" in request.POST)
@@ -244,7 +264,7 @@ class ConsoleAdmin(_ModelAdmin):
                 self.message_user(request, said, messages.SUCCESS)
                 return HttpResponseRedirect(self._list())
         context = {
-            "several": rows,
+            "several": [(row.pk, self.called(row)) for row in rows],
             "form_address": reverse(f"admin:{self._route(act)}_several"),
         }
         return self._page(request, act, form, rows=rows, **context)
@@ -252,8 +272,8 @@ class ConsoleAdmin(_ModelAdmin):
     def _page(
         self, request: HttpRequest, act: Act, form: Any, *, rows: Sequence[Any], **context: Any
     ) -> HttpResponse:
-        one = rows[0] if len(rows) == 1 and "several" not in context else None
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        one = rows[0] if rows and "several" not in context else None
+        called = self.called(one) if one is not None else ""
         return TemplateResponse(
             request,
             "admin/console/act.html",
@@ -261,8 +281,9 @@ class ConsoleAdmin(_ModelAdmin):
                 **self.admin_site.each_context(request),
                 "opts": self.opts,
                 "title": act.label,
+                "heading": f"{act.label}: {called}" if called else act.label,
+                "called": called,
                 "act": act,
-                "row": one,
                 "effects": act.effects(one),
                 "form": form,
                 "media": self.media + form.media,

@@ -23,7 +23,7 @@ def revoke_all(*, user_id: UUID, by: Actor, reason: str, now: datetime) -> int:
     with transaction.atomic():
         user = lock_user(user_id)
         User.objects.filter(pk=user_id).update(epoch=F("epoch") + 1)
-        RefreshToken.objects.filter(user=user).unrevoked().update(revoked_at=now)
+        RefreshToken.objects.filter(user=user).unrevoked().update(revoked_at=now, retry_box=None)
         ended = Session.objects.filter(user=user, ended_at=None).update(
             ended_at=now, ended_by=Session.Ended.REVOKED
         )
@@ -53,7 +53,7 @@ def end_locked_session(
 ) -> bool:
     """The same, for a caller that already holds the lock of the session's user."""
     ended = Session.objects.filter(pk=session.pk, ended_at=None).update(ended_at=now, ended_by=why)
-    RefreshToken.objects.filter(session=session).unrevoked().update(revoked_at=now)
+    RefreshToken.objects.filter(session=session).unrevoked().update(revoked_at=now, retry_box=None)
     if ended:
         record(
             "session:ended",

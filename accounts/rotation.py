@@ -4,13 +4,15 @@ Presented again it is a theft signal, because of two holders one is not the owne
 audit log keeps when and from where it was used and replayed, and operators hear of it.
 """
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
 
-from accounts import audit, mails
+from accounts import audit, mails, retries
 from accounts.access_tokens import AccessToken, Claims
 from accounts.audit import Actor
 from accounts.claims import claims_of
@@ -19,6 +21,9 @@ from accounts.refresh_tokens import RefreshSecret
 from accounts.revocation import end_locked_session, find, lock_user
 from accounts.sign_in import Device, TokenPair, token_end
 from config.problems import Problem, instant
+
+# Two uses closer than this look like one device that asked twice; further apart, like two holders.
+CONCURRENT_SECONDS = 10.0
 
 
 class InvalidRefreshToken(Problem):
@@ -30,27 +35,35 @@ class InvalidRefreshToken(Problem):
     default_detail = "Please sign in again."
 
 
-def rotate(*, presented: str, device: Device, now: datetime) -> TokenPair:
+def rotate(
+    *, presented: str, device: Device, now: datetime, retry_key: str | None = None
+) -> TokenPair:
     """The next pair of a session. Of several uses of one token exactly one succeeds, whatever their timing.
 
-    Both hashes are computed before the user's row is locked; the conditional update under the lock decides.
+    ``retry_key`` is the caller's ``Idempotency-Key``: the same token and key get the same successor again,
+    until that is used. Hashes are computed before the user's row is locked; the update under the lock decides.
     """
     secret = RefreshSecret.parse(presented)
     token = find(secret) if secret else None
-    if token is None:
+    if secret is None or token is None:
         raise InvalidRefreshToken
-    successor = RefreshSecret.new()
-    successor_hash = successor.hash()
+    successor: RefreshSecret | None = RefreshSecret.new()
+    rotation = _Rotation(token, secret, device, retry_key, now)
+    token_hash = successor.hash()
     with transaction.atomic():
-        user = lock_user(token.user_id)
+        try:
+            user = lock_user(token.user_id)
+        except User.DoesNotExist:
+            raise InvalidRefreshToken from None
         claims = claims_of(user.pk) if user.is_active else None
-        won = claims is not None and _replace(
-            token, by=successor, token_hash=successor_hash, device=device, now=now
-        )
-        if not won:
+        if claims is None:
+            raise InvalidRefreshToken
+        if not rotation.replace(successor, token_hash=token_hash):
+            successor = rotation.again()
+        if successor is None:
             # Whatever this finds is committed; the refusal comes after.
-            _weigh(token.pk, user=user, device=device, now=now)
-    if not won or claims is None:
+            rotation.weigh(user)
+    if successor is None:
         raise InvalidRefreshToken
     return _pair(user, session_id=token.session_id, successor=successor, claims=claims, now=now)
 
@@ -64,51 +77,122 @@ def _pair(
     return TokenPair(str(access), successor.text(), int(settings.ACCESS_LIFETIME.total_seconds()))
 
 
-def _replace(
-    token: RefreshToken, *, by: RefreshSecret, token_hash: str, device: Device, now: datetime
-) -> bool:
-    """Marks the token as replaced if it still counts, and only then makes its successor."""
-    session = token.session
-    replaced = (
-        RefreshToken.objects.filter(pk=token.pk, session__ended_at=None)
-        .live(at=now)
-        .update(replaced_by=by.id, replaced_at=now, replaced_from=device.address)
-    )
-    if not replaced:
-        return False
-    RefreshToken.objects.create(
-        id=by.id,
-        user_id=token.user_id,
-        session_id=token.session_id,
-        token_hash=token_hash,
-        device_fp=device.fingerprint or token.device_fp,
-        issued_at=now,
-        expires_at=token_end(session, now=now),
-    )
-    Session.objects.filter(pk=token.session_id).update(last_used_at=now)
-    return True
+@dataclass(frozen=True, slots=True)
+class _Rotation:
+    """One use of one token, under the lock of its user."""
 
+    token: RefreshToken
+    secret: RefreshSecret
+    device: Device
+    retry_key: str | None
+    now: datetime
 
-def _weigh(token_id: UUID, *, user: User, device: Device, now: datetime) -> None:
-    """A token that no longer counts: expired and revoked ones are merely refused, a replaced one ends its session."""
-    token = RefreshToken.objects.select_related("session", "user").get(pk=token_id)
-    if token.replaced_by_id is None or token.session.ended_at is not None:
-        return
-    by = Actor(name=user.email, id=user.pk, address=device.address, request_id=device.request_id)
-    end_locked_session(session=token.session, why=Session.Ended.REUSE, by=by, now=now)
-    evidence = {
-        "used_at": instant(token.replaced_at) if token.replaced_at else None,
-        "used_from": token.replaced_from,
-        "replayed_at": instant(now),
-        "replayed_from": device.address,
-        "device_same": device.fingerprint == token.device_fp,
-    }
-    audit.record(
-        "session:token_reused",
-        by=by,
-        now=now,
-        target=user.email,
-        target_id=token.session_id,
-        after=evidence,
-    )
-    mails.token_reused(user=user, session_id=token.session_id, evidence=evidence)
+    def replace(self, successor: RefreshSecret, *, token_hash: str) -> bool:
+        """Marks the token as replaced if it still counts, and only then makes its successor."""
+        token, now = self.token, self.now
+        replaced = (
+            RefreshToken.objects.filter(pk=token.pk, session__ended_at=None)
+            .live(at=now)
+            .update(
+                replaced_by=successor.id,
+                replaced_at=now,
+                replaced_from=self.device.address,
+                retry_box=self._box(successor),
+            )
+        )
+        if not replaced:
+            return False
+        RefreshToken.objects.create(
+            id=successor.id,
+            user_id=token.user_id,
+            session_id=token.session_id,
+            token_hash=token_hash,
+            device_fp=self.device.fingerprint or token.device_fp,
+            issued_at=now,
+            expires_at=token_end(token.session, now=now),
+        )
+        # This token has arrived and is used: nobody needs to be given it again.
+        RefreshToken.objects.filter(replaced_by=token.pk, retry_box__isnull=False).update(
+            retry_box=None
+        )
+        Session.objects.filter(pk=token.session_id).update(last_used_at=now)
+        return True
+
+    def again(self) -> RefreshSecret | None:
+        """The successor that this very retry was given before, while it is unused and the session lives."""
+        if self.retry_key is None:
+            return None
+        token = RefreshToken.objects.filter(
+            pk=self.token.pk,
+            revoked_at=None,
+            session__ended_at=None,
+            replaced_at__gt=self.now - retries.LIFETIME,
+            replaced_by__in=RefreshToken.objects.live(at=self.now),
+            retry_box__isnull=False,
+        ).first()
+        if token is None or token.retry_box is None:
+            return None
+        return retries.unseal(
+            bytes(token.retry_box),
+            presented=self.secret,
+            key=self.retry_key,
+            device=self.device.fingerprint,
+        )
+
+    def weigh(self, user: User) -> None:
+        """A token that no longer counts: expired and revoked ones are merely refused, reuse ends its session."""
+        token = RefreshToken.objects.select_related("session", "user", "replaced_by").get(
+            pk=self.token.pk
+        )
+        if token.replaced_by is None or token.session.ended_at is not None or self._is_race(token):
+            return
+        by = Actor(
+            name=user.email,
+            id=user.pk,
+            address=self.device.address,
+            request_id=self.device.request_id,
+        )
+        end_locked_session(session=token.session, why=Session.Ended.REUSE, by=by, now=self.now)
+        evidence = self._evidence(token)
+        audit.record(
+            "session:token_reused",
+            by=by,
+            now=self.now,
+            target=user.email,
+            target_id=token.session_id,
+            after=evidence,
+        )
+        mails.token_reused(user=user, session_id=token.session_id, evidence=evidence)
+
+    def _box(self, successor: RefreshSecret) -> bytes | None:
+        if self.retry_key is None:
+            return None
+        return retries.seal(
+            successor, presented=self.secret, key=self.retry_key, device=self.device.fingerprint
+        )
+
+    def _is_race(self, token: RefreshToken) -> bool:
+        """Two uses at nearly the same moment on one device, where operators have chosen to tolerate that."""
+        window = timedelta(seconds=settings.REFRESH_RACE_SECONDS)
+        return (
+            token.replaced_at is not None
+            and self.now - token.replaced_at < window
+            and self.device.fingerprint == token.device_fp
+            and token.replaced_by is not None
+            and token.replaced_by.replaced_by_id is None
+        )
+
+    def _evidence(self, token: RefreshToken) -> dict[str, Any]:
+        """When and from where a token was used and replayed, and what that looks like."""
+        assert token.replaced_at is not None
+        assert token.replaced_by is not None
+        gap = (self.now - token.replaced_at).total_seconds()
+        stale = token.replaced_by.replaced_by_id is not None or gap > CONCURRENT_SECONDS
+        return {
+            "kind": "stale" if stale else "concurrent",
+            "used_at": instant(token.replaced_at),
+            "used_from": token.replaced_from,
+            "replayed_at": instant(self.now),
+            "replayed_from": self.device.address,
+            "device_same": self.device.fingerprint == token.device_fp,
+        }

@@ -68,7 +68,10 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
     secret = RefreshSecret.new()
     token_hash = secret.hash()
     with transaction.atomic():
-        user = lock_user(user.pk)
+        try:
+            user = lock_user(user.pk)
+        except User.DoesNotExist:
+            raise InvalidCredentials from None
         if user.password != checked or not user.is_active or user.client_id is None:
             raise InvalidCredentials
         claims = claims_of(user.pk)

@@ -6,13 +6,14 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.utils.cache import get_conditional_response
 from django.views.decorators.http import require_safe
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.key_ring import ring
+from accounts.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
 from accounts.revocation import sign_out
 from accounts.rotation import rotate
 from accounts.serializers import (
@@ -29,6 +30,15 @@ from config.request_ids import current as request_id
 from config.schema import problems
 
 JWKS_MAX_AGE = 300
+IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    {"type": "string", "minLength": SHORTEST_KEY, "maxLength": LONGEST_KEY, "pattern": "^[!-~]*$"},
+    OpenApiParameter.HEADER,
+    description=(
+        "Random, chosen by the caller before the call: after a lost answer the same token and key get "
+        "the same successor again, for 24 hours or until that is used."
+    ),
+)
 
 
 class AccessViewSet(ViewSet):
@@ -67,6 +77,7 @@ class AccessViewSet(ViewSet):
     @problems("invalid_refresh_token")
     @extend_schema(
         operation_id="refresh",
+        parameters=[IDEMPOTENCY_KEY],
         request=RefreshSerializer,
         responses=TokenPairSerializer,
         tags=["access"],
@@ -75,7 +86,12 @@ class AccessViewSet(ViewSet):
         """Exchange a refresh token for the next pair. Each is good for one use."""
         given = _valid(RefreshSerializer, request)
         return _tokens(
-            rotate(presented=given["refresh"], device=_device(request, given), now=timezone.now())
+            rotate(
+                presented=given["refresh"],
+                device=_device(request, given),
+                retry_key=checked_key(request.headers.get("Idempotency-Key")),
+                now=timezone.now(),
+            )
         )
 
     @extend_schema(

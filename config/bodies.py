@@ -7,6 +7,7 @@ they are read, so that nobody fills our memory without having signed in. ``reque
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from typing import Any, ClassVar
 
 from django.core.exceptions import RequestDataTooBig
@@ -15,7 +16,8 @@ from django.utils.http import parse_header_parameters
 from gunicorn.http.errors import ParseException
 from rest_framework.parsers import JSONParser
 
-from config.handlers import answer, pointer
+from config.handlers import answer
+from config.known_errors import pointer
 from config.problems import (
     Fault,
     InvalidRequest,
@@ -39,8 +41,6 @@ LENGTH_DIGITS = 12
 MAX_DEPTH = 64
 # A body may be all commas; judging each value of it would hold up everyone else.
 MAX_VALUES = 600_000
-# What PostgreSQL's bigint, and most clients' integers, can hold.
-INTEGERS = range(-(2**63), 2**63)
 
 Container = dict[str, Any] | list[Any]
 # A place in a document: the place it is in, and its key there.
@@ -78,9 +78,9 @@ class ObjectParser(JSONParser):
     """Strict JSON in UTF-8 whose top level is an object.
 
     Refused as malformed: anything else, an empty body, NaN and Infinity, a member that comes twice, nesting
-    deeper than 64, more than 600,000 values. Refused as invalid, with a pointer: what no column can hold, that
-    is NUL and half characters in texts, and numbers beyond 64 bits. A subclass that judges values one by one
-    itself sets ``checks_values`` to False.
+    deeper than 64, more than 600,000 values. Refused as invalid, with a pointer, even where a member would be
+    ignored: half characters (a lone surrogate is no text) and numbers that no float can hold. NUL and large
+    integers are for each field to judge. A subclass that judges all values itself sets ``checks_values`` to False.
     """
 
     checks_values: ClassVar[bool] = True
@@ -210,42 +210,32 @@ def _values(container: Container) -> Iterable[Any]:
 
 
 def _faults(document: dict[str, Any]) -> Iterable[Fault]:
-    """What of a document no column can hold, in no particular order."""
+    """What of a document is no value that could be kept or passed on, in no particular order."""
     waiting: list[tuple[Container, Place]] = [(document, None)]
     while waiting:
         container, place = waiting.pop()
         for key, value in _items(container):
-            if isinstance(key, str) and not _storable(key):
-                yield Fault(
-                    _pointer(place), "invalid_characters", "A name holds NUL or half a character."
-                )
+            if isinstance(key, str) and not _is_text(key):
+                yield Fault(_pointer(place), "invalid_characters", "A name holds half a character.")
             elif isinstance(value, dict | list):
                 waiting.append((value, (place, key)))
-            elif not _storable(value):
-                yield _fault(value, _pointer((place, key)))
+            elif isinstance(value, str) and not _is_text(value):
+                yield Fault(
+                    _pointer((place, key)), "invalid_characters", "This holds half a character."
+                )
+            elif isinstance(value, float) and not isfinite(value):
+                # 1e400 is read as infinity.
+                yield Fault(_pointer((place, key)), "out_of_range", "This number is too large.")
 
 
-def _fault(value: object, at: str) -> Fault:
-    if isinstance(value, str):
-        return Fault(at, "invalid_characters", "This holds NUL or half a character.")
-    return Fault(at, "out_of_range", "This number does not fit into 64 bits.")
-
-
-def _storable(value: object) -> bool:
-    if isinstance(value, str):
-        return (value.isascii() and "\0" not in value) or _is_whole_text(value)
-    if isinstance(value, float):
-        # 1e400 is read as infinity.
-        return abs(value) != float("inf")
-    return not isinstance(value, int) or value in INTEGERS
-
-
-def _is_whole_text(text: str) -> bool:
+def _is_text(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
-    return "\0" not in text
+    return True
 
 
 def _pointer(place: Place) -> str:

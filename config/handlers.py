@@ -1,4 +1,4 @@
-"""The one renderer of problems, and every way in which an exception becomes one.
+"""The one renderer of problems, and every way that leads to it.
 
 REST framework, Django's error handlers and our own middleware all end in :func:`render`, so an error has one
 shape wherever it arose. People with a browser on the pages under ``/admin/`` and ``/account/`` get the same
@@ -8,42 +8,21 @@ words as a page.
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import psycopg
-from django import db
-from django.core.exceptions import (
-    BadRequest,
-    DisallowedHost,
-    PermissionDenied,
-    RequestDataTooBig,
-    SuspiciousOperation,
-)
 from django.core.serializers.json import DjangoJSONEncoder
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, UnreadablePostError
-from django.http.multipartparser import MultiPartParserError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.template.loader import render_to_string
-from django.utils import timezone
-from rest_framework import exceptions
-from rest_framework.settings import api_settings
 
+from config.known_errors import BY_STATUS, problem_of
 from config.problems import (
-    Fault,
     InternalError,
     InvalidRequest,
     MalformedRequest,
-    MethodNotAllowed,
-    NotAcceptable,
-    NotAuthenticated,
     NotFound,
     PermissionRefused,
     Problem,
-    RefusedUntil,
-    RequestTooLarge,
-    ServiceUnavailable,
-    UnsupportedMediaType,
 )
 from config.request_ids import id_of, route_of
 
@@ -52,47 +31,9 @@ CHALLENGE = 'Bearer realm="shell"'
 TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
 PAGES = ("/admin/", "/account/")
 MODEL_CALLS = "/v1/llm/"
-THROTTLED_SECONDS = 60
 # A page of ours needs nothing from anywhere.
 PAGE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-DATABASE_AWAY = (
-    db.OperationalError,
-    db.InterfaceError,
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-)
-
-
-class UnknownHost(MalformedRequest):
-    default_detail = "The service does not answer under the host name of this request."
-
-
-# The first that fits decides.
-KINDS: tuple[tuple[tuple[type[BaseException], ...], type[Problem]], ...] = (
-    ((Http404, exceptions.NotFound), NotFound),
-    ((PermissionDenied, exceptions.PermissionDenied), PermissionRefused),
-    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), NotAuthenticated),
-    ((exceptions.MethodNotAllowed,), MethodNotAllowed),
-    ((exceptions.NotAcceptable,), NotAcceptable),
-    ((exceptions.UnsupportedMediaType,), UnsupportedMediaType),
-    ((RequestDataTooBig,), RequestTooLarge),
-    ((DisallowedHost,), UnknownHost),
-    ((exceptions.ParseError, BadRequest, SuspiciousOperation), MalformedRequest),
-    ((MultiPartParserError, UnreadablePostError), MalformedRequest),
-)
-BY_STATUS: Mapping[int, type[Problem]] = {
-    400: MalformedRequest,
-    401: NotAuthenticated,
-    403: PermissionRefused,
-    404: NotFound,
-    405: MethodNotAllowed,
-    406: NotAcceptable,
-    413: RequestTooLarge,
-    415: UnsupportedMediaType,
-    500: InternalError,
-    503: ServiceUnavailable,
-}
 OPENAI_TYPES: Mapping[int, str] = {
     401: "authentication_error",
     403: "permission_error",
@@ -156,34 +97,11 @@ def openai_error(problem: Problem) -> dict[str, str | None]:
     }
 
 
-def pointer(parts: Iterable[str | int]) -> str:
-    """A JSON pointer (RFC 6901)."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
-
-
-def problem_of(error: BaseException) -> Problem | None:
-    """What an exception means to the caller, or None where nobody foresaw it."""
-    if isinstance(error, Problem):
-        return error
-    if isinstance(error, DATABASE_AWAY):
-        log.warning("database_unavailable", exc_info=error)
-        return ServiceUnavailable()
-    if isinstance(error, exceptions.ValidationError):
-        return InvalidRequest(errors=_faults(error.detail))
-    if isinstance(error, exceptions.Throttled):
-        return _throttled(error)
-    for kinds, problem in KINDS:
-        if isinstance(error, kinds):
-            return problem()
-    kind = BY_STATUS.get(error.status_code) if isinstance(error, exceptions.APIException) else None
-    return kind() if kind else None
-
-
 def for_rest_framework(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
     """REST framework's exception handler; what nobody foresaw goes on to :func:`server_error`."""
     request: HttpRequest = context["request"]
     problem = problem_of(exc)
-    if isinstance(exc, exceptions.ValidationError) and _lacks_a_body(request):
+    if isinstance(problem, InvalidRequest) and _lacks_a_body(request):
         problem = MalformedRequest("The body must be a JSON object; it was empty.")
     return render(request, problem) if problem else None
 
@@ -250,12 +168,6 @@ def _answer_to(
     return answer(request, problem or default())
 
 
-def _throttled(error: exceptions.Throttled) -> Problem:
-    now = timezone.now()
-    wait: float = getattr(error, "wait", None) or THROTTLED_SECONDS
-    return RefusedUntil(now=now, until=now + timedelta(seconds=wait))
-
-
 def _with_headers(response: HttpResponse, problem: Problem) -> HttpResponse:
     response["Cache-Control"] = "no-store"
     if problem.status == 401:
@@ -286,19 +198,6 @@ def _lacks_a_body(request: HttpRequest) -> bool:
         "",
         "0",
     }
-
-
-def _faults(detail: Any, path: tuple[str | int, ...] = ()) -> Iterator[Fault]:
-    """REST framework's nested details, flattened; its codes are kept."""
-    if isinstance(detail, Mapping):
-        for key, value in detail.items():
-            own = key == api_settings.NON_FIELD_ERRORS_KEY
-            yield from _faults(value, path if own else (*path, key))
-    elif isinstance(detail, list):
-        for index, value in enumerate(detail):
-            yield from _faults(value, path if isinstance(value, str) else (*path, index))
-    else:
-        yield Fault(pointer(path), getattr(detail, "code", None) or "invalid", str(detail))
 
 
 def _param(at: str) -> str:

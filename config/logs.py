@@ -30,8 +30,8 @@ MAX_DEPTH = 60
 REFUSED = "?"
 WORD = re.compile(r"[\w.:/<>+@-]{1,80}", re.ASCII)
 PATTERN = re.compile(r"[!-~]{1,120}")
-# What looks like a key or a token has capitals, small letters and digits in one long run.
-SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}", re.ASCII)
+# What looks like a key or a token: capitals, small letters and digits in one long run, or JSON in base64.
+SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}", re.ASCII)
 
 log = logging.getLogger(__name__)
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -1,14 +1,17 @@
 """Error reports: sent only where operators name a place for them, and built anew from what may leave.
 
 The library gathers local variables, bodies, headers and log arguments by default. None of that is switched
-on, and what it hands over just before sending is replaced by what :func:`_told` takes from the exception itself.
+on, what it hands over just before sending is replaced by what :func:`_told` takes from the exception itself,
+and nothing but such events is sent.
 """
 
 import logging
 from typing import Any
 
 import sentry_sdk
-from sentry_sdk.integrations.logging import LoggingIntegration
+from sentry_sdk.envelope import Envelope
+from sentry_sdk.integrations.logging import EventHandler
+from sentry_sdk.transport import HttpTransport
 from sentry_sdk.types import Event, Hint
 
 from config.failures import Failure, chain
@@ -17,7 +20,7 @@ from config.request_ids import current
 
 
 def start(dsn: str, version: str) -> None:
-    """Reports every error that is logged to ``dsn``; does nothing without one. Once per process."""
+    """Reports every error that reaches the root logger to ``dsn``; does nothing without one. Once per process."""
     if not dsn:
         return
     sentry_sdk.init(
@@ -25,34 +28,36 @@ def start(dsn: str, version: str) -> None:
         release=version,
         environment="production",
         server_name="",
+        transport=_EventsOnly,
+        before_send=_told,
+        # No integration: they read requests, patch libraries and keep breadcrumbs.
         default_integrations=False,
         auto_enabling_integrations=False,
-        # No breadcrumbs and no copies of log lines; an event for everything logged as an error.
-        integrations=[
-            LoggingIntegration(level=None, event_level=logging.ERROR, sentry_logs_level=None)
-        ],
-        before_send=_told,
-        before_send_transaction=_nothing,
-        before_breadcrumb=_nothing,
         max_breadcrumbs=0,
         include_local_variables=False,
         include_source_context=False,
         max_request_body_size="never",
-        send_default_pii=False,
         attach_stacktrace=False,
         auto_session_tracking=False,
         send_client_reports=False,
         propagate_traces=False,
-        traces_sample_rate=None,
-        profiles_sample_rate=None,
         spotlight=False,
         debug=False,
     )
+    logging.getLogger().addHandler(EventHandler(logging.ERROR))
+
+
+class _EventsOnly(HttpTransport):
+    """Sends what :func:`_told` has built; no attachments, traces, sessions, logs or metrics."""
+
+    def capture_envelope(self, envelope: Envelope) -> None:
+        envelope.items = [item for item in envelope.items if item.type == "event"]
+        if envelope.items:
+            super().capture_envelope(envelope)
 
 
 def _told(event: Event, hint: Hint) -> Event | None:
     """A new event of allowed parts; the given one lends only its id and its time."""
-    hint.pop("attachments", None)
     record: logging.LogRecord | None = hint.get("log_record")
     error = (hint.get("exc_info") or (None, None, None))[1]
     told: dict[str, Any] = {
@@ -61,7 +66,7 @@ def _told(event: Event, hint: Hint) -> Event | None:
         "platform": "python",
         "level": event.get("level", "error"),
         "release": event.get("release"),
-        "tags": {"request_id": current()},
+        "tags": {"request_id": current()} if current() else {},
     }
     if record is not None:
         allowed = allowed_of(record)
@@ -86,7 +91,3 @@ def _exception(failure: Failure) -> dict[str, Any]:
     if failure.facts:
         shape["mechanism"] = {"type": "generic", "data": failure.facts}
     return shape
-
-
-def _nothing(event: Any, hint: Hint) -> None:
-    """Lets nothing of its kind leave."""

@@ -177,8 +177,6 @@ class LicenceAdmin(ConsoleAdmin):
 
 
 class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
-    reason = WithReason.base_fields["reason"]
-
     class Meta:
         model = Plan
         fields = (
@@ -191,17 +189,21 @@ class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
         help_texts = {"entitlements": ENTITLEMENTS_HELP}
 
 
+class ChangedPlanForm(PlanForm):
+    reason = WithReason.base_fields["reason"]
+
+
 class ChangePlan(Act):
     name = "terms"
     label = "Change plan"
-    form_class = PlanForm
+    form_class = ChangedPlanForm
 
     def effects(self, target: Plan) -> Iterable[str]:
         number = Licence.objects.filter(plan=target).count()
         yield f"Licences on this plan: {number}. The new terms count for all of them from the next request on."
 
     def form(self, target: Plan, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
-        return PlanForm(data, instance=copy(target))
+        return ChangedPlanForm(data, instance=copy(target))
 
     def do(self, target: Plan, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         terms, reason = _terms(given), given["reason"]
@@ -209,18 +211,14 @@ class ChangePlan(Act):
         return Done(f"{plan} has been changed.", plan)
 
 
-class NewPlanForm(PlanForm):
-    reason = None
-
-
 class AddPlan(Act):
     name = "add"
     label = "Add plan"
     permission = "add"
-    form_class = NewPlanForm
+    form_class = PlanForm
 
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
-        return NewPlanForm(data)
+        return PlanForm(data)
 
     def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         plan = add_plan(terms=_terms(given), by=by, now=now)
@@ -253,7 +251,7 @@ class PlanAdmin(ConsoleAdmin):
     fields = list_display
     readonly_fields = ("shown_entitlements", "licences")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(licence_count=Count("licences"))
 
     @admin.display(description="entitlements")

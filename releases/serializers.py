@@ -5,19 +5,14 @@ from typing import Any
 from rest_framework import serializers
 
 from releases.models import CHANNEL, CHANNEL_LENGTH
-from releases.platforms import ARCHITECTURES
-
-
-def channel_field() -> serializers.RegexField:
-    return serializers.RegexField(
-        CHANNEL, max_length=CHANNEL_LENGTH, help_text="The channel, as `stable`."
-    )
 
 
 class PublishQuerySerializer(serializers.Serializer[Any]):
     """How to publish."""
 
-    ch = channel_field()
+    ch = serializers.RegexField(
+        CHANNEL, max_length=CHANNEL_LENGTH, help_text="The channel, as `stable`."
+    )
     rollback = serializers.BooleanField(
         default=False, help_text="Publish although the channel has a newer version."
     )
@@ -39,13 +34,13 @@ class PublishedSerializer(serializers.Serializer[Any]):
 
 
 class UpdateQuerySerializer(serializers.Serializer[Any]):
-    """Which shell asks."""
+    """Which shell asks. A name that nobody knows is no fault: there is no update for it."""
 
-    ch = channel_field()
-    os = serializers.ChoiceField(sorted(ARCHITECTURES))
+    ch = serializers.CharField(help_text="The channel, as `stable`.")
+    os = serializers.CharField(help_text="As `darwin`, `linux` or `windows`.")
     arch = serializers.CharField(
-        required=False, max_length=40, help_text="As `aarch64`; any where it is left out."
+        required=False, help_text="As `aarch64`; any where it is left out."
     )
     current_version = serializers.CharField(
-        required=False, max_length=120, help_text="What the shell has; 204 if that is not older."
+        required=False, help_text="What the shell has; 204 if that is not older."
     )

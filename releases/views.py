@@ -16,6 +16,7 @@ from rest_framework.viewsets import ViewSet
 
 from accounts.audit import Actor
 from config.client_address import address_of
+from config.problems import MalformedRequest
 from config.request_ids import current as request_id
 from config.schema import WhateverAccept, problems
 from releases.authentication import Publisher, PublisherAuthentication
@@ -75,6 +76,8 @@ class PublishViewSet(ViewSet):
         """Publish a manifest: verified with its artifacts, then served as it is."""
         # The exact bytes, before a parser has read them away.
         body = request.body
+        if not body:
+            raise MalformedRequest("The body must be a JSON object; it was empty.")
         query = _query(PublishQuerySerializer, request)
         submission = Submission(
             channel=query["ch"],

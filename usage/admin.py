@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin
@@ -121,9 +121,8 @@ class OverrideForm(WithReason):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         field = Override._meta.get_field("user")  # noqa: SLF001 - Django's documented API
-        self.fields["user"].widget = AutocompleteSelect(
-            field, admin.site, choices=self.fields["user"].choices
-        )
+        user = cast("Any", self.fields["user"])
+        user.widget = AutocompleteSelect(field, admin.site, choices=user.choices)
 
 
 class GrantOverride(Act):

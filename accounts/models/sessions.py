@@ -79,6 +79,8 @@ class RefreshToken(models.Model):
     )
     # Where it was used: the evidence when it is presented again.
     replaced_from = models.GenericIPAddressField(null=True, blank=True)
+    # The successor, for a keyed retry: a box that only the presented token opens; see accounts/retries.py.
+    retry_box = models.BinaryField(null=True, editable=False)
 
     # Named here for type checkers; Django adds them.
     user_id: UUID
@@ -95,6 +97,13 @@ class RefreshToken(models.Model):
             ),
             models.CheckConstraint(
                 condition=~Q(replaced_by=models.F("id")), name="token_replaces_another"
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=("replaced_at",),
+                condition=Q(retry_box__isnull=False),
+                name="token_retry_box_by_age",
             ),
         )
 

@@ -99,7 +99,7 @@ class ClientAdmin(ConsoleAdmin):
     uuid_fields = ("id",)
     fields = ("id", "name", moment("created_at"))
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(people_count=Count("users"))
 
     @admin.display(description="licence", ordering="licence__status")

@@ -77,6 +77,10 @@ class JobAdmin(ConsoleAdmin):
     ordering = ("-id",)
     fields = list_display
 
+    def called(self, row: ProcrastinateJob) -> str:
+        # The package's own name for a job spells out its arguments.
+        return f"{row.task_name} {row.pk}"
+
     def beside(self, request: HttpRequest, row: ProcrastinateJob) -> dict[str, Any]:
         events = ProcrastinateEvent.objects.filter(job=row).order_by("-id")
         return {"job_events": events[:EVENTS_SHOWN]}

@@ -26,7 +26,7 @@ from accounts.people import (
     set_password,
 )
 from accounts.revocation import revoke_all
-from accounts.sign_in import MAX_PASSWORD
+from config.console.signing_in import password_field
 from licensing.models import Licence
 from usage.caps import PlanCaps
 from usage.models import Override
@@ -113,7 +113,7 @@ class PersonForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         field = User._meta.get_field("client")  # noqa: SLF001 - Django's documented API
-        client = self.fields["client"]
+        client = cast("Any", self.fields["client"])
         client.widget = AutocompleteSelect(field, admin.site, choices=client.choices)
 
 
@@ -153,18 +153,8 @@ class AddPerson(Act):
 
 
 class PasswordForm(forms.Form):
-    password = forms.CharField(
-        label="New password",
-        strip=False,
-        max_length=MAX_PASSWORD,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text=password_validators_help_text_html,
-    )
-    again = forms.CharField(
-        label="The same again",
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
+    password = password_field("New password", "new-password", password_validators_help_text_html)
+    again = password_field("The same again", "new-password")
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
@@ -290,7 +280,7 @@ class PersonAdmin(ConsoleAdmin):
 
 def _month(user: User, *, now: datetime) -> Summary | None:
     """What they have used this month, for people of a client."""
-    licence = Licence.objects.select_related("plan").filter(client_id=user.client_id).first()
+    licence = Licence.objects.select_related("plan").filter(client__users=user).first()
     if licence is None:
         return None
     caps = PlanCaps(

@@ -18,7 +18,7 @@ def beside_servers(command: Sequence[str]) -> int:
         process = subprocess.Popen(
             command,
             env={**outside(os.environ), **environ},
-            preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - one thread
+            preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - only two system calls
         )
         code = _wait(process)
     return code if code >= 0 else 128 - code

@@ -4,12 +4,14 @@ All of them run, also after one has failed; the exit code says whether all were 
 """
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from config.local.children import die_with
 from config.local.folders import ROOT
 from config.local.wire import PATH
 
@@ -67,8 +69,13 @@ def _check(name: str, command: list[str]) -> bool:
 
 
 def _pytest(*arguments: str) -> int:
+    parent = os.getpid()
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=ROOT, check=False
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=ROOT,
+        check=False,
+        # It ends its fixtures as for Ctrl-C when this process is told to stop.
+        preexec_fn=lambda: die_with(parent, signal.SIGINT),
     ).returncode
 
 

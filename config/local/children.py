@@ -46,7 +46,7 @@ class Program:
                 env=self.environ,
                 cwd=ROOT,
                 process_group=0,
-                preexec_fn=lambda: die_with(parent, self.orphaned_by),  # noqa: PLW1509 - one thread
+                preexec_fn=lambda: die_with(parent, self.orphaned_by),  # noqa: PLW1509 - only two system calls
             )
         return Child(self, process, began)
 

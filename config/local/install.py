@@ -141,7 +141,7 @@ def _start(command: list[str]) -> "subprocess.Popen[str]":
         text=True,
         # A person's own setting must not put packages beside the environment.
         env={**marked(os.environ, VENV), "PIP_USER": "0"},
-        preexec_fn=lambda: die_with(parent, signal.SIGKILL),  # noqa: PLW1509 - one thread
+        preexec_fn=lambda: die_with(parent, signal.SIGKILL),  # noqa: PLW1509 - only two system calls
     )
 
 

@@ -1,14 +1,10 @@
 """PostgreSQL from its package: a data folder made in one step, a server that listens on a socket only."""
 
 import os
-import pwd
 import shutil
 import signal
-import subprocess
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +13,7 @@ import psycopg
 
 from config.local import Unready
 from config.local.children import Child, Program
+from config.local.privileges import give_to_server, unprivileged
 
 VERSION = "18"
 NAME = "shell"
@@ -68,7 +65,7 @@ class Postgres:
         program = Program(
             name="PostgreSQL",
             command=[
-                *_unprivileged(),
+                *unprivileged(),
                 _binary("postgres"),
                 "-D",
                 str(self.data),
@@ -102,14 +99,14 @@ class Postgres:
             )
         # The folder is held and nobody works in it, so what the file says is past; its number may be anyone's now.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
-        _give_to_server(self.data)
+        give_to_server(self.data)
 
     def _make(self) -> None:
         """Made aside and renamed, so that a folder that exists is complete."""
         aside = self.folder / "postgres.new"
         if aside.exists():
             shutil.rmtree(aside)
-        command = [*_unprivileged(), _binary("initdb"), "-D", str(aside), *self._layout()]
+        command = [*unprivileged(), _binary("initdb"), "-D", str(aside), *self._layout()]
         program = Program(name="initdb", command=command, log=self.log, environ=_environ())
         making = program.start()
         try:
@@ -173,53 +170,3 @@ def _environ() -> dict[str, str]:
         if not name.startswith(("PG", "LC_", "LANG"))
     }
     return {**kept, "LC_ALL": "C"}
-
-
-@cache
-def _unprivileged() -> Sequence[str]:
-    """What goes before a command, because the server refuses to be root or a user without a name.
-
-    A user namespace shows it another number and changes nothing on disk. Where there are none, root steps down to
-    ``nobody`` but keeps its way through folders that are closed to others.
-    """
-    if not _needs_another_user():
-        return ()
-    user = pwd.getpwnam("nobody")
-    namespace = ("unshare", "--user", f"--map-user={user.pw_uid}", "--")
-    if _works([*namespace, "true"]):
-        return namespace
-    step_down = (
-        *("setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"),
-        *("--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--pdeathsig=INT", "--"),
-    )
-    if os.geteuid() == 0 and _works([*step_down, "true"]):
-        return step_down
-    raise Unready(
-        "PostgreSQL does not run as root, and this machine gives no way around it: use an ordinary user."
-    )
-
-
-def _needs_another_user() -> bool:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_uid == 0
-    except KeyError:
-        return True
-
-
-def _works(command: list[str]) -> bool:
-    try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
-
-
-def _give_to_server(data: Path) -> None:
-    """As root, makes the data belong to the user the server runs as, which differs between the two ways above."""
-    if os.geteuid() != 0:
-        return
-    uid = pwd.getpwnam("nobody").pw_uid if _unprivileged()[0] == "setpriv" else 0
-    if data.stat().st_uid != uid:
-        # The top comes last, so that an interrupted change is made again.
-        for folder, _, files in os.walk(data, topdown=False):
-            for name in [*files, "."]:
-                os.chown(Path(folder) / name, uid, -1, follow_symlinks=False)

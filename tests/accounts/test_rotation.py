@@ -9,9 +9,11 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor
 from accounts.models import AuditEvent, RefreshToken, Session, User
 from accounts.refresh_tokens import RefreshSecret
+from accounts.retries import checked_key, unseal, wipe_expired
 from accounts.revocation import revoke_all, sign_out
 from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
+from config.problems import InvalidRequest
 from tests.conftest import PASSWORD
 from tests.races import race
 
@@ -99,8 +101,99 @@ class TestRotation:
         assert refreshed(pair.refresh, now).access
 
 
+KEY = "k" * 22
+
+
+def retried(token: str, now: datetime, *, key: str | None = KEY, device: str = "desk") -> TokenPair:
+    return rotate(presented=token, device=Device(fingerprint=device), retry_key=key, now=now)
+
+
+@pytest.mark.django_db
+class TestKeyedRetry:
+    def test_a_lost_answer_is_given_again(self, pair: TokenPair, now: datetime) -> None:
+        first = retried(pair.refresh, now)
+        again = retried(pair.refresh, now + timedelta(hours=23))
+        assert again.refresh == first.refresh
+        assert Session.objects.get().ended_at is None
+        assert retried(again.refresh, now + timedelta(hours=23)).refresh != first.refresh
+
+    @pytest.mark.parametrize(
+        "retry",
+        [{"key": None}, {"key": "x" * 22}, {"device": "another"}, {"after": timedelta(hours=24)}],
+    )
+    def test_anything_else_is_reuse(self, pair: TokenPair, now: datetime, retry: dict) -> None:
+        retried(pair.refresh, now)
+        at = now + retry.pop("after", timedelta(seconds=1))
+        with pytest.raises(InvalidRefreshToken):
+            retried(pair.refresh, at, **retry)
+        assert Session.objects.get().ended_by == Session.Ended.REUSE
+
+    def test_once_the_successor_is_used_the_box_is_gone(
+        self, pair: TokenPair, now: datetime
+    ) -> None:
+        second = retried(pair.refresh, now)
+        assert RefreshToken.objects.filter(retry_box__isnull=False).count() == 1
+        retried(second.refresh, now, key=None)
+        assert not RefreshToken.objects.filter(retry_box__isnull=False).exists()
+        with pytest.raises(InvalidRefreshToken):
+            retried(pair.refresh, now)
+        assert AuditEvent.objects.get(action="session:token_reused").after["kind"] == "stale"
+
+    def test_the_end_of_the_session_empties_it_too(
+        self, pair: TokenPair, user: User, by: Actor, now: datetime
+    ) -> None:
+        retried(pair.refresh, now)
+        revoke_all(user_id=user.pk, by=by, reason="test", now=now)
+        assert not RefreshToken.objects.filter(retry_box__isnull=False).exists()
+        with pytest.raises(InvalidRefreshToken):
+            retried(pair.refresh, now)
+
+    def test_a_day_later_it_is_wiped(self, pair: TokenPair, now: datetime) -> None:
+        retried(pair.refresh, now)
+        assert wipe_expired(now=now + timedelta(hours=23, minutes=59)) == 0
+        assert wipe_expired(now=now + timedelta(hours=24)) == 1
+
+    def test_the_successor_is_stored_in_no_readable_form(
+        self, pair: TokenPair, now: datetime
+    ) -> None:
+        second = RefreshSecret.parse(retried(pair.refresh, now).refresh)
+        box = bytes(RefreshToken.objects.get(retry_box__isnull=False).retry_box)
+        assert second.raw[16:] not in box
+        presented = RefreshSecret.parse(pair.refresh)
+        assert unseal(box, presented=presented, key=KEY, device="desk") == second
+        assert unseal(box, presented=second, key=KEY, device="desk") is None
+
+    @pytest.mark.parametrize("key", ["k" * 21, "k" * 65, "é" * 30])
+    def test_a_key_that_cannot_be_random_is_refused(self, key: str) -> None:
+        with pytest.raises(InvalidRequest):
+            checked_key(key)
+
+
+@pytest.mark.django_db
+def test_a_race_is_tolerated_only_where_operators_chose_to(
+    pair: TokenPair, now: datetime, settings
+) -> None:
+    settings.REFRESH_RACE_SECONDS = 2
+    second = retried(pair.refresh, now, key=None, device="")
+    with pytest.raises(InvalidRefreshToken):
+        retried(pair.refresh, now + timedelta(seconds=1), key=None, device="")
+    assert Session.objects.get().ended_at is None
+    third = retried(second.refresh, now + timedelta(seconds=1), key=None, device="")
+    with pytest.raises(InvalidRefreshToken):
+        retried(second.refresh, now + timedelta(seconds=3), key=None, device="")
+    assert Session.objects.get().ended_by == Session.Ended.REUSE
+    assert third.refresh
+
+
 @pytest.mark.django_db(transaction=True)
 class TestRaces:
+    def test_of_twenty_keyed_refreshes_all_get_the_same_successor(
+        self, pair: TokenPair, now: datetime
+    ) -> None:
+        results = race(*[lambda: retried(pair.refresh, now)] * 20)
+        assert len({each.refresh for each in results}) == 1
+        assert RefreshToken.objects.live(at=now).count() == 1
+
     def test_of_twenty_refreshes_with_one_token_one_succeeds(
         self, pair: TokenPair, now: datetime
     ) -> None:

@@ -62,6 +62,9 @@ class Tolerant(Echo):
 
     parser_classes = (OwnParser,)
 
+    def post(self, request: Request) -> Response:
+        return Response(dict.fromkeys(request.data, True))
+
 
 class Forms(Echo):
     parser_classes = (FormParser,)
@@ -343,18 +346,15 @@ def test_as_many_values_as_anyone_needs_are_parsed_and_no_more(client: Client) -
 @pytest.mark.parametrize(
     ("document", "pointer", "code"),
     [
-        (r'{"a": "x\u0000y"}', "/a", "invalid_characters"),
         (r'{"a": ["ok", "\ud800"]}', "/a/1", "invalid_characters"),
         (r'{"a": {"b/c": [{"d": "\udc00\ud800"}]}}', "/a/b~1c/0/d", "invalid_characters"),
-        (r'{"a": {"\u0000": 1}}', "/a", "invalid_characters"),
+        (r'{"a": {"\ud800": 1}}', "/a", "invalid_characters"),
         (r'{"\ud800": 1}', "", "invalid_characters"),
-        ('{"a": 9223372036854775808}', "/a", "out_of_range"),
-        ('{"a": [-9223372036854775809]}', "/a/0", "out_of_range"),
         ('{"a": 1e400}', "/a", "out_of_range"),
-        ('{"a": -1e400}', "/a", "out_of_range"),
+        ('{"a": [-1e400]}', "/a/0", "out_of_range"),
     ],
 )
-def test_what_no_column_can_hold_is_pointed_at(
+def test_what_is_no_value_is_pointed_at(
     client: Client, document: str, pointer: str, code: str
 ) -> None:
     response = post(client, "/v1/echo", document)
@@ -363,8 +363,14 @@ def test_what_no_column_can_hold_is_pointed_at(
     assert [(each["pointer"], each["code"]) for each in problem["errors"]] == [(pointer, code)]
 
 
+def test_what_only_a_field_can_judge_is_left_to_it(client: Client) -> None:
+    document = {"nul": "x\0y", "large": 2**70}
+    assert post(client, "/v1/echo", json.dumps(document)).json() == document
+
+
 def test_who_judges_values_itself_is_given_them(client: Client) -> None:
-    assert post(client, "/v1/tolerant", r'{"a": "x\u0000y"}').json() == {"a": "x\0y"}
+    response = post(client, "/v1/tolerant", r'{"a": "\ud800", "b": 1}')
+    assert response.json() == {"a": True, "b": True}
 
 
 @pytest.mark.parametrize(

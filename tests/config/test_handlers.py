@@ -27,7 +27,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from config import handlers
-from config.handlers import openai_error, pointer, problem_of, render
+from config.handlers import openai_error, render
+from config.known_errors import pointer, problem_of
 from config.problems import (
     Fault,
     InternalError,
@@ -147,6 +148,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "large": lambda: RequestDataTooBig(CANARY),
     "throttled": lambda: exceptions.Throttled(wait=12),
     "database": lambda: db.OperationalError(f"DETAIL: row ({CANARY})"),
+    "data": lambda: db.DataError(CANARY),
     "closed": lambda: db.InterfaceError(CANARY),
     "pool": lambda: PoolTimeout(CANARY),
     "bug": leaking,
@@ -268,6 +270,7 @@ def test_a_401_challenges_and_names_the_token_only_where_one_was_refused(
         ("large", 413, "request_too_large"),
         ("throttled", 429, "rate_limited"),
         ("database", 503, "service_unavailable"),
+        ("data", 400, "invalid_request"),
         ("closed", 503, "service_unavailable"),
         ("pool", 503, "service_unavailable"),
         ("bug", 500, "internal_error"),
@@ -313,11 +316,31 @@ def test_refusals_are_no_news(client: Client, name: str, written: Written) -> No
     assert written.beside_requests() == []
 
 
-def test_a_lost_database_is_a_warning(client: Client, written: Written) -> None:
-    client.get("/v1/database/api")
+@pytest.mark.parametrize(
+    ("name", "event"), [("database", "database_unavailable"), ("data", "data_refused")]
+)
+def test_what_the_database_refuses_is_a_warning(
+    client: Client, written: Written, name: str, event: str
+) -> None:
+    client.get(f"/v1/{name}/api")
     (line,) = written.beside_requests()
-    assert (line["level"], line["event"]) == ("warning", "database_unavailable")
+    assert (line["level"], line["event"]) == ("warning", event)
     assert CANARY not in json.dumps(line)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("question", "value"),
+    [
+        ("SELECT %s::text", "a\0b"),
+        ("SELECT %s::jsonb", r'{"a": "\u0000"}'),
+        ("SELECT %s::bigint", 2**70),
+    ],
+)
+def test_values_that_no_column_can_hold_are_bad_input(question: str, value: object) -> None:
+    with db.connection.cursor() as cursor, pytest.raises(db.Error) as refused:
+        cursor.execute(question, [value])
+    assert isinstance(problem_of(refused.value), InvalidRequest)
 
 
 def test_raw_driver_errors_are_known_too() -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 import sentry_sdk
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
-from django.test import Client, RequestFactory, override_settings
+from django.test import Client, override_settings
 from django.urls import path
+from sentry_sdk.integrations.logging import EventHandler
 
 from config import handlers, reports
-from config.problems import NotFound, Problem, ServiceUnavailable
-from config.request_ids import RequestIdMiddleware
+from config.problems import NotFound
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl"
 PASSWORD = "correct horse battery canary"
@@ -49,7 +50,9 @@ class Sink:
                 """Says nothing of requests."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
         self._thread.start()
         self.dsn = f"http://public@127.0.0.1:{self._server.server_port}/1"
 
@@ -80,11 +83,16 @@ class Sink:
 @pytest.fixture
 def sink() -> Iterator[Sink]:
     sink = Sink()
-    reports.start(sink.dsn, "1.2.3")
-    yield sink
-    sentry_sdk.get_client().close(timeout=SECONDS)
-    sentry_sdk.get_global_scope().set_client(None)
-    sink.close()
+    try:
+        reports.start(sink.dsn, "1.2.3")
+        yield sink
+    finally:
+        root = logging.getLogger()
+        for handler in [each for each in root.handlers if isinstance(each, EventHandler)]:
+            root.removeHandler(handler)
+        sentry_sdk.get_client().close(timeout=SECONDS)
+        sentry_sdk.get_global_scope().set_client(None)
+        sink.close()
 
 
 class RelayBroke(Exception):
@@ -93,10 +101,7 @@ class RelayBroke(Exception):
 
 def break_down(password: str, messages: list[dict[str, str]]) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    try:
-        raise KeyError(messages[0]["content"])
-    except KeyError as error:
-        raise RelayBroke(f"{password} {headers} {messages}") from error
+    raise RelayBroke(f"{password} {headers} {messages}") from KeyError(messages[0]["content"])
 
 
 def breaking(request: HttpRequest, secret: str = "") -> HttpResponse:
@@ -108,7 +113,12 @@ def refusing(request: HttpRequest) -> HttpResponse:
     raise NotFound(PROMPT)
 
 
+def lost(request: HttpRequest) -> HttpResponse:
+    raise OperationalError(PROMPT)
+
+
 urlpatterns = [
+    path("v1/lost", lost),
     path("v1/breaking/<str:secret>", breaking, name="breaking"),
     path("v1/refusing", refusing),
 ]
@@ -164,7 +174,7 @@ def test_exceptions_are_told_by_type_and_frames(sink: Sink) -> None:
     assert last["stacktrace"]["frames"][-1] == {
         "filename": "tests/config/test_reports.py",
         "function": "break_down",
-        "lineno": break_down.__code__.co_firstlineno + 5,
+        "lineno": break_down.__code__.co_firstlineno + 2,
         "in_app": True,
     }
     assert last.keys() == {"type", "stacktrace"}
@@ -191,23 +201,22 @@ def test_text_that_was_put_together_is_not_told(sink: Sink, secret: str) -> None
 
 
 def test_what_code_gives_the_library_itself_is_not_told(sink: Sink) -> None:
-    sentry_sdk.set_user({"email": PASSWORD})
-    sentry_sdk.set_tag("prompt", PROMPT)
-    sentry_sdk.set_context("request", {"body": PROMPT})
-    sentry_sdk.add_breadcrumb(message=PROMPT)
+    scope = sentry_sdk.get_isolation_scope()
+    scope.set_user({"email": PASSWORD})
+    scope.set_tag("prompt", PROMPT)
+    scope.set_context("request", {"body": PROMPT})
+    scope.add_breadcrumb(message=PROMPT)
+    scope.add_attachment(bytes=PROMPT.encode(), filename="prompt.txt")
     try:
         break_down(PASSWORD, [{"content": PROMPT}])
     except RelayBroke as error:
-        sentry_sdk.capture_exception(
-            error,
-            attachments=[sentry_sdk.attachments.Attachment(bytes=PROMPT.encode(), filename="a")],
-        )
+        sentry_sdk.capture_exception(error)
+    scope.clear()
     event = sink.event()
     assert event["exception"]["values"][-1]["type"] == "tests.config.test_reports.RelayBroke"
     assert event.keys().isdisjoint(
         {"user", "contexts", "breadcrumbs", "extra", "request", "modules", "server_name"}
     )
-    sentry_sdk.get_isolation_scope().clear()
     sentry_sdk.capture_message(PROMPT)
     sink.assert_nothing_came()
 
@@ -218,12 +227,8 @@ def test_refusals_and_warnings_are_not_reported(sink: Sink, client: Client) -> N
     sink.assert_nothing_came()
 
 
-def test_a_lost_database_does_not_flood_the_reports(sink: Sink) -> None:
-    def unavailable(request: HttpRequest) -> HttpResponse:
-        problem: Problem = ServiceUnavailable()
-        return handlers.render(request, problem)
-
-    RequestIdMiddleware(unavailable)(RequestFactory().get("/"))
+def test_a_lost_database_does_not_flood_the_reports(sink: Sink, client: Client) -> None:
+    assert client.get("/v1/lost").status_code == 503
     sink.assert_nothing_came()
 
 

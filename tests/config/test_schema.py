@@ -48,7 +48,7 @@ class Things(ViewSet):
 
     @extend_schema(operation_id="make_limited", request=Thing, responses=Thing)
     def make_limited(self, request: Request) -> Response:
-        return Response({})
+        return Response({"name": "abc"})
 
     @extend_schema(operation_id="look", responses=Thing)
     def look(self, request: Request, name: str) -> Response:
@@ -63,7 +63,7 @@ class Owned(ViewSet):
     @problems(MonthlyCapExceeded.code, DailyLimitReached.code, "rate_limited")
     @extend_schema(operation_id="ask", request=Thing, responses=Thing)
     def ask(self, request: Request) -> Response:
-        return Response({})
+        return Response({"name": "abc"})
 
 
 class Anything(ViewSet):
@@ -93,7 +93,7 @@ class Mistaken(ViewSet):
     @problems("no_such_code")
     @extend_schema(operation_id="mistaken", responses=Thing)
     def get(self, request: Request) -> Response:
-        return Response({})
+        return Response({"name": "abc"})
 
 
 urlpatterns = [

@@ -3,6 +3,7 @@
 import os
 import signal
 import stat
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,11 +70,13 @@ def test_what_was_committed_outlives_a_kill_and_a_pid_file_that_names_a_stranger
     child.stop()
     end_leftovers(postgres.folder)
     pid_file = postgres.data / "postmaster.pid"
-    # Its first line is the number that another process has by now: this one.
-    pid_file.write_text(
-        "\n".join([str(os.getpid()), *pid_file.read_text().splitlines()[1:]]) + "\n"
-    )
-    child = postgres.start()
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        # The first line is the number of the server, which somebody else has by now.
+        pid_file.write_text("\n".join([str(stranger.pid), *pid_file.read_text().splitlines()[1:]]))
+        try:
+            child = postgres.start()
+        finally:
+            stranger.kill()
     try:
         with psycopg.connect(postgres.url) as connection:
             assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)

@@ -95,6 +95,7 @@ class Pipeline:
             f"/v1/internal/manifest/publish?{query}",
             data=release.body,
             content_type="application/json",
+            secure=True,
             headers={
                 "Authorization": f"Bearer {secret}",
                 "X-Manifest-Signature": release.signature,

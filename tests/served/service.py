@@ -88,6 +88,7 @@ def working_off(service: Service) -> Iterator[Child]:
         child = program.start()
         stack.callback(child.stop)
         yield child
+        assert child.ended is None, child.obituary()
 
 
 def manage(environ: Mapping[str, str], *arguments: str) -> str:

@@ -27,9 +27,10 @@ class Caller:
             + body
         )
 
-    def read_until(self, text: bytes) -> None:
+    def read(self, *, events: int = 1) -> None:
+        """Returns once so many have come."""
         got = b""
-        while text not in got:
+        while got.count(b"chat.completion.chunk") < events:
             more = self._socket.recv(65536)
             assert more, got
             got += more
@@ -64,8 +65,7 @@ def test_a_stream_ends_at_the_provider_when_its_client_leaves(
     least: int,
 ) -> None:
     caller = Caller(sign_in(brisk, person), brisk, "/v1/llm/stream", stand_in(telling))
-    for _ in range(least):
-        caller.read_until(b"chat.completion.chunk")
+    caller.read(events=least)
     getattr(caller, how)()
     stats = provider.wait_for(lambda stats: stats["streams_open"] == 0)
     assert stats["streams_aborted"] == 1
@@ -108,7 +108,7 @@ def test_many_who_leave_at_once_leave_nothing_behind(
         for _ in range(30)
     ]
     for caller in callers:
-        caller.read_until(b"chat.completion.chunk")
+        caller.read()
     assert shell.usage()["output"]["in_flight"] > 0
     for caller in callers:
         caller.close()

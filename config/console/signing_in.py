@@ -1,0 +1,76 @@
+"""How operators come in, and how they change their own password."""
+
+import logging
+from typing import Any
+
+from django import forms
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.password_validation import password_validators_help_text_html
+from django.contrib.auth.views import PasswordChangeView
+from django.core.exceptions import ValidationError
+from django.http import HttpResponse, HttpResponseRedirect
+from django.utils import timezone
+
+from accounts.operators import actor_of
+from accounts.people import set_password
+from accounts.sign_in import MAX_PASSWORD
+from config import ratelimits
+
+log = logging.getLogger(__name__)
+
+
+def password_field(label: str, autocomplete: str, help_text: Any = "") -> forms.CharField:
+    return forms.CharField(
+        label=label,
+        strip=False,
+        max_length=MAX_PASSWORD,
+        widget=forms.PasswordInput(attrs={"autocomplete": autocomplete}),
+        help_text=help_text,
+    )
+
+
+class OperatorSignIn(AdminAuthenticationForm):
+    """Email and password of an operator. Failures count as those of the API do, and all look alike."""
+
+    error_messages: dict[str, Any] = {
+        **AdminAuthenticationForm.error_messages,
+        "invalid_login": "That email and password do not go together for an operator.",
+    }
+    password = password_field("Password", "current-password")
+
+    def clean(self) -> dict[str, Any]:
+        now = timezone.now()
+        account = str(self.cleaned_data.get("username", "")).lower()
+        ratelimits.refuse_if_spent("auth.account", key=account, now=now)
+        ratelimits.refuse_if_spent("auth.all", now=now)
+        try:
+            return super().clean()
+        except ValidationError:
+            ratelimits.spend("auth.account", key=account)
+            ratelimits.spend("auth.all")
+            log.warning("operator_sign_in_refused")
+            raise
+
+
+class OwnPasswordForm(PasswordChangeForm):
+    required_css_class = "required"
+    new_password1 = password_field(
+        "New password", "new-password", help_text=password_validators_help_text_html
+    )
+
+
+class OwnPassword(PasswordChangeView):
+    """An operator's own password, set by the rule: this browser stays signed in, everything else ends."""
+
+    form_class = OwnPasswordForm
+    template_name = "registration/password_change_form.html"
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        password = form.cleaned_data["new_password1"]
+        by = actor_of(self.request)
+        set_password(user_id=form.user.pk, password=password, by=by, now=timezone.now())
+        form.user.refresh_from_db()
+        update_session_auth_hash(self.request, form.user)
+        return HttpResponseRedirect(self.get_success_url())

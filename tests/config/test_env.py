@@ -1,0 +1,62 @@
+"""Readers of the environment that publishing needs."""
+
+import base64
+
+import pytest
+from marshmallow import ValidationError
+
+from config.env import _minisign_key, _storage_url
+
+RAW = b"Ed" + bytes(range(40))
+LINE = base64.b64encode(RAW).decode()
+FILE = f"untrusted comment: minisign public key 0706050403020100\n{LINE}\n"
+
+
+@pytest.mark.parametrize(
+    "value", [LINE, FILE, FILE.strip(), base64.b64encode(FILE.encode()).decode()]
+)
+def test_an_update_key_is_taken_in_each_of_its_forms(value: str) -> None:
+    assert _minisign_key(value) == RAW
+
+
+def test_no_update_key_is_none() -> None:
+    assert _minisign_key("") is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "nonsense",
+        LINE[:-4],
+        base64.b64encode(b"ED" + RAW[2:]).decode(),
+        f"untrusted comment: a secret key\n{base64.b64encode(bytes(158)).decode()}",
+        f"{LINE} {LINE}",
+    ],
+)
+def test_what_is_no_update_key_is_refused_without_being_repeated(value: str) -> None:
+    with pytest.raises(ValidationError) as refusal:
+        _minisign_key(value)
+    assert value not in str(refusal.value)
+
+
+def test_storage_is_a_folder_or_a_bucket() -> None:
+    assert _storage_url("file:///srv/a%20b") == {"kind": "file", "path": "/srv/a b"}
+    assert _storage_url("s3://bucket") == {"kind": "s3", "bucket": "bucket", "prefix": ""}
+    assert _storage_url("s3://b/eu/live?endpoint=http://127.0.0.1:9000&region=eu-west-1") == {
+        "kind": "s3",
+        "bucket": "b",
+        "prefix": "eu/live",
+        "endpoint": "http://127.0.0.1:9000",
+        "region": "eu-west-1",
+    }
+    assert _storage_url("s3://b?endpoint=https%3A%2F%2Fs3.shell.test")["endpoint"] == (
+        "https://s3.shell.test"
+    )
+
+
+@pytest.mark.parametrize(
+    "value", ["", "/srv", "file://host/srv", "s3://", "s3://b?endpiont=x", "ftp://b"]
+)
+def test_other_storage_is_refused(value: str) -> None:
+    with pytest.raises(ValidationError):
+        _storage_url(value)

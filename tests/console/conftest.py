@@ -1,0 +1,179 @@
+"""An operator at the console, and a world with something in every table."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+from django.contrib.auth.hashers import make_password
+from django.db import connection
+from django.test import Client as DjangoClient
+
+from accounts.audit import Actor
+from accounts.models import Client, RefreshToken, SigningKey, User
+from accounts.sign_in import Device, sign_in
+from licensing.licences import create_client, set_operator_status
+from licensing.models import Plan, Standing
+from llmproxy.models import LanguageModel
+from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
+from tests.conftest import PASSWORD
+from usage.models import MonthlyUsage, UsageRecord
+from usage.overrides import Allowance, grant_override
+from usage.periods import Period
+
+ADDRESS = "192.0.2.77"
+REQUEST_ID = "console-request-1"
+JOB_SECRET = "https://shell.test/account/password/a-link-that-lets-people-in"
+
+
+class Browser(DjangoClient):
+    """A browser of an operator, over https."""
+
+    def generic(self, *args: Any, **kwargs: Any) -> Any:
+        return super().generic(*args, **{**kwargs, "secure": True})
+
+
+def browser() -> Browser:
+    return Browser(REMOTE_ADDR=ADDRESS, HTTP_ACCEPT="text/html", HTTP_X_REQUEST_ID=REQUEST_ID)
+
+
+@pytest.fixture
+def stranger(db: None) -> Browser:
+    return browser()
+
+
+@pytest.fixture
+def console(operator: User) -> Browser:
+    signed_in = browser()
+    signed_in.force_login(operator)
+    return signed_in
+
+
+@dataclass(frozen=True)
+class World:
+    """Two clients with people, and everything else once or more."""
+
+    client: Client
+    person: User
+    people: list[User]
+    job_id: int
+    secrets: list[str]
+
+
+@pytest.fixture
+def world(plan: Plan, signing_key: None, by: Actor, now: datetime) -> World:
+    client = create_client(name="Acme", plan=plan, by=by, now=now)
+    create_client(name="Borealis <script>", plan=plan, by=by, now=now)
+    people = [
+        User.objects.create(
+            email=f"person-{number}@acme.test", client=client, password=password_hash()
+        )
+        for number in range(8)
+    ]
+    device = Device(fingerprint="mac", address=ADDRESS)
+    pairs = [
+        sign_in(email=each.email, password=PASSWORD, device=device, now=now) for each in people[:3]
+    ]
+    for each in people:
+        _use(each, client, now=now)
+    in_a_week = now + timedelta(days=7)
+    set_operator_status(
+        licence_id=client.licence.pk,
+        status=Standing.GRACE,
+        grace_until=in_a_week,
+        reason="The invoice is late.",
+        by=by,
+        now=now,
+    )
+    allowance = Allowance(monthly_input_tokens=900_000)
+    for each in people[:3]:
+        grant_override(
+            user_id=each.pk, allowance=allowance, ends_at=in_a_week, reason="More", by=by, now=now
+        )
+    LanguageModel.objects.create(name="small", provider_name="provider-small").plans.add(plan)
+    _release(now)
+    return World(client, people[0], people, _failed_job(), _secrets(people, pairs))
+
+
+@cache
+def password_hash() -> str:
+    """Made once, because it takes as long as it should."""
+    return make_password(PASSWORD)
+
+
+def _use(user: User, client: Client, *, now: datetime) -> None:
+    period = Period.of(now)
+    MonthlyUsage.objects.create(
+        user=user, period=period.month, day=period.day, input_used=450_000, output_used=9_000
+    )
+    for ended in (True, False):
+        UsageRecord.objects.create(
+            user=user,
+            client_id=client.pk,
+            period=period.month,
+            day=period.day,
+            model="small",
+            provider="openai",
+            streamed=True,
+            reserved_input=10,
+            reserved_output=10,
+            opened_at=now,
+            expires_at=now + timedelta(minutes=11),
+            **(
+                {"state": "settled", "settled_at": now, "source": "provider", "end": "done"}
+                if ended
+                else {}
+            ),
+        )
+
+
+def _release(now: datetime) -> None:
+    channel, _ = ShellChannel.objects.get_or_create(name="stable")
+    release = ShellRelease.objects.create(
+        channel=channel,
+        version="1.2.3",
+        manifest=b'{"version": "1.2.3"}',
+        manifest_sha256="0" * 64,
+        platforms=["darwin-aarch64"],
+        published_at=now,
+        published_by="pipeline",
+    )
+    ShellArtifact.objects.create(
+        release=release, platform="darwin-aarch64", url="https://c/a", sha256="0" * 64, size=1
+    )
+    Publication.objects.create(
+        release=release,
+        signature=b"untrusted comment",
+        signed_at=now,
+        published_at=now,
+        published_by="pipeline",
+        stored_at=now,
+    )
+
+
+def _failed_job() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, attempts)"
+            " VALUES ('mail', 'mail.send', jsonb_build_object('text', %s), 'failed', 8) RETURNING id",
+            [JOB_SECRET],
+        )
+        return int(cursor.fetchone()[0])
+
+
+def _secrets(people: list[User], pairs: list[Any]) -> list[str]:
+    """What no page may ever show."""
+    found = [
+        JOB_SECRET,
+        PASSWORD,
+        *(text for pair in pairs for text in (pair.access, pair.refresh)),
+    ]
+    for token in RefreshToken.objects.all():
+        found += [token.token_hash, str(token.pk), token.pk.hex]
+    for user in people:
+        user.refresh_from_db()
+        found.append(user.password.rpartition("$")[2])
+    for key in SigningKey.objects.all():
+        found += [bytes(key.private_key).decode("latin-1"), bytes(key.private_key).hex()]
+    return found

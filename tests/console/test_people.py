@@ -1,0 +1,283 @@
+"""What operators do to people: asked first, done by the rule, written down with who and from where."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from accounts.models import AuditEvent, Client, RefreshToken, Session, User
+from accounts.sign_in import Device, TokenPair, sign_in
+from tests.conftest import PASSWORD
+from tests.console.conftest import ADDRESS, REQUEST_ID, Browser, World
+
+pytestmark = pytest.mark.django_db
+
+NEW = "another good horse battery"
+
+
+def page(user: User, act: str) -> str:
+    return reverse(f"admin:accounts_user_{act}", args=[user.pk])
+
+
+def last_event(action: str) -> AuditEvent:
+    return AuditEvent.objects.filter(action=action)[:1].get()
+
+
+def said(response: Any) -> str:
+    """What the page after a redirect tells."""
+    return " ".join(str(message) for message in response.context["messages"])
+
+
+def test_revoking_ends_every_session_and_says_how_many(
+    console: Browser, operator: User, user: User, pair: TokenPair, api: APIClient
+) -> None:
+    asked = console.get(page(user, "revoke"))
+    assert "within 15 seconds" in asked.content.decode()
+    assert "sign in again" in asked.content.decode()
+    assert Session.objects.get().ended_at is None
+
+    done = console.post(page(user, "revoke"), {"reason": "Laptop lost."}, follow=True)
+    assert "sessions ended: 1" in said(done)
+    assert Session.objects.get().ended_by == Session.Ended.REVOKED
+    assert not RefreshToken.objects.unrevoked().exists()
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {pair.access}")
+    assert api.get("/v1/auth/me").json()["code"] == "access_revoked"
+
+    event = last_event("user:tokens_revoked")
+    assert (event.actor, event.actor_id) == (operator.email, operator.pk)
+    assert (event.target, event.target_id) == (user.email, str(user.pk))
+    assert (event.address, event.request_id) == (ADDRESS, REQUEST_ID)
+    assert event.reason == "Laptop lost."
+
+
+def test_without_a_reason_nothing_is_revoked(
+    console: Browser, user: User, pair: TokenPair
+) -> None:
+    response = console.post(page(user, "revoke"), {"reason": "  "})
+    assert response.status_code == 200
+    assert "This field is required." in response.content.decode()
+    assert Session.objects.get().ended_at is None
+
+
+def test_several_are_revoked_after_one_question(console: Browser, world: World) -> None:
+    chosen = [str(each.pk) for each in world.people[:2]]
+    people = reverse("admin:accounts_user_changelist")
+    asked = console.post(people, {"action": "revoke", "_selected_action": chosen})
+    text = asked.content.decode()
+    assert all(each.email in text for each in world.people[:2])
+    assert world.people[2].email not in text
+    assert Session.objects.filter(ended_at=None).count() == 3
+
+    address = reverse("admin:accounts_user_revoke_several")
+    refused = console.post(address, {"target": chosen, "reason": ""})
+    assert "This field is required." in refused.content.decode()
+    assert Session.objects.filter(ended_at=None).count() == 3
+
+    done = console.post(address, {"target": chosen, "reason": "Office broken into."}, follow=True)
+    assert "of 2 people are revoked; sessions ended: 2" in said(done)
+    assert Session.objects.filter(ended_at=None).count() == 1
+    assert AuditEvent.objects.filter(action="user:tokens_revoked").count() == 2
+
+
+def test_the_page_for_several_does_nothing_when_merely_asked_for(
+    console: Browser, world: World
+) -> None:
+    address = reverse("admin:accounts_user_revoke_several")
+    assert console.get(f"{address}?target={world.person.pk}").status_code == 302
+    assert console.post(address).status_code == 302
+    assert not AuditEvent.objects.filter(action="user:tokens_revoked").exists()
+
+
+def test_one_session_can_be_ended_and_the_others_stay(
+    console: Browser, operator: User, user: User, pair: TokenPair, now: datetime
+) -> None:
+    sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+    ended, stays = Session.objects.order_by("started_at", "pk")
+    address = reverse("admin:accounts_session_end", args=[ended.pk])
+    assert "other sessions are not touched" in console.get(address).content.decode()
+
+    done = console.post(address, {"reason": "Not hers."}, follow=True)
+    assert "Sessions ended: 1" in said(done)
+    ended.refresh_from_db()
+    stays.refresh_from_db()
+    assert (ended.ended_by, stays.ended_at) == (Session.Ended.REVOKED, None)
+    event = last_event("session:ended")
+    assert (event.target_id, event.reason) == (str(ended.pk), "Not hers.")
+    assert (event.actor, event.address) == (operator.email, ADDRESS)
+
+    again = console.post(address, {"reason": "Twice."}, follow=True)
+    assert "not possible any more" in said(again)
+    assert AuditEvent.objects.filter(action="session:ended").count() == 1
+
+
+def test_a_disabled_person_is_out_until_enabled(
+    console: Browser, user: User, pair: TokenPair, api: APIClient
+) -> None:
+    login = {"email": user.email, "password": PASSWORD}
+    console.post(page(user, "disable"), {"reason": "Has left."})
+    assert Session.objects.get().ended_at is not None
+    assert api.post("/v1/auth/login", login, format="json").status_code == 401
+    assert last_event("user:disabled").after == {"enabled": False}
+
+    console.post(page(user, "enable"), {"reason": "Is back."})
+    assert api.post("/v1/auth/login", login, format="json").status_code == 200
+    assert last_event("user:enabled").reason == "Is back."
+
+
+def test_a_new_password_ends_sessions_and_is_never_written_down(
+    console: Browser, user: User, pair: TokenPair, api: APIClient
+) -> None:
+    answer = console.post(page(user, "password"), {"password": NEW, "again": NEW}, follow=True)
+    assert "sessions ended: 1" in said(answer)
+    assert Session.objects.get().ended_at is not None
+    for password, status in ((PASSWORD, 401), (NEW, 200)):
+        login = {"email": user.email, "password": password}
+        assert api.post("/v1/auth/login", login, format="json").status_code == status
+    written = str(list(AuditEvent.objects.values()))
+    assert "user:password_set" in written
+    assert NEW not in written
+    assert NEW not in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("password", "again", "sentence"),
+    [
+        (NEW, NEW + "x", "not the same"),
+        ("short", "short", "too short"),
+        ("123456789012345", "123456789012345", "entirely numeric"),
+        ("ada@acme.test", "ada@acme.test", "too similar to the email"),
+        ("a" * 1025, "a" * 1025, "at most 1024 characters"),
+    ],
+)
+def test_a_poor_password_is_refused_beside_its_field(
+    console: Browser, user: User, password: str, again: str, sentence: str
+) -> None:
+    before = user.password
+    response = console.post(page(user, "password"), {"password": password, "again": again})
+    assert response.status_code == 200
+    assert sentence in response.content.decode()
+    assert password not in response.content.decode().replace(user.email, "")
+    user.refresh_from_db()
+    assert user.password == before
+
+
+def test_a_person_is_added_without_a_password(
+    console: Browser, organisation: Client, operator: User
+) -> None:
+    address = reverse("admin:accounts_user_add")
+    done = console.post(address, {"email": "Bert@ACME.test", "client": organisation.pk}, follow=True)
+    assert "has no password yet" in said(done)
+    user = User.objects.get(email="bert@acme.test")
+    assert (user.client, user.is_staff, user.has_usable_password()) == (organisation, False, False)
+    event = last_event("user:created")
+    assert event.after == {"email": "bert@acme.test", "client": "Acme"}
+    assert (event.actor, event.address) == (operator.email, ADDRESS)
+
+
+def test_an_email_that_is_taken_is_an_error_of_the_form(
+    console: Browser, user: User, organisation: Client
+) -> None:
+    address = reverse("admin:accounts_user_add")
+    response = console.post(address, {"email": "ADA@acme.test", "client": organisation.pk})
+    assert response.status_code == 200
+    assert "There is a user with this email already." in response.content.decode()
+    assert response.context["form"].errors["email"]
+    assert User.objects.filter(client=organisation).count() == 1
+
+
+def test_a_person_can_change_email_and_client(
+    console: Browser, user: User, plan: Any, by: Any, now: datetime
+) -> None:
+    other = Client.objects.create(name="Borealis")
+    console.post(page(user, "identity"), {"email": "Ada.L@acme.test", "client": other.pk})
+    user.refresh_from_db()
+    assert (user.email, user.client) == ("ada.l@acme.test", other)
+    event = last_event("user:changed")
+    assert event.before == {"email": "ada@acme.test", "client": "Acme"}
+    assert event.after == {"email": "ada.l@acme.test", "client": "Borealis"}
+
+
+def test_a_person_with_usage_is_not_deleted_and_the_page_says_what_to_do(
+    console: Browser, world: World
+) -> None:
+    response = console.post(page(world.person, "remove"), {"reason": "Has left."})
+    assert response.status_code == 200
+    assert "can be disabled, not deleted" in response.content.decode()
+    assert User.objects.filter(pk=world.person.pk).exists()
+    assert not AuditEvent.objects.filter(action="user:deleted").exists()
+
+
+def test_a_person_without_usage_goes_with_sessions_and_tokens(
+    console: Browser, user: User, pair: TokenPair
+) -> None:
+    done = console.post(page(user, "remove"), {"reason": "Added by mistake."}, follow=True)
+    assert "has been deleted" in said(done)
+    assert not User.objects.filter(pk=user.pk).exists()
+    assert not Session.objects.exists()
+    assert not RefreshToken.objects.exists()
+    event = last_event("user:deleted")
+    assert (event.target, event.reason) == ("ada@acme.test", "Added by mistake.")
+
+
+@pytest.mark.parametrize("act", ["disable", "dismiss", "remove"])
+def test_operators_do_not_lock_themselves_out(console: Browser, operator: User, act: str) -> None:
+    response = console.post(page(operator, act), {"reason": "Tired."})
+    assert "You cannot do this to yourself." in response.content.decode()
+    operator.refresh_from_db()
+    assert operator.is_active
+    assert operator.is_staff
+
+
+def test_operators_make_operators_and_unmake_them(
+    console: Browser, user: User, stranger: Browser
+) -> None:
+    stranger.force_login(user)
+    assert stranger.get("/admin/").status_code == 302
+    console.post(page(user, "operator"), {"reason": "Joins support."})
+    assert stranger.get("/admin/").status_code == 200
+    assert last_event("user:operator_set").after == {"operator": True}
+    console.post(page(user, "dismiss"), {"reason": "Leaves support."})
+    assert stranger.get("/admin/").status_code == 302
+
+
+def test_revoking_an_operator_ends_his_session_in_the_console(
+    console: Browser, stranger: Browser
+) -> None:
+    other = User.objects.create_superuser("second@shell.test", PASSWORD)
+    stranger.force_login(other)
+    assert stranger.get("/admin/").status_code == 200
+    console.post(page(other, "revoke"), {"reason": "Laptop lost."})
+    assert stranger.get("/admin/").status_code == 302
+    assert console.get("/admin/").status_code == 200
+
+
+def test_who_may_change_people_may_not_touch_operators(
+    stranger: Browser, operator: User, user: User
+) -> None:
+    helper = User.objects.create_user("helper@shell.test", is_staff=True)
+    rights = ("view_user", "change_user", "delete_user")
+    helper.user_permissions.set(_permissions(rights))
+    stranger.force_login(helper)
+    for act in ("revoke", "password", "identity", "disable", "remove", "dismiss", "operator"):
+        assert stranger.post(page(operator, act), {"reason": "x"}).status_code == 302, act
+    operator.refresh_from_db()
+    assert operator.is_superuser
+    assert not AuditEvent.objects.exclude(action="client:created").exists()
+    several = reverse("admin:accounts_user_revoke_several")
+    stranger.post(several, {"target": [operator.pk, user.pk], "reason": "x"})
+    assert [event.target for event in AuditEvent.objects.filter(action="user:tokens_revoked")] == [
+        user.email
+    ]
+
+
+def test_the_page_shows_usage_sessions_overrides_and_events(console: Browser, world: World) -> None:
+    text = console.get(page(world.person, "change")).content.decode()
+    for shown in ("450,000", "900,000", "50 %", "Live sessions (1)", "override:granted", "mac"):
+        assert shown in text, shown
+
+
+def _permissions(names: tuple[str, ...]) -> Any:
+    return Permission.objects.filter(codename__in=names, content_type__app_label="accounts")
