@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Protocol, cast
+from uuid import UUID
 
 from django.conf import settings
 from django.utils.module_loading import import_string
@@ -40,6 +41,8 @@ class AccessRevoked(Problem):
 class Caller(Protocol):
     """What accounts needs to know of the row-backed caller that a higher floor loads."""
 
+    user_id: UUID
+    email: str
     epoch: int
     is_authenticated: bool
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.hashers import make_password
+from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
@@ -23,6 +23,12 @@ class NotYourself(InvalidRequest):
     """An operator who locks himself out may be the last one."""
 
     default_detail = "You cannot do this to yourself. Ask another operator."
+
+
+class WrongPassword(InvalidRequest):
+    """Not a 401: the caller is signed in and stays so."""
+
+    default_detail = "That is not your current password."
 
 
 class StillNeeded(InvalidRequest):
@@ -100,6 +106,20 @@ def set_password(
             reason=reason,
         )
         return revoke_all(user_id=user_id, by=by, reason="A new password was set.", now=now)
+
+
+def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: datetime) -> int:
+    """A person's own change of password, which ends every session. Gives the number of sessions ended.
+
+    Raises ``WrongPassword`` where ``current`` is not theirs, and what :func:`set_password` raises.
+    """
+    if not check_password(current, User.objects.get(pk=user_id).password):
+        raise WrongPassword(errors=[Fault("/current", "wrong", WrongPassword.default_detail)])
+    try:
+        return set_password(user_id=user_id, password=new, by=by, now=now)
+    except InvalidRequest as refusal:
+        faults = [Fault("/new", fault.code, fault.detail) for fault in refusal.errors]
+        raise InvalidRequest(errors=faults) from None
 
 
 def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:

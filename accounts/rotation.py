@@ -47,9 +47,9 @@ def rotate(
     token = find(secret) if secret else None
     if secret is None or token is None:
         raise InvalidRefreshToken
-    successor: RefreshSecret | None = RefreshSecret.new()
+    fresh = RefreshSecret.new()
     rotation = _Rotation(token, secret, device, retry_key, now)
-    token_hash = successor.hash()
+    token_hash = fresh.hash()
     with transaction.atomic():
         try:
             user = lock_user(token.user_id)
@@ -58,8 +58,8 @@ def rotate(
         claims = claims_of(user.pk) if user.is_active else None
         if claims is None:
             raise InvalidRefreshToken
-        if not rotation.replace(successor, token_hash=token_hash):
-            successor = rotation.again()
+        won = rotation.replace(fresh, token_hash=token_hash)
+        successor = fresh if won else rotation.again()
         if successor is None:
             # Whatever this finds is committed; the refusal comes after.
             rotation.weigh(user)

@@ -4,12 +4,22 @@ from typing import Any
 
 from rest_framework import serializers
 
+from accounts.models import Session
 from accounts.sign_in import MAX_PASSWORD
 
 DEVICE_MAX = 200
 
 
-class DeviceField(serializers.CharField):
+class TextField(serializers.CharField):
+    """A text as the schema says, where REST framework would take a number too."""
+
+    def to_internal_value(self, data: Any) -> str:
+        if not isinstance(data, str):
+            self.fail("invalid")
+        return str(super().to_internal_value(data))
+
+
+class DeviceField(TextField):
     """A fingerprint the shell reports of its device; optional."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -19,20 +29,18 @@ class DeviceField(serializers.CharField):
 
 
 class LoginSerializer(serializers.Serializer[Any]):
-    email = serializers.CharField(max_length=254)
-    password = serializers.CharField(
-        max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True
-    )
+    email = TextField(max_length=254)
+    password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
     device_fp = DeviceField()
 
 
 class RefreshSerializer(serializers.Serializer[Any]):
-    refresh = serializers.CharField(max_length=200, trim_whitespace=False)
+    refresh = TextField(max_length=200, trim_whitespace=False)
     device_fp = DeviceField()
 
 
 class LogoutSerializer(serializers.Serializer[Any]):
-    refresh = serializers.CharField(max_length=200, trim_whitespace=False)
+    refresh = TextField(max_length=200, trim_whitespace=False)
 
 
 class TokenPairSerializer(serializers.Serializer[Any]):
@@ -52,3 +60,23 @@ class MeSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="user_id")
     email = serializers.CharField()
     client = ClientSerializer(source="*")
+
+
+class SessionSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    device_fp = serializers.CharField(allow_blank=True)
+    started_at = serializers.DateTimeField()
+    last_used_at = serializers.DateTimeField()
+    current = serializers.SerializerMethodField(help_text="Whether it is the one that asks.")
+
+    def get_current(self, session: Session) -> bool:
+        return bool(session.pk == self.context["current"])
+
+
+class SessionListSerializer(serializers.Serializer[Any]):
+    sessions = SessionSerializer(many=True)
+
+
+class PasswordChangeSerializer(serializers.Serializer[Any]):
+    current = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
+    new = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)

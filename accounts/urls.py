@@ -1,6 +1,6 @@
 from django.urls import path
 
-from accounts.views import AccessViewSet, MeViewSet
+from accounts.views import AccessViewSet, MeViewSet, PasswordViewSet, SessionViewSet
 
 app_name = "accounts"
 
@@ -8,5 +8,8 @@ urlpatterns = [
     path("login", AccessViewSet.as_view({"post": "login"}), name="login"),
     path("refresh", AccessViewSet.as_view({"post": "refresh"}), name="refresh"),
     path("logout", AccessViewSet.as_view({"post": "logout"}), name="logout"),
+    path("sessions", SessionViewSet.as_view({"get": "list"}), name="sessions"),
+    path("sessions/<uuid:id>", SessionViewSet.as_view({"delete": "destroy"}), name="session"),
+    path("password/change", PasswordViewSet.as_view({"post": "change"}), name="password-change"),
     path("me", MeViewSet.as_view({"get": "retrieve"}), name="me"),
 ]

@@ -1,6 +1,7 @@
 """Access over HTTP: parse, one rule, render."""
 
-from typing import Any
+from typing import Any, cast
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -12,20 +13,28 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
+from accounts.access_tokens import AccessToken
+from accounts.audit import Actor
+from accounts.authentication import Caller
 from accounts.key_ring import ring
+from accounts.models import Session
+from accounts.people import WrongPassword, change_password
 from accounts.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
-from accounts.revocation import sign_out
+from accounts.revocation import end_session, sign_out
 from accounts.rotation import rotate
 from accounts.serializers import (
     LoginSerializer,
     LogoutSerializer,
     MeSerializer,
+    PasswordChangeSerializer,
     RefreshSerializer,
+    SessionListSerializer,
     TokenPairSerializer,
 )
 from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config import ratelimits
 from config.client_address import address_of
+from config.problems import NotFound
 from config.request_ids import current as request_id
 from config.schema import problems
 
@@ -123,6 +132,69 @@ class MeViewSet(ViewSet):
         return Response(MeSerializer(request.user).data)
 
 
+class SessionViewSet(ViewSet):
+    """Where the caller is signed in."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(operation_id="sessions", responses=SessionListSerializer, tags=["access"])
+    def list(self, request: Request) -> Response:
+        """The caller's live sessions, the newest first."""
+        sessions = Session.objects.filter(user=request.user.pk).live(at=timezone.now())
+        shape = SessionListSerializer(
+            {"sessions": sessions}, context={"current": _session_of(request)}
+        )
+        return Response(shape.data, headers={"Cache-Control": "private, no-cache"})
+
+    @problems("not_found")
+    @extend_schema(
+        operation_id="end_session",
+        parameters=[OpenApiParameter("id", UUID, OpenApiParameter.PATH)],
+        responses={204: OpenApiResponse(description="Ended.")},
+        tags=["access"],
+    )
+    def destroy(self, request: Request, id: UUID) -> Response:  # noqa: A002 - as the path says it
+        """End one of the caller's sessions; the device has to sign in again."""
+        now = timezone.now()
+        session = Session.objects.filter(user=request.user.pk, pk=id).live(at=now).first()
+        if session is None:
+            raise NotFound("You have no such session.")
+        end_session(session=session, why=Session.Ended.LOGOUT, by=_actor(request), now=now)
+        return Response(status=204)
+
+
+class PasswordViewSet(ViewSet):
+    """The caller's own password."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @problems("rate_limited")
+    @extend_schema(
+        operation_id="change_password",
+        request=PasswordChangeSerializer,
+        responses={204: OpenApiResponse(description="Changed; every session has ended.")},
+        tags=["access"],
+    )
+    def change(self, request: Request) -> Response:
+        """Change one's password. It ends every session, this one too."""
+        given = _valid(PasswordChangeSerializer, request)
+        now = timezone.now()
+        actor = _actor(request)
+        ratelimits.refuse_if_spent("auth.account", key=actor.name, now=now)
+        try:
+            change_password(
+                user_id=cast("Caller", request.user).user_id,
+                current=given["current"],
+                new=given["new"],
+                by=actor,
+                now=now,
+            )
+        except WrongPassword:
+            ratelimits.spend("auth.account", key=actor.name)
+            raise
+        return Response(status=204)
+
+
 @require_safe
 def jwks(request: HttpRequest) -> HttpResponse:
     """The public keys that verify access tokens (RFC 7517)."""
@@ -138,6 +210,20 @@ def _valid(serializer: type[Any], request: Request) -> dict[str, Any]:
     given.is_valid(raise_exception=True)
     valid: dict[str, Any] = given.validated_data
     return valid
+
+
+def _session_of(request: Request) -> UUID:
+    return cast("AccessToken", request.auth).session_id
+
+
+def _actor(request: Request) -> Actor:
+    caller = cast("Caller", request.user)
+    return Actor(
+        name=caller.email,
+        id=caller.user_id,
+        address=address_of(request),
+        request_id=request_id(),
+    )
 
 
 def _device(request: Request, given: dict[str, Any]) -> Device:

@@ -182,6 +182,14 @@ def _storage_url(value: str) -> dict[str, str]:
     return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
 
 
+@_parsed("cdn_purge")
+def _cdn_purge(value: str) -> str:
+    """``cloudfront:<distribution>`` or ``purge``; empty where nothing has to be purged."""
+    if value and value != "purge" and not re.fullmatch(r"cloudfront:[A-Za-z0-9]+", value):
+        raise ValidationError("Must be cloudfront:<distribution> or purge.")
+    return value
+
+
 @_parsed("minisign_key")
 def _minisign_key(value: str) -> bytes | None:
     """The 42 bytes of a minisign public key: its line, its two-line file, or that file in base64; empty is None."""

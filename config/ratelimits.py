@@ -73,7 +73,7 @@ class AddressLimitMiddleware:
         return response
 
     def _response(self, request: HttpRequest) -> HttpResponseBase:
-        if name := _limit_of(request.method or "", request.path_info):
+        if name := limit_of(request.method or "", request.path_info):
             try:
                 _count_address(name, request, now=datetime.now(UTC))
             except RateLimited as refusal:
@@ -109,7 +109,7 @@ def spend(name: KeyedLimit, *, key: str = "") -> None:
     _usage(name, key, increment=True)
 
 
-def _limit_of(method: str, path: str) -> AddressLimit | None:
+def limit_of(method: str, path: str) -> AddressLimit | None:
     if path.startswith("/v1/auth/"):
         return "auth.ip"
     if path == "/v1/license/status":

@@ -26,7 +26,7 @@ from rest_framework.request import Request
 
 from config.described import components, headers_of, known_problems, problem_answer
 from config.handlers import MODEL_CALLS
-from config.ratelimits import _limit_of as address_limit_of
+from config.ratelimits import limit_of as address_limit_of
 
 TOKEN_PROBLEMS = (
     "not_authenticated",

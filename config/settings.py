@@ -52,6 +52,7 @@ STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or {
     "kind": "file",
     "path": "/nonexistent",
 }
+CDN_PURGE: str = env.cdn_purge("CDN_PURGE", "")
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = text("DEFAULT_FROM_EMAIL")

@@ -2,7 +2,12 @@
 
 import os
 
-from django.core.wsgi import get_wsgi_application
+import django
+
+from config import logs
+from config.entrance import Entrance
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-application = get_wsgi_application()
+django.setup(set_prefix=False)
+logs.take_over()
+application = Entrance()

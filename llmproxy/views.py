@@ -20,7 +20,15 @@ from llmproxy.calls import Call, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
 from llmproxy.relay import complete, stream
-from llmproxy.schema import CHAT_EXAMPLES, CHAT_REQUEST, COMPLETION, STREAM
+from llmproxy.schema import (
+    CHAT_EXAMPLES,
+    CHAT_REQUEST,
+    COMPLETE_REQUEST,
+    COMPLETION,
+    EVENT,
+    REMAINING,
+    STREAM_REQUEST,
+)
 from llmproxy.serializers import ModelListSerializer
 
 # Every way a model call can be refused, for the schema.
@@ -49,7 +57,8 @@ class ModelCallViewSet(ViewSet):
     @problems(*CALL_PROBLEMS)
     @extend_schema(
         operation_id="llm_complete",
-        request={"application/json": CHAT_REQUEST},
+        parameters=REMAINING,
+        request={"application/json": COMPLETE_REQUEST},
         responses={(200, "application/json"): COMPLETION},
         examples=CHAT_EXAMPLES,
         tags=["models"],
@@ -61,8 +70,9 @@ class ModelCallViewSet(ViewSet):
     @problems(*CALL_PROBLEMS)
     @extend_schema(
         operation_id="llm_stream",
-        request={"application/json": CHAT_REQUEST},
-        responses={(200, "text/event-stream"): STREAM},
+        parameters=REMAINING,
+        request={"application/json": STREAM_REQUEST},
+        responses={(200, "text/event-stream"): EVENT},
         examples=CHAT_EXAMPLES,
         tags=["models"],
     )
@@ -73,8 +83,9 @@ class ModelCallViewSet(ViewSet):
     @problems(*CALL_PROBLEMS)
     @extend_schema(
         operation_id="llm_chat_completions",
+        parameters=REMAINING,
         request={"application/json": CHAT_REQUEST},
-        responses={(200, "application/json"): COMPLETION, (200, "text/event-stream"): STREAM},
+        responses={(200, "application/json"): COMPLETION, (200, "text/event-stream"): EVENT},
         examples=CHAT_EXAMPLES,
         tags=["models"],
     )
@@ -108,7 +119,7 @@ class ModelViewSet(ViewSet):
         },
         tags=["models"],
     )
-    def list(self, request: Request) -> Response:
+    def retrieve(self, request: Request) -> Response:
         """The models the caller may choose from."""
         return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
 

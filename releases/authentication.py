@@ -49,20 +49,20 @@ class PublisherAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-def _presented(request: Request) -> str:
-    scheme, _, presented = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+def _presented(request: Request) -> bytes:
+    header: str = request.META.get("HTTP_AUTHORIZATION", "")
+    scheme, _, presented = header.partition(" ")
     if scheme.lower() != SCHEME:
         raise NotAuthenticated("Publishing needs a bearer secret.")
-    return str(presented.strip())
+    # WSGI gives the bytes of a header as latin-1.
+    return presented.strip().encode("latin-1", "replace")
 
 
-def _number(presented: str, secrets: list[str]) -> int | None:
-    """Which of the secrets it is, counted from 1; all are compared, whichever fits."""
-    digest = _digest(presented)
-    fits = [compare_digest(digest, _digest(each)) for each in secrets]
+def _number(presented: bytes, secrets: list[str]) -> int | None:
+    """Which of the secrets it is, counted from 1; all are compared, whichever fits.
+
+    Hashes have one length, so that not even the length of a secret can be measured.
+    """
+    digest = sha256(presented).digest()
+    fits = [compare_digest(digest, sha256(each.encode()).digest()) for each in secrets]
     return fits.index(True) + 1 if any(fits) else None
-
-
-def _digest(secret: str) -> bytes:
-    """Of one length, so that not even the length of a secret can be measured."""
-    return sha256(secret.encode("utf-8", "surrogateescape")).digest()

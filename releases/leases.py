@@ -17,7 +17,7 @@ from config.problems import Problem
 from releases.models import ShellChannel
 
 # Longer than any single step between two calls of keep(): one silence of a CDN, one write to storage.
-LEASE = timedelta(seconds=45)
+LEASE = timedelta(seconds=30)
 RENEW_AFTER = LEASE.total_seconds() / 4
 
 

@@ -11,7 +11,7 @@ from storages.backends.s3 import S3Storage
 from releases.storage import CONTENT_TYPES, StorageUnavailable, cache_control_of
 
 # Together shorter than the lease of a publish, so that none writes after its lease has ended.
-CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 10, 2
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
 
 
 class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types

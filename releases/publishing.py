@@ -152,7 +152,11 @@ def _release(signed: Signed, found: list[Found], *, by: Actor, now: datetime) ->
 
 
 def _store(publication: Publication, *, lease: Lease) -> None:
-    """Each write has a full term of the lease before it, which is longer than a write may take."""
+    """Each write has a full term of the lease before it, which is longer than a write may take.
+
+    Only a process that was frozen in mid-write could still write after its term; a repeat of the publish that
+    overtook it mends that.
+    """
     release = publication.release
     path = storage.pointer_path(release.channel_id)
     lease.renew()
@@ -217,6 +221,7 @@ def _answer(signed: Signed, *, created: bool) -> Published:
         channel=channel,
         version=str(signed.manifest.version),
         url=f"{settings.CDN_URL}/{storage.pointer_path(channel)}",
-        purged=None,
+        # Nothing purges yet; where it is wanted, false says that the CDN may still have the old one.
+        purged=False if settings.CDN_PURGE else None,
         created=created,
     )

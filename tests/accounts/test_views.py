@@ -1,10 +1,14 @@
 """Access over HTTP: status, code and shape."""
 
+from datetime import datetime
+
 import pytest
 from rest_framework.test import APIClient
 
-from accounts.models import RefreshToken, Session, User
-from accounts.sign_in import TokenPair
+from accounts.models import Client, RefreshToken, Session, User
+from accounts.refresh_tokens import RefreshSecret
+from accounts.revocation import sign_out
+from accounts.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -94,3 +98,75 @@ class TestLogout:
     ) -> None:
         assert api.post(LOGOUT, {"refresh": token}, format="json").status_code == 204
         assert Session.objects.get().ended_at is None
+
+
+class TestSessions:
+    def test_a_person_sees_their_live_sessions_and_which_one_asks(
+        self, signed_in: APIClient, user: User, now: datetime
+    ) -> None:
+        sign_in(email=user.email, password=PASSWORD, device=Device(fingerprint="phone"), now=now)
+        gone = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        sign_out(presented=gone.refresh, by_address=None, request_id="", now=now)
+        sessions = signed_in.get("/v1/auth/sessions").json()["sessions"]
+        assert [set(each) for each in sessions] == [
+            {"id", "device_fp", "started_at", "last_used_at", "current"}
+        ] * 2
+        assert sorted((each["device_fp"], each["current"]) for each in sessions) == [
+            ("", True),
+            ("phone", False),
+        ]
+
+    def test_ending_one_ends_that_one(
+        self, signed_in: APIClient, user: User, now: datetime
+    ) -> None:
+        other = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        session = Session.objects.get(refresh_tokens=RefreshSecret.parse(other.refresh).id)
+        assert signed_in.delete(f"/v1/auth/sessions/{session.pk}").status_code == 204
+        assert signed_in.delete(f"/v1/auth/sessions/{session.pk}").json()["code"] == "not_found"
+        assert signed_in.get("/v1/auth/me").status_code == 200
+        assert Session.objects.filter(ended_at=None).count() == 1
+
+    def test_nobody_ends_anothers(
+        self, signed_in: APIClient, organisation: Client, now: datetime
+    ) -> None:
+        bob = User.objects.create_user("bob@acme.test", PASSWORD, client=organisation)
+        sign_in(email=bob.email, password=PASSWORD, device=Device(), now=now)
+        session = Session.objects.get(user=bob)
+        assert signed_in.delete(f"/v1/auth/sessions/{session.pk}").status_code == 404
+        assert Session.objects.get(pk=session.pk).ended_at is None
+
+
+class TestPasswordChange:
+    CHANGE = "/v1/auth/password/change"
+    NEW = "staple battery horse correct"
+
+    def test_it_ends_every_session_and_the_new_one_works(
+        self, signed_in: APIClient, user: User, now: datetime
+    ) -> None:
+        body = {"current": PASSWORD, "new": self.NEW}
+        assert signed_in.post(self.CHANGE, body, format="json").status_code == 204
+        assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
+        assert sign_in(email=user.email, password=self.NEW, device=Device(), now=now).access
+
+    @pytest.mark.parametrize(
+        ("body", "pointer"),
+        [
+            ({"current": "wrong", "new": NEW}, "/current"),
+            ({"current": PASSWORD, "new": "12345678"}, "/new"),
+        ],
+    )
+    def test_a_refusal_changes_nothing(
+        self, signed_in: APIClient, user: User, body: dict, pointer: str
+    ) -> None:
+        response = signed_in.post(self.CHANGE, body, format="json")
+        assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
+        assert {fault["pointer"] for fault in response.json()["errors"]} == {pointer}
+        assert signed_in.get("/v1/auth/me").status_code == 200
+        user.refresh_from_db()
+        assert user.check_password(PASSWORD)
+
+    def test_guessing_is_limited_like_a_login(self, signed_in: APIClient, settings) -> None:
+        settings.RATE_LIMITS = {"auth.account": "2/h"}
+        body = {"current": "wrong", "new": self.NEW}
+        statuses = [signed_in.post(self.CHANGE, body, format="json").status_code for _ in range(3)]
+        assert statuses == [400, 400, 429]

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import DatabaseError, connection
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
 from config.mail import send_mail
@@ -94,14 +94,14 @@ def test_what_a_killed_worker_was_doing_is_done_by_the_next(tmp_path: Path, work
 
 def test_a_worker_outlives_a_restart_of_its_connections(tmp_path: Path, worker) -> None:
     process = worker()
-    eventually(lambda: ProcrastinateWorker.objects.exists())
+    eventually(ProcrastinateWorker.objects.exists)
     with psycopg.connect(**dsn(), autocommit=True) as admin:
         admin.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
             [connection.settings_dict["NAME"]],
         )
     connection.close()
-    eventually(lambda: queued())
+    eventually(queued)
     eventually(lambda: len(mails(tmp_path)) == 1)
     assert process.poll() is None
 
@@ -109,7 +109,7 @@ def test_a_worker_outlives_a_restart_of_its_connections(tmp_path: Path, worker) 
 def queued() -> bool:
     try:
         send_mail.defer(to=["ops@shell.test"], subject="Hello", text="after the restart")
-    except Exception:
+    except DatabaseError:
         connection.close()
         return False
     return True

@@ -5,7 +5,7 @@ import base64
 import pytest
 from marshmallow import ValidationError
 
-from config.env import _minisign_key, _storage_url
+from config.env import _cdn_purge, _minisign_key, _storage_url
 
 RAW = b"Ed" + bytes(range(40))
 LINE = base64.b64encode(RAW).decode()
@@ -60,3 +60,14 @@ def test_storage_is_a_folder_or_a_bucket() -> None:
 def test_other_storage_is_refused(value: str) -> None:
     with pytest.raises(ValidationError):
         _storage_url(value)
+
+
+def test_a_cdn_is_purged_in_one_of_two_ways_or_not() -> None:
+    assert [_cdn_purge(each) for each in ("", "purge", "cloudfront:E2ABC")] == [
+        "",
+        "purge",
+        "cloudfront:E2ABC",
+    ]
+    for wrong in ("cloudfront:", "cloudfront", "cloudfront:a b", "PURGE", "ban"):
+        with pytest.raises(ValidationError):
+            _cdn_purge(wrong)

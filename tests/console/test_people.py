@@ -53,9 +53,7 @@ def test_revoking_ends_every_session_and_says_how_many(
     assert event.reason == "Laptop lost."
 
 
-def test_without_a_reason_nothing_is_revoked(
-    console: Browser, user: User, pair: TokenPair
-) -> None:
+def test_without_a_reason_nothing_is_revoked(console: Browser, user: User, pair: TokenPair) -> None:
     response = console.post(page(user, "revoke"), {"reason": "  "})
     assert response.status_code == 200
     assert "This field is required." in response.content.decode()
@@ -146,7 +144,7 @@ def test_a_new_password_ends_sessions_and_is_never_written_down(
     ("password", "again", "sentence"),
     [
         (NEW, NEW + "x", "not the same"),
-        ("short", "short", "too short"),
+        ("Zy7-quux", "Zy7-quux", "too short"),
         ("123456789012345", "123456789012345", "entirely numeric"),
         ("ada@acme.test", "ada@acme.test", "too similar to the email"),
         ("a" * 1025, "a" * 1025, "at most 1024 characters"),
@@ -168,7 +166,9 @@ def test_a_person_is_added_without_a_password(
     console: Browser, organisation: Client, operator: User
 ) -> None:
     address = reverse("admin:accounts_user_add")
-    done = console.post(address, {"email": "Bert@ACME.test", "client": organisation.pk}, follow=True)
+    done = console.post(
+        address, {"email": "Bert@ACME.test", "client": organisation.pk}, follow=True
+    )
     assert "has no password yet" in said(done)
     user = User.objects.get(email="bert@acme.test")
     assert (user.client, user.is_staff, user.has_usable_password()) == (organisation, False, False)
@@ -274,7 +274,7 @@ def test_who_may_change_people_may_not_touch_operators(
 
 
 def test_the_page_shows_usage_sessions_overrides_and_events(console: Browser, world: World) -> None:
-    text = console.get(page(world.person, "change")).content.decode()
+    text = " ".join(console.get(page(world.person, "change")).content.decode().split())
     for shown in ("450,000", "900,000", "50 %", "Live sessions (1)", "override:granted", "mac"):
         assert shown in text, shown
 

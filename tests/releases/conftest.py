@@ -19,7 +19,8 @@ from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.signing import Signer
 
 SECRET = "a secret of the pipeline"
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+# Long ago, so that what was signed around it is in the past of the real clock too.
+NOW = datetime(2025, 11, 20, 12, tzinfo=UTC)
 PIPELINE = Actor(name="release pipeline (secret 1)", address="192.0.2.7", request_id="request-1")
 PLATFORMS = ("darwin-aarch64", "windows-x86_64")
 

@@ -30,7 +30,7 @@ def test_a_lease_is_one_per_channel() -> None:
     taken()
     with pytest.raises(PublishInProgress) as refusal:
         taken()
-    assert refusal.value.headers == {"Retry-After": "45"}
+    assert refusal.value.headers == {"Retry-After": "30"}
     assert taken("beta").fence == 1
 
 

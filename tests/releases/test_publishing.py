@@ -106,6 +106,13 @@ def test_the_same_bytes_again_are_the_same_release(pipeline: Pipeline) -> None:
     assert AuditEvent.objects.filter(action="release:repeated").count() == 1
 
 
+def test_a_purge_that_is_wanted_and_not_done_is_not_claimed(
+    pipeline: Pipeline, settings: Settings
+) -> None:
+    settings.CDN_PURGE = "purge"
+    assert pipeline.publish(pipeline.release()).purged is False
+
+
 def test_a_repeat_mends_what_storage_has_lost(pipeline: Pipeline) -> None:
     release = pipeline.release("1.0.0")
     pipeline.publish(release)

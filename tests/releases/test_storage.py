@@ -1,5 +1,6 @@
 """Storage: files that are replaced in one step, and objects of an S3 server."""
 
+import base64
 import stat
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from releases.storage import (
     pointer_path,
     put,
 )
+from tests.releases.conftest import Pipeline
 
 NAME = pointer_path("stable")
 
@@ -164,6 +166,23 @@ def test_settings_can_name_a_bucket(server: str, bucket: Any, settings: Settings
     )
     handler["default"].save(NAME, ContentFile(b"{}"))
     assert bucket.get_object(Bucket="releases", Key=NAME)["Body"].read() == b"{}"
+
+
+@pytest.mark.django_db
+def test_a_publish_lands_in_the_bucket(
+    server: str, bucket: Any, settings: Settings, pipeline: Pipeline
+) -> None:
+    options = {"bucket": "releases", "endpoint": server, "region": "eu-central-1"}
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "default": {"BACKEND": "releases.object_storage.Objects", "OPTIONS": options},
+    }
+    release = pipeline.release("1.0.0")
+    assert pipeline.publish(release).created
+    stored = bucket.get_object(Bucket="releases", Key=NAME)
+    assert (stored["Body"].read(), stored["CacheControl"]) == (release.body, POINTER_CACHE)
+    signature = bucket.get_object(Bucket="releases", Key=f"{NAME}.minisig")["Body"].read()
+    assert base64.b64encode(signature).decode() == release.signature
 
 
 @pytest.mark.parametrize("wrong", [{"bucket": "missing"}, {"endpoint": "http://127.0.0.1:9"}])

@@ -1,6 +1,10 @@
 """Publishing over HTTP: who may, the exact bytes, and the shape of every answer."""
 
+import base64
 import json
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +14,7 @@ from rest_framework.test import APIClient, APIRequestFactory
 
 from accounts.models import AuditEvent
 from config.env import Secret
+from config.local.minisign import key_pair
 from releases.models import ShellRelease
 from releases.storage import POINTER_CACHE
 from releases.views import UpdateViewSet
@@ -202,6 +207,40 @@ def test_publishing_is_limited_by_address(pipeline: Pipeline, settings: Settings
     release = pipeline.release()
     codes = [pipeline.post(release, secret="wrong").status_code for _ in range(3)]
     assert codes == [401, 401, 429]
+
+
+@pytest.mark.wire
+def test_what_minisign_signed_is_published_and_holds_again_as_it_is_served(
+    pipeline: Pipeline, settings: Settings, tmp_path: Path
+) -> None:
+    line = key_pair(tmp_path, "update")
+    settings.UPDATE_PUBLIC_KEY = base64.b64decode(line)
+    document = pipeline.document("1.0.0")
+    for entry in document["platforms"].values():
+        path = entry["url"].removeprefix(pipeline.cdn.url)
+        file = tmp_path / path.rpartition("/")[2]
+        file.write_bytes(pipeline.cdn.files[path])  # type: ignore[arg-type]
+        comment = f"timestamp:1700000000\tfile:{file.name}\tversion:1.0.0"
+        entry["signature"] = _signed_by_minisign(file, tmp_path / "update.key", "-t", comment)
+    manifest = tmp_path / "latest.json"
+    manifest.write_text(json.dumps(document))
+    signature = _signed_by_minisign(manifest, tmp_path / "update.key")
+    assert pipeline.post(Release(manifest.read_bytes(), signature)).status_code == 201
+    served = pipeline.files / "shell" / "stable" / "latest.json"
+    verify = [_minisign(), "-V", "-m", str(served), "-P", line]
+    subprocess.run(verify, check=True, capture_output=True)
+
+
+def _signed_by_minisign(file: Path, key: Path, *options: str) -> str:
+    command = [_minisign(), "-S", "-s", str(key), "-m", str(file), *options]
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
+    return base64.b64encode(file.with_name(f"{file.name}.minisig").read_bytes()).decode()
+
+
+def _minisign() -> str:
+    found = shutil.which("minisign")
+    assert found, "minisign is not installed"
+    return found
 
 
 def ask(query: str, **headers: str) -> Any:

@@ -15,13 +15,12 @@ from config.local.children import Child, Program
 from config.local.folders import ROOT
 from config.local.ports import free
 from config.local.run import healthy
+from config.ratelimits import DEFAULTS
 
 HOST = "127.0.0.1"
 WORKERS = 2
 # Tests that would meet the limits raise them; the limits themselves have tests of their own.
-UNLIMITED = ",".join(
-    f"{name}=100000/m" for name in ("auth.ip", "auth.account", "auth.all", "status.ip", "llm.user")
-)
+UNLIMITED = ",".join(f"{name}=100000/m" for name in DEFAULTS)
 
 
 class Service:

@@ -10,6 +10,7 @@ from procrastinate.contrib.django.django_connector import DjangoConnector
 from procrastinate.exceptions import ConnectorException
 from psycopg import OperationalError
 
+from config import logs
 from config.queue import rescue_jobs
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--concurrency", type=int, default=4, help="jobs at a time")
 
     def handle(self, *args: Any, concurrency: int, **options: Any) -> None:
+        logs.take_over()
         asyncio.run(_work(concurrency))
 
 

@@ -1,0 +1,231 @@
+"""A client's page, and what may be done to a client and its licence from there."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.urls import reverse
+from rest_framework.test import APIClient
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent, Client, User
+from licensing.licences import set_operator_status
+from licensing.models import Licence, Plan, Standing
+from tests.console.conftest import ADDRESS, Browser, World
+
+pytestmark = pytest.mark.django_db
+
+
+def page(client: Client, act: str = "change") -> str:
+    return reverse(f"admin:accounts_client_{act}", args=[client.pk])
+
+
+def words(browser: Browser, address: str) -> str:
+    return " ".join(browser.get(address).content.decode().split())
+
+
+def licence_page(client: Client, act: str) -> str:
+    return reverse(f"admin:licensing_licence_{act}", args=[Licence.objects.get(client=client).pk])
+
+
+def test_a_client_is_made_with_its_licence(console: Browser, operator: User, plan: Plan) -> None:
+    address = reverse("admin:accounts_client_add")
+    assert console.get(address).status_code == 200
+    assert not Client.objects.exists()
+    response = console.post(address, {"name": "Cobalt & Sons", "plan": plan.pk})
+    client = Client.objects.get()
+    assert response["Location"] == page(client)
+    licence = Licence.objects.get(client=client)
+    assert (licence.plan, licence.status) == (plan, Standing.ACTIVE)
+    event = AuditEvent.objects.get(action="client:created")
+    assert (event.target_id, event.actor, event.address) == (
+        str(client.pk),
+        operator.email,
+        ADDRESS,
+    )
+
+
+def test_a_client_needs_a_name_and_a_plan(console: Browser, plan: Plan) -> None:
+    response = console.post(reverse("admin:accounts_client_add"), {"name": " "})
+    assert set(response.context["form"].errors) == {"name", "plan"}
+    assert not Client.objects.exists()
+
+
+def test_the_page_tells_of_licence_people_sessions_usage_and_events(
+    console: Browser, world: World
+) -> None:
+    text = words(console, page(world.client))
+    for shown in (
+        "standing-grace",
+        "An operator says",
+        "Reason: The invoice is late.",
+        "Billing says",
+        "active (does not count now)",
+        "People (8)",
+        "person-7@acme.test",
+        "3,600,000 input tokens",
+        "160 held by running calls",
+        "90 %",
+        "50 %",
+        "Live sessions (3)",
+        "client:created",
+        "licence:operator_set",
+        "override:granted",
+    ):
+        assert shown in text, shown
+
+
+def test_instants_are_utc_and_marked_for_the_operators_own_time(
+    console: Browser, world: World
+) -> None:
+    until = Licence.objects.get(client=world.client).grace_until
+    assert until is not None
+    shown = f"{until:%Y-%m-%d %H:%M:%S} UTC</time>"
+    assert shown in console.get(page(world.client)).content.decode()
+
+
+def test_the_word_of_an_operator_that_has_ended_is_told(
+    console: Browser, organisation: Client, by: Actor, now: datetime
+) -> None:
+    licence = Licence.objects.get(client=organisation)
+    set_operator_status(
+        licence_id=licence.pk,
+        status=Standing.SUSPENDED,
+        reason="Contract ended.",
+        ends_at=now + timedelta(days=1),
+        by=by,
+        now=now,
+    )
+    assert "this counts until" in words(console, page(organisation))
+    Licence.objects.update(operator_until=now - timedelta(minutes=1))
+    assert "the next nightly run takes it back" in words(console, page(organisation))
+
+
+def test_suspending_counts_at_once_and_is_written_down(
+    console: Browser,
+    operator: User,
+    organisation: Client,
+    signed_in: APIClient,
+) -> None:
+    assert signed_in.get("/v1/license/status").json()["status"] == "active"
+    form = {"status": "suspended", "reason": "Not paid for months."}
+    response = console.post(licence_page(organisation, "status"), form, follow=True)
+    assert "is suspended now" in response.content.decode()
+    assert response.redirect_chain[-1][0] == page(organisation)
+    assert signed_in.get("/v1/license/status").json()["status"] == "suspended"
+    event = AuditEvent.objects.get(action="licence:operator_set")
+    assert (event.actor, event.address) == (operator.email, ADDRESS)
+    assert (event.target_id, event.reason) == (str(organisation.pk), "Not paid for months.")
+    assert event.before == {"status": "active", "operator_status": None}
+    assert event.after == {"status": "suspended", "operator_status": "suspended"}
+
+
+def test_a_grace_is_given_in_utc(console: Browser, organisation: Client, now: datetime) -> None:
+    until = (now + timedelta(days=9)).replace(second=0, microsecond=0)
+    form = {"status": "grace", "grace_until": f"{until:%Y-%m-%dT%H:%M}", "reason": "Agreed."}
+    console.post(licence_page(organisation, "status"), form)
+    licence = Licence.objects.get()
+    assert (licence.status, licence.grace_until) == (Standing.GRACE, until)
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"status": "suspended"}, "reason"),
+        ({"status": "suspended", "reason": "  "}, "reason"),
+        ({"status": "grace", "reason": "Agreed."}, "grace_until"),
+        ({"status": "grace", "grace_until": "2020-01-01T00:00", "reason": "x"}, "grace_until"),
+        ({"status": "active", "ends_at": "2020-01-01T00:00", "reason": "x"}, "ends_at"),
+        ({"status": "active", "ends_at": "soon", "reason": "x"}, "ends_at"),
+        ({"status": "frozen", "reason": "x"}, "status"),
+    ],
+)
+def test_what_the_rule_refuses_stands_beside_the_field(
+    console: Browser, organisation: Client, form: dict[str, str], field: str
+) -> None:
+    response = console.post(licence_page(organisation, "status"), form)
+    assert response.status_code == 200
+    assert list(response.context["form"].errors) == [field]
+    assert Licence.objects.get().operator_status is None
+    assert not AuditEvent.objects.filter(action__startswith="licence:").exists()
+
+
+def test_taking_the_word_back_lets_billing_count_again(console: Browser, world: World) -> None:
+    form = {"status": "billing", "reason": "Paid."}
+    console.post(licence_page(world.client, "status"), form)
+    licence = Licence.objects.get(client=world.client)
+    assert (licence.status, licence.operator_status) == (Standing.ACTIVE, None)
+    assert AuditEvent.objects.get(action="licence:operator_cleared").reason == "Paid."
+
+
+def test_plan_and_entitlements_change_by_the_rule(console: Browser, organisation: Client) -> None:
+    larger = Plan.objects.create(name="Larger", entitlements=["forms"])
+    form = {"plan": larger.pk, "entitlements": "reports, archive,reports", "reason": "Ordered."}
+    console.post(licence_page(organisation, "terms"), form)
+    licence = Licence.objects.get()
+    assert licence.plan == larger
+    assert licence.all_entitlements == ["archive", "forms", "reports"]
+    event = AuditEvent.objects.get(action="licence:terms_set")
+    assert event.after == {"plan": "Larger", "entitlements": ["archive", "reports"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"reason": ""}, "reason"),
+        ({"entitlements": "not a slug!"}, "entitlements"),
+        ({"plan": 0}, "plan"),
+    ],
+)
+def test_terms_that_cannot_be_are_refused(
+    console: Browser, organisation: Client, plan: Plan, change: dict[str, object], field: str
+) -> None:
+    form = {"plan": plan.pk, "entitlements": "", "reason": "x", **change}
+    response = console.post(licence_page(organisation, "terms"), form)
+    assert list(response.context["form"].errors) == [field]
+    assert not AuditEvent.objects.filter(action="licence:terms_set").exists()
+
+
+def test_a_client_can_be_renamed(console: Browser, organisation: Client) -> None:
+    console.post(page(organisation, "name"), {"name": " Acme International "})
+    organisation.refresh_from_db()
+    assert organisation.name == "Acme International"
+    event = AuditEvent.objects.get(action="client:renamed")
+    assert (event.before, event.after) == ({"name": "Acme"}, {"name": "Acme International"})
+
+
+def test_a_client_with_people_cannot_be_deleted(
+    console: Browser, organisation: Client, user: User
+) -> None:
+    assert (
+        "Delete" not in words(console, page(organisation)).partition("<h2")[0].rpartition("<h1")[2]
+    )
+    response = console.post(page(organisation, "remove"), {"reason": "x"}, follow=True)
+    assert "not possible any more" in response.content.decode()
+    assert Client.objects.exists()
+
+
+def test_a_client_without_people_goes_with_its_licence(
+    console: Browser, organisation: Client
+) -> None:
+    console.post(page(organisation, "remove"), {"reason": "Entered twice."})
+    assert not Client.objects.exists()
+    assert not Licence.objects.exists()
+    assert AuditEvent.objects.get(action="client:deleted").reason == "Entered twice."
+
+
+def test_who_may_only_look_is_offered_nothing_and_can_do_nothing(
+    stranger: Browser, organisation: Client
+) -> None:
+    from_afar = User.objects.create_user("reader@shell.test", is_staff=True)
+    rights = ("view_client", "view_licence", "view_user")
+    from_afar.user_permissions.set(Permission.objects.filter(codename__in=rights))
+    stranger.force_login(from_afar)
+    text = words(stranger, page(organisation))
+    assert "Change status" not in text
+    assert "Rename" not in text
+    for act in ("status", "terms"):
+        assert stranger.get(licence_page(organisation, act)).status_code == 403
+        assert stranger.post(licence_page(organisation, act), {"reason": "x"}).status_code == 403
+    assert stranger.post(page(organisation, "name"), {"name": "Mine"}).status_code == 403
+    assert stranger.get(reverse("admin:accounts_client_add")).status_code == 403

@@ -1,0 +1,121 @@
+"""The front page: what an operator should see first."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import SigningKey
+from config.console.front import at_a_glance
+from releases.models import Publication
+from tests.console.conftest import Browser, World
+from usage.models import UsageRecord
+
+pytestmark = pytest.mark.django_db
+
+
+def beat(at: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (%s)", [at])
+
+
+def job(status: str, scheduled_at: datetime | None = None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, status, scheduled_at)"
+            " VALUES ('mail', 'mail.send', %s, %s)",
+            [status, scheduled_at],
+        )
+
+
+def troubles(now: datetime) -> str:
+    return " ".join(trouble.says for trouble in at_a_glance(now=now).troubles)
+
+
+def test_nothing_needs_attention_where_all_is_well(signing_key: None, now: datetime) -> None:
+    beat(now)
+    assert at_a_glance(now=now).troubles == []
+
+
+def test_a_missing_or_silent_worker_is_told(signing_key: None, now: datetime) -> None:
+    assert "No worker is running" in troubles(now)
+    beat(now - timedelta(minutes=5))
+    assert "No worker is running" in troubles(now)
+    beat(now - timedelta(seconds=20))
+    assert "No worker is running" not in troubles(now)
+
+
+def test_jobs_that_failed_or_wait_too_long_are_counted(signing_key: None, now: datetime) -> None:
+    beat(now)
+    job("succeeded")
+    job("todo", now + timedelta(hours=1))
+    job("todo", now - timedelta(minutes=1))
+    assert troubles(now) == ""
+    job("failed")
+    job("failed")
+    job("todo", now - timedelta(hours=1))
+    assert "failed for good: 2" in troubles(now)
+    assert "should have begun by now: 1" in troubles(now)
+
+
+def test_a_missing_signing_key_is_told(db: None, now: datetime) -> None:
+    assert "nobody can sign in" in troubles(now)
+
+
+def test_a_key_that_signs_only_later_is_none_yet(signing_key: None, now: datetime) -> None:
+    SigningKey.objects.update(signs_from=now + timedelta(days=1))
+    assert "nobody can sign in" in troubles(now)
+
+
+def test_calls_in_flight_and_those_nobody_settled(world: World, now: datetime) -> None:
+    assert at_a_glance(now=now).in_flight == 8
+    UsageRecord.objects.open().filter(user=world.person).update(
+        expires_at=now - timedelta(minutes=10)
+    )
+    assert at_a_glance(now=now).in_flight == 7
+    assert "expired and is still held: 1" in troubles(now)
+
+
+def test_a_publish_that_was_not_finished_is_told(world: World, now: datetime) -> None:
+    publication = Publication.objects.get()
+    assert "not in storage" not in troubles(now)
+    publication.stored_at, publication.published_at = None, now - timedelta(hours=1)
+    publication.save()
+    assert "stable 1.2.3 was published but is not in storage." in troubles(now)
+    publication.pk = None
+    publication.stored_at = now
+    publication.save()
+    assert "not in storage" not in troubles(now)
+
+
+def test_licences_are_counted_by_status_and_graces_that_end_are_named(
+    world: World, now: datetime
+) -> None:
+    glance = at_a_glance(now=now)
+    assert [(status, number) for status, number, _ in glance.licences] == [
+        ("active", 1),
+        ("grace", 1),
+        ("suspended", 0),
+    ]
+    assert [licence.client.name for licence in glance.graces] == ["Acme"]
+
+
+def test_the_page_shows_it_and_every_link_of_it_leads_somewhere(
+    console: Browser, world: World
+) -> None:
+    response = console.get("/admin/")
+    text = response.content.decode()
+    glance = response.context["glance"]
+    assert "Jobs that failed for good: 1." in text
+    assert "licence:operator_set" in text
+    links = [url for _, _, url in glance.licences] + [glance.in_flight_url]
+    links += [trouble.url for trouble in glance.troubles if trouble.url]
+    for link in links:
+        assert console.get(link).status_code == 200, link
+
+
+def test_it_costs_a_handful_of_queries(world: World, now: datetime) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        at_a_glance(now=now)
+    assert len(queries) <= 11

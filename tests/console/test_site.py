@@ -1,0 +1,121 @@
+"""Coming in to the console and leaving it."""
+
+import pytest
+from django.contrib.auth import SESSION_KEY
+from django.test import override_settings
+
+from accounts.models import AuditEvent, User
+from tests.conftest import PASSWORD
+from tests.console.conftest import ADDRESS, Browser
+
+pytestmark = pytest.mark.django_db
+
+NEW = "another good horse battery"
+REFUSED = "That email and password do not go together for an operator."
+
+
+def sign_in(browser: Browser, email: str, password: str = PASSWORD) -> str:
+    response = browser.post("/admin/login/", {"username": email, "password": password})
+    return "in" if response.status_code == 302 else response.content.decode()
+
+
+def test_an_operator_signs_in_and_out_and_both_are_written_down(
+    stranger: Browser, operator: User
+) -> None:
+    assert sign_in(stranger, "Operator@SHELL.test") == "in"
+    assert stranger.get("/admin/").status_code == 200
+    assert stranger.post("/admin/logout/").status_code == 200
+    assert SESSION_KEY not in stranger.session
+    out, came = AuditEvent.objects.filter(action__startswith="operator:")
+    assert (came.action, out.action) == ("operator:signed_in", "operator:signed_out")
+    for event in (came, out):
+        assert (event.actor, event.actor_id) == (operator.email, operator.pk)
+        assert (event.target_id, event.address) == (str(operator.pk), ADDRESS)
+
+
+def test_refusals_look_alike_and_give_no_session(
+    stranger: Browser, operator: User, user: User
+) -> None:
+    disabled = User.objects.create_superuser("gone@shell.test", PASSWORD, is_active=False)
+    answers = [
+        sign_in(stranger, "nobody@shell.test"),
+        sign_in(stranger, operator.email, "wrong " + PASSWORD),
+        sign_in(stranger, user.email),
+        sign_in(stranger, disabled.email),
+    ]
+    for answer in answers:
+        assert REFUSED in answer
+    assert SESSION_KEY not in stranger.session
+    assert not AuditEvent.objects.filter(action__startswith="operator:").exists()
+
+
+def test_what_was_typed_is_not_given_back_as_a_password(stranger: Browser, operator: User) -> None:
+    assert "wrong " + PASSWORD not in sign_in(stranger, operator.email, "wrong " + PASSWORD)
+
+
+@pytest.mark.parametrize("email", ["", "\x00", "a" * 5000, "not an email"])
+def test_odd_emails_are_refused(stranger: Browser, operator: User, email: str) -> None:
+    assert "<form" in sign_in(stranger, email)
+
+
+@override_settings(RATE_LIMITS={"auth.account": "2/m"})
+def test_failures_count_for_the_account_whoever_fails(stranger: Browser, operator: User) -> None:
+    for _ in range(2):
+        assert REFUSED in sign_in(stranger, operator.email, "wrong")
+    refused = stranger.post("/admin/login/", {"username": operator.email, "password": PASSWORD})
+    assert refused.status_code == 429
+    assert int(refused["Retry-After"]) > 0
+    other = User.objects.create_superuser("second@shell.test", PASSWORD)
+    assert sign_in(stranger, other.email) == "in"
+
+
+def test_signing_in_leads_nowhere_else(stranger: Browser, operator: User) -> None:
+    form = {"username": operator.email, "password": PASSWORD, "next": "https://elsewhere.test/"}
+    assert stranger.post("/admin/login/", form)["Location"] == "/admin/"
+
+
+def test_an_operator_changes_his_own_password_and_stays(
+    console: Browser, operator: User, stranger: Browser
+) -> None:
+    stranger.force_login(operator)
+    form = {"old_password": PASSWORD, "new_password1": NEW, "new_password2": NEW}
+    assert console.post("/admin/password_change/", form).status_code == 302
+    assert console.get("/admin/").status_code == 200
+    assert stranger.get("/admin/").status_code == 302
+    operator.refresh_from_db()
+    assert operator.check_password(NEW)
+    event = AuditEvent.objects.get(action="user:password_set")
+    assert (event.actor_id, event.address) == (operator.pk, ADDRESS)
+    assert NEW not in str(list(AuditEvent.objects.values()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"old_password": "wrong"}, {"new_password1": "short", "new_password2": "short"}],
+)
+def test_a_wrong_or_poor_password_changes_nothing(
+    console: Browser, operator: User, change: dict[str, str]
+) -> None:
+    form = {"old_password": PASSWORD, "new_password1": NEW, "new_password2": NEW, **change}
+    assert console.post("/admin/password_change/", form).status_code == 200
+    operator.refresh_from_db()
+    assert operator.check_password(PASSWORD)
+
+
+def test_no_page_may_be_framed_or_kept(console: Browser) -> None:
+    response = console.get("/admin/")
+    assert response["X-Frame-Options"] == "DENY"
+    assert "frame-ancestors 'none'" in response["Content-Security-Policy"]
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_the_login_form_is_guarded_too(stranger: Browser) -> None:
+    response = stranger.get("/admin/login/")
+    assert "default-src 'none'" in response["Content-Security-Policy"]
+    assert "no-store" in response["Cache-Control"]
+
+
+def test_an_unknown_address_is_a_page_not_a_trace(console: Browser) -> None:
+    response = console.get("/admin/nothing/here/")
+    assert response.status_code == 404
+    assert response["Content-Type"].startswith("text/html")
