@@ -16,8 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import dj_database_url
 import dj_email_url
-from environs import EnvValidationError, FileAwareEnv
-from marshmallow import ValidationError
+from environs import EnvValidationError, FileAwareEnv, ValidationError
 
 Network = IPv4Network | IPv6Network
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)

@@ -71,10 +71,15 @@ class Schema(AutoSchema):
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation is not None:
+            _require_body(operation)
             for status, codes in self._codes_by_status(operation).items():
                 shape = problem_answer(status, codes, model_call=self.path.startswith(MODEL_CALLS))
                 operation["responses"].setdefault(str(status), shape)
         return operation
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        """Never: a list of ours is a member of an object, also where an action is called `list`."""
+        return False
 
     def _codes_by_status(self, operation: dict[str, Any]) -> dict[int, list[str]]:
         known = known_problems()
@@ -125,6 +130,13 @@ class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
             "bearerFormat": "JWT",
             "description": "The access token of a sign-in at /v1/auth/login.",
         }
+
+
+def _require_body(operation: dict[str, Any]) -> None:
+    """Says that a body must be there where the library cannot know it: from a schema of our own."""
+    body: dict[str, Any] = operation.get("requestBody", {})
+    if any(content["schema"].get("required") for content in body.get("content", {}).values()):
+        body["required"] = True
 
 
 def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:

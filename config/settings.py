@@ -222,6 +222,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 CSRF_FAILURE_VIEW = "config.handlers.csrf_failure"
 LOGIN_URL = "/admin/login/"
+LOGIN_REDIRECT_URL = "/admin/"
 
 ACCESS_LIFETIME = timedelta(hours=1)
 REFRESH_LIFETIME = timedelta(days=30)
@@ -299,6 +300,9 @@ LOGGING = {
         # These write paths and messages that may carry tokens; config.request_ids says the same by route.
         "django.request": {"handlers": ["nowhere"], "propagate": False},
         "django.security": {"handlers": ["nowhere"], "propagate": False},
+        # One line for each task at each start of each command.
+        "procrastinate.blueprints": {"level": "WARNING"},
+        "procrastinate.periodic": {"level": "WARNING"},
         "django.server": {"handlers": ["nowhere"], "propagate": False},
     },
 }

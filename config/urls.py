@@ -14,6 +14,7 @@ urlpatterns = [
     path("v1/llm/", include("llmproxy.urls")),
     path("v1/usage/", include("usage.urls")),
     path("v1/internal/", include("releases.urls")),
+    path("v1/updates/", include("releases.updates_urls")),
     path("v1/schema", SchemaView.as_view(), name="schema"),
     path("docs/", DocsView.as_view(), name="docs"),
     path("admin/", admin.site.urls),

@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db import Error as DatabaseError
-from django.db import connection
 from django.utils import timezone
 
+from config.database import release_connection
 from config.problems import Problem
 from licensing.callers import Caller
 from llmproxy.catalogue import choose
@@ -106,12 +106,6 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
     return Call(
         caller=caller, chat=chat, model=model, reservation=reservation, input_estimate=estimate
     )
-
-
-def release_connection() -> None:
-    """Gives this thread's database connection back to the pool, unless a transaction is open around us."""
-    if not connection.in_atomic_block:
-        connection.close()
 
 
 def _persistently(

@@ -14,10 +14,11 @@ from django.db.models import F
 
 from accounts.authentication import AccessRevoked
 from accounts.models import Session
+from config.database import release_connection
 from config.problems import Problem
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended
-from llmproxy.calls import Call, release_connection
+from llmproxy.calls import Call
 from llmproxy.exchange import Exchange
 
 log = logging.getLogger(__name__)

@@ -7,14 +7,14 @@ from rest_framework import serializers
 
 class ModelSerializer(serializers.Serializer[Any]):
     id = serializers.CharField(source="name")
-    object = serializers.ReadOnlyField(default="model")
+    object = serializers.CharField(read_only=True, default="model")
     created = serializers.SerializerMethodField()
-    owned_by = serializers.ReadOnlyField(default="shell-backend")
+    owned_by = serializers.CharField(read_only=True, default="shell-backend")
 
     def get_created(self, model: Any) -> int:
         return int(model.created_at.timestamp()) if model.created_at else 0
 
 
 class ModelListSerializer(serializers.Serializer[Any]):
-    object = serializers.ReadOnlyField(default="list")
+    object = serializers.CharField(read_only=True, default="list")
     data = ModelSerializer(many=True)  # type: ignore[assignment] # OpenAI's word for the list

@@ -119,7 +119,7 @@ class ModelViewSet(ViewSet):
         },
         tags=["models"],
     )
-    def retrieve(self, request: Request) -> Response:
+    def list(self, request: Request) -> Response:
         """The models the caller may choose from."""
         return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
 
-from django.db import connection
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from config.database import release_connection
 from config.problems import Problem
 from releases.models import ShellChannel
 
@@ -75,9 +75,3 @@ def take(*, channel: str) -> Lease:
     if not free.update(fence=F("fence") + 1, leased_until=Now() + LEASE):
         raise PublishInProgress
     return Lease(channel, ShellChannel.objects.values_list("fence", flat=True).get(pk=channel))
-
-
-def release_connection() -> None:
-    """Gives this thread's database connection back to the pool, unless a transaction is open around us."""
-    if not connection.in_atomic_block:
-        connection.close()

@@ -23,6 +23,7 @@ from django.db import DatabaseError, transaction
 from django.db.models.functions import Now
 
 from accounts.audit import Actor, record
+from config.database import release_connection
 from config.problems import NotConfigured, Problem, instant
 from releases import artifacts, leases, storage
 from releases.artifacts import Found
@@ -79,7 +80,7 @@ def _try(submission: Submission, key: PublicKey, now: datetime) -> Published:
     """Everything but to take the channel and to store."""
     signed = check(submission, key=key, now=now)
     decision = decide(signed, rollback=submission.rollback)
-    leases.release_connection()
+    release_connection()
     if decision.release is None:
         artifacts.verify(signed.manifest, key=key)
     return _answer(signed, created=False)
@@ -91,7 +92,7 @@ def _publish(
     with transaction.atomic():
         lease = leases.take(channel=signed.manifest.channel)
         decision = decide(signed, rollback=rollback)
-    leases.release_connection()
+    release_connection()
     try:
         known = decision.release is not None
         found = [] if known else artifacts.verify(signed.manifest, key=key, alive=lease.keep)

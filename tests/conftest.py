@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
+from django.test import Client as DjangoClient
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -21,6 +22,24 @@ PASSWORD = "correct horse battery staple"
 
 class SecureClient(APIClient):
     """Asks over https, because the BASE_URL of the tests is an https one."""
+
+    def generic(self, *args: Any, **kwargs: Any) -> Any:
+        return super().generic(*args, **{**kwargs, "secure": True})
+
+
+class Browser(DjangoClient):
+    """A browser on our pages, over https, at an address and in a request that the audit log can be asked for."""
+
+    address = "192.0.2.77"
+    request_id = "browser-request-1"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(
+            REMOTE_ADDR=self.address,
+            HTTP_ACCEPT="text/html",
+            HTTP_X_REQUEST_ID=self.request_id,
+            **kwargs,
+        )
 
     def generic(self, *args: Any, **kwargs: Any) -> Any:
         return super().generic(*args, **{**kwargs, "secure": True})
@@ -92,3 +111,17 @@ def api() -> APIClient:
 def signed_in(api: APIClient, pair: TokenPair) -> APIClient:
     api.credentials(HTTP_AUTHORIZATION=f"Bearer {pair.access}")
     return api
+
+
+@pytest.fixture
+def stranger(db: None) -> Browser:
+    """A browser in which nobody is signed in."""
+    return Browser()
+
+
+@pytest.fixture
+def console(operator: User) -> Browser:
+    """A browser in which the operator is signed in to the console."""
+    browser = Browser()
+    browser.force_login(operator)
+    return browser

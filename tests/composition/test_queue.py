@@ -13,6 +13,7 @@ import pytest
 from django.conf import settings
 from django.db import DatabaseError, connection
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
+from procrastinate.exceptions import ConnectorException
 
 from config.mail import send_mail
 
@@ -109,7 +110,7 @@ def test_a_worker_outlives_a_restart_of_its_connections(tmp_path: Path, worker) 
 def queued() -> bool:
     try:
         send_mail.defer(to=["ops@shell.test"], subject="Hello", text="after the restart")
-    except DatabaseError:
+    except (DatabaseError, ConnectorException):
         connection.close()
         return False
     return True

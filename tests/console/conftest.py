@@ -1,4 +1,4 @@
-"""An operator at the console, and a world with something in every table."""
+"""A world with something in every table."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.hashers import make_password
 from django.db import connection
-from django.test import Client as DjangoClient
 
 from accounts.audit import Actor
 from accounts.models import Client, RefreshToken, SigningKey, User
@@ -22,32 +21,7 @@ from usage.models import MonthlyUsage, UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.periods import Period
 
-ADDRESS = "192.0.2.77"
-REQUEST_ID = "console-request-1"
 JOB_SECRET = "https://shell.test/account/password/a-link-that-lets-people-in"
-
-
-class Browser(DjangoClient):
-    """A browser of an operator, over https."""
-
-    def generic(self, *args: Any, **kwargs: Any) -> Any:
-        return super().generic(*args, **{**kwargs, "secure": True})
-
-
-def browser() -> Browser:
-    return Browser(REMOTE_ADDR=ADDRESS, HTTP_ACCEPT="text/html", HTTP_X_REQUEST_ID=REQUEST_ID)
-
-
-@pytest.fixture
-def stranger(db: None) -> Browser:
-    return browser()
-
-
-@pytest.fixture
-def console(operator: User) -> Browser:
-    signed_in = browser()
-    signed_in.force_login(operator)
-    return signed_in
 
 
 @dataclass(frozen=True)
@@ -71,7 +45,7 @@ def world(plan: Plan, signing_key: None, by: Actor, now: datetime) -> World:
         )
         for number in range(8)
     ]
-    device = Device(fingerprint="mac", address=ADDRESS)
+    device = Device(fingerprint="mac", address="198.51.100.9")
     pairs = [
         sign_in(email=each.email, password=PASSWORD, device=device, now=now) for each in people[:3]
     ]
@@ -105,7 +79,13 @@ def password_hash() -> str:
 def _use(user: User, client: Client, *, now: datetime) -> None:
     period = Period.of(now)
     MonthlyUsage.objects.create(
-        user=user, period=period.month, day=period.day, input_used=450_000, output_used=9_000
+        user=user,
+        period=period.month,
+        day=period.day,
+        input_used=450_000,
+        input_reserved=10,
+        output_used=9_000,
+        output_reserved=10,
     )
     for ended in (True, False):
         UsageRecord.objects.create(

@@ -11,7 +11,8 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
 from licensing.licences import set_operator_status
 from licensing.models import Licence, Plan, Standing
-from tests.console.conftest import ADDRESS, Browser, World
+from tests.conftest import Browser
+from tests.console.conftest import World
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +42,7 @@ def test_a_client_is_made_with_its_licence(console: Browser, operator: User, pla
     assert (event.target_id, event.actor, event.address) == (
         str(client.pk),
         operator.email,
-        ADDRESS,
+        Browser.address,
     )
 
 
@@ -114,7 +115,7 @@ def test_suspending_counts_at_once_and_is_written_down(
     assert response.redirect_chain[-1][0] == page(organisation)
     assert signed_in.get("/v1/license/status").json()["status"] == "suspended"
     event = AuditEvent.objects.get(action="licence:operator_set")
-    assert (event.actor, event.address) == (operator.email, ADDRESS)
+    assert (event.actor, event.address) == (operator.email, Browser.address)
     assert (event.target_id, event.reason) == (str(organisation.pk), "Not paid for months.")
     assert event.before == {"status": "active", "operator_status": None}
     assert event.after == {"status": "suspended", "operator_status": "suspended"}

@@ -9,7 +9,8 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import SigningKey
 from config.console.front import at_a_glance
 from releases.models import Publication
-from tests.console.conftest import Browser, World
+from tests.conftest import Browser
+from tests.console.conftest import World
 from usage.models import UsageRecord
 
 pytestmark = pytest.mark.django_db

@@ -25,7 +25,8 @@ from accounts.models import (
 from licensing.models import Licence, Plan
 from llmproxy.models import LanguageModel
 from releases.models import ShellRelease
-from tests.console.conftest import Browser, World
+from tests.conftest import Browser
+from tests.console.conftest import World
 from usage.models import MonthlyUsage, Override, UsageRecord
 
 pytestmark = pytest.mark.django_db

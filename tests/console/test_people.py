@@ -10,8 +10,8 @@ from rest_framework.test import APIClient
 
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
 from accounts.sign_in import Device, TokenPair, sign_in
-from tests.conftest import PASSWORD
-from tests.console.conftest import ADDRESS, REQUEST_ID, Browser, World
+from tests.conftest import PASSWORD, Browser
+from tests.console.conftest import World
 
 pytestmark = pytest.mark.django_db
 
@@ -49,7 +49,7 @@ def test_revoking_ends_every_session_and_says_how_many(
     event = last_event("user:tokens_revoked")
     assert (event.actor, event.actor_id) == (operator.email, operator.pk)
     assert (event.target, event.target_id) == (user.email, str(user.pk))
-    assert (event.address, event.request_id) == (ADDRESS, REQUEST_ID)
+    assert (event.address, event.request_id) == (Browser.address, Browser.request_id)
     assert event.reason == "Laptop lost."
 
 
@@ -104,7 +104,7 @@ def test_one_session_can_be_ended_and_the_others_stay(
     assert (ended.ended_by, stays.ended_at) == (Session.Ended.REVOKED, None)
     event = last_event("session:ended")
     assert (event.target_id, event.reason) == (str(ended.pk), "Not hers.")
-    assert (event.actor, event.address) == (operator.email, ADDRESS)
+    assert (event.actor, event.address) == (operator.email, Browser.address)
 
     again = console.post(address, {"reason": "Twice."}, follow=True)
     assert "not possible any more" in said(again)
@@ -174,7 +174,7 @@ def test_a_person_is_added_without_a_password(
     assert (user.client, user.is_staff, user.has_usable_password()) == (organisation, False, False)
     event = last_event("user:created")
     assert event.after == {"email": "bert@acme.test", "client": "Acme"}
-    assert (event.actor, event.address) == (operator.email, ADDRESS)
+    assert (event.actor, event.address) == (operator.email, Browser.address)
 
 
 def test_an_email_that_is_taken_is_an_error_of_the_form(

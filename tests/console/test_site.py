@@ -5,8 +5,7 @@ from django.contrib.auth import SESSION_KEY
 from django.test import override_settings
 
 from accounts.models import AuditEvent, User
-from tests.conftest import PASSWORD
-from tests.console.conftest import ADDRESS, Browser
+from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +29,7 @@ def test_an_operator_signs_in_and_out_and_both_are_written_down(
     assert (came.action, out.action) == ("operator:signed_in", "operator:signed_out")
     for event in (came, out):
         assert (event.actor, event.actor_id) == (operator.email, operator.pk)
-        assert (event.target_id, event.address) == (str(operator.pk), ADDRESS)
+        assert (event.target_id, event.address) == (str(operator.pk), Browser.address)
 
 
 def test_refusals_look_alike_and_give_no_session(
@@ -85,7 +84,7 @@ def test_an_operator_changes_his_own_password_and_stays(
     operator.refresh_from_db()
     assert operator.check_password(NEW)
     event = AuditEvent.objects.get(action="user:password_set")
-    assert (event.actor_id, event.address) == (operator.pk, ADDRESS)
+    assert (event.actor_id, event.address) == (operator.pk, Browser.address)
     assert NEW not in str(list(AuditEvent.objects.values()))
 
 

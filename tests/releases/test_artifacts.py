@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -189,7 +190,11 @@ def test_a_server_that_says_nothing_is_left(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, stop: threading.Event
 ) -> None:
     monkeypatch.setattr(fetching, "SILENCE_SECONDS", 0.3)
-    judge.cdn.files[PATH] = lambda request: stop.wait(60) and None
+
+    def silent(request: BaseHTTPRequestHandler) -> None:
+        stop.wait(60)
+
+    judge.cdn.files[PATH] = silent
     assert judge.faults() == [(f"{MAC}/url", "too_slow")]
 
 

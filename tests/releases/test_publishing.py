@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
 from config.problems import InvalidRequest, NotConfigured, Problem
-from releases import publishing, storage
+from releases import artifacts, publishing, storage
 from releases.artifacts import ArtifactRejected
 from releases.leases import PublishInProgress
 from releases.minisign import PublicKey, Signature
@@ -331,7 +331,7 @@ def kill_in(monkeypatch: pytest.MonkeyPatch, target: Any, name: str, *, call: in
 
 
 STEPS: list[tuple[Any, str, int]] = [
-    (publishing.artifacts, "verify", 1),
+    (artifacts, "verify", 1),
     (publishing, "_recorded", 1),
     (publishing, "_store", 1),
     (storage, "put", 1),
@@ -444,7 +444,7 @@ def test_of_two_publishes_at_once_only_one_is_under_way(
     for _ in range(10):
         Publication.objects.all().delete()
         ShellRelease.objects.all().delete()
-        results = race(*[lambda each=each: pipeline.publish(each) for each in releases])  # type: ignore[misc]
+        results = race(*[lambda each=each: pipeline.publish(each) for each in releases])
         refused = [each for each in results if isinstance(each, Problem)]
         assert all(isinstance(each, (PublishInProgress, DowngradeRefused)) for each in refused)
         assert len(refused) < 2
@@ -461,7 +461,7 @@ def test_of_two_publishes_at_once_only_one_is_under_way(
 def test_no_connection_is_held_while_artifacts_and_storage_are_waited_for(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original_put, original_verify = storage.put, publishing.artifacts.verify
+    original_put, original_verify = storage.put, artifacts.verify
     held: list[bool] = []
 
     def put(name: str, content: bytes) -> None:
@@ -473,6 +473,6 @@ def test_no_connection_is_held_while_artifacts_and_storage_are_waited_for(
         return original_verify(*args, **kwargs)
 
     monkeypatch.setattr(storage, "put", put)
-    monkeypatch.setattr(publishing.artifacts, "verify", verify)
+    monkeypatch.setattr(artifacts, "verify", verify)
     pipeline.publish(pipeline.release())
     assert held == [False, False, False]

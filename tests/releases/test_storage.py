@@ -13,11 +13,9 @@ import requests
 from botocore.config import Config
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
-from django.core.files.storage.handler import StorageHandler
 from moto.server import ThreadedMotoServer
 from pytest_django.fixtures import Settings
 
-from releases import storage
 from releases.object_storage import Objects
 from releases.storage import (
     IMMUTABLE_CACHE,
@@ -90,7 +88,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(storage.os, "fsync", full)
+    monkeypatch.setattr("releases.storage.os.fsync", full)
     with pytest.raises(StorageUnavailable) as refusal:
         files.save(NAME, ContentFile(b"new"))
     assert (refusal.value.status, refusal.value.code) == (503, "service_unavailable")
@@ -157,15 +155,6 @@ def test_a_prefix_of_the_bucket_is_kept(server: str, bucket: Any) -> None:
     objects.save(NAME, ContentFile(b"{}"))
     listed = bucket.list_objects_v2(Bucket="releases")["Contents"]
     assert [each["Key"] for each in listed] == [f"eu/live/{NAME}"]
-
-
-def test_settings_can_name_a_bucket(server: str, bucket: Any, settings: Settings) -> None:
-    options = {"bucket": "releases", "prefix": "", "endpoint": server, "region": "eu-central-1"}
-    handler = StorageHandler(
-        {"default": {"BACKEND": "releases.object_storage.Objects", "OPTIONS": options}}
-    )
-    handler["default"].save(NAME, ContentFile(b"{}"))
-    assert bucket.get_object(Bucket="releases", Key=NAME)["Body"].read() == b"{}"
 
 
 @pytest.mark.django_db

@@ -219,7 +219,7 @@ def test_what_minisign_signed_is_published_and_holds_again_as_it_is_served(
     for entry in document["platforms"].values():
         path = entry["url"].removeprefix(pipeline.cdn.url)
         file = tmp_path / path.rpartition("/")[2]
-        file.write_bytes(pipeline.cdn.files[path])  # type: ignore[arg-type]
+        file.write_bytes(pipeline.cdn.files[path])
         comment = f"timestamp:1700000000\tfile:{file.name}\tversion:1.0.0"
         entry["signature"] = _signed_by_minisign(file, tmp_path / "update.key", "-t", comment)
     manifest = tmp_path / "latest.json"

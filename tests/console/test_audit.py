@@ -1,0 +1,148 @@
+"""The audit log as operators read it."""
+
+from datetime import datetime
+
+import pytest
+from django.urls import resolve, reverse
+
+from accounts.audit import Actor, record
+from accounts.models import AuditEvent, Client, User
+from accounts.templatetags.console import changes
+from config.console.audit import PAGES, page_of_target
+from tests.conftest import Browser
+from tests.console.conftest import World
+
+pytestmark = pytest.mark.django_db
+
+LOG = "/admin/accounts/auditevent/"
+
+
+def listed(browser: Browser, query: str) -> list[str]:
+    """The acts that a list shows, in its order."""
+    return [event.action for event in browser.get(f"{LOG}?{query}").context["cl"].result_list]
+
+
+def written(**fields: object) -> AuditEvent:
+    return AuditEvent(action="licence:set", **fields)
+
+
+def test_events_are_narrowed_by_subject_actor_target_and_id(
+    console: Browser, world: World, operator: User
+) -> None:
+    assert set(listed(console, "subject=licence")) == {"licence:operator_set"}
+    assert set(listed(console, "q=override:")) == {"override:granted"}
+    assert set(listed(console, f"q={world.people[2].email}")) == {
+        "override:granted",
+        "session:started",
+    }
+    assert set(listed(console, f"q={world.client.pk}")) == {
+        "client:created",
+        "licence:operator_set",
+    }
+    assert set(listed(console, f"target_id={world.person.pk}")) == {"override:granted"}
+    assert set(listed(console, "q=198.51.100.9")) == {"session:started"}
+    assert listed(console, "q=nobody@nowhere.test") == []
+
+
+def test_the_newest_come_first(console: Browser, world: World) -> None:
+    times = [event.at for event in console.get(LOG).context["cl"].result_list]
+    assert times == sorted(times, reverse=True)
+
+
+def test_only_subjects_that_occur_are_offered(console: Browser, world: World) -> None:
+    filters = {spec.title: spec for spec in console.get(LOG).context["cl"].filter_specs}
+    subjects = {value for value, _ in filters["subject"].lookup_choices}
+    assert subjects == {"client", "licence", "override", "session", "signing_key"}
+
+
+def test_every_event_links_to_what_it_was_done_to(
+    console: Browser, world: World, by: Actor, now: datetime
+) -> None:
+    page = console.get(f"{LOG}?all=").content.decode()
+    for event in AuditEvent.objects.all():
+        target = page_of_target(event)
+        assert target is not None, event.action
+        assert f'href="{target}"' in page
+        assert console.get(target).status_code == 200, event.action
+
+
+def test_an_event_outlives_its_target(
+    console: Browser, by: Actor, now: datetime, operator: User
+) -> None:
+    record("user:deleted", by=by, now=now, target="gone@acme.test", target_id=operator.pk)
+    event = AuditEvent.objects.get()
+    target = page_of_target(event)
+    operator_page = reverse("admin:accounts_user_change", args=[operator.pk])
+    assert target == operator_page
+    record("client:deleted", by=by, now=now, target="Gone", target_id="not-an-id")
+    gone = page_of_target(AuditEvent.objects.get(target="Gone"))
+    assert gone is not None
+    response = console.get(gone, follow=True)
+    assert response.status_code == 200
+    assert "doesn’t exist" in response.content.decode()
+
+
+def test_targets_without_a_page_are_named_only() -> None:
+    assert page_of_target(AuditEvent(action="cap:crossed", target_id="1")) is None
+    assert page_of_target(AuditEvent(action="user:created", target_id="")) is None
+
+
+def test_every_subject_with_a_page_has_a_real_one() -> None:
+    for name in PAGES.values():
+        assert resolve(reverse(f"admin:{name}_change", args=["x"]))
+
+
+def test_the_history_of_a_row_is_its_part_of_the_log(console: Browser, world: World) -> None:
+    client = reverse("admin:accounts_client_history", args=[world.client.pk])
+    assert console.get(client)["Location"] == f"{LOG}?target_id={world.client.pk}"
+    licence = world.client.licence
+    history = reverse("admin:licensing_licence_history", args=[licence.pk])
+    assert console.get(history)["Location"] == f"{LOG}?target_id={world.client.pk}"
+
+
+def test_a_change_reads_as_before_and_after() -> None:
+    event = written(
+        before={"status": "active", "plan": "Starter", "entitlements": []},
+        after={
+            "status": "grace",
+            "plan": "Starter",
+            "entitlements": ["forms", "reports"],
+            "grace_until": "2026-03-01T10:20:30.123456Z",
+        },
+    )
+    assert str(changes(event)).split("<br>") == [
+        '<span class="quiet">status</span> active → grace',
+        '<span class="quiet">entitlements</span> – → forms, reports',
+        '<span class="quiet">grace until</span> – → 2026-03-01 10:20:30 UTC',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "shown"),
+    [
+        (None, None, ""),
+        (None, {"enabled": True}, '<span class="quiet">enabled</span> yes'),
+        ({"enabled": False}, None, '<span class="quiet">enabled</span> no'),
+        (
+            None,
+            {"monthly_input_tokens": 1234567},
+            '<span class="quiet">monthly input tokens</span> 1,234,567',
+        ),
+        (None, {"artifacts": [{"size": 10}]}, '<span class="quiet">artifacts</span> size 10'),
+        (None, {"name": "<script>"}, '<span class="quiet">name</span> &lt;script&gt;'),
+    ],
+)
+def test_what_an_event_holds_is_shown_as_text(
+    before: dict[str, object] | None, after: dict[str, object] | None, shown: str
+) -> None:
+    assert str(changes(written(before=before, after=after))) == shown
+
+
+def test_names_in_the_log_are_never_markup(console: Browser, by: Actor, now: datetime) -> None:
+    Client.objects.create(name="<b>bold</b>")
+    record(
+        "client:created", by=by, now=now, target="<b>bold</b>", after={"<i>": "<u>"}, reason="<s>"
+    )
+    text = console.get(LOG).content.decode()
+    for tag in ("<b>bold", "<i>", "<u>", "<s>"):
+        assert tag not in text

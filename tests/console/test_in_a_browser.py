@@ -1,0 +1,139 @@
+"""The console as an operator sees it: in Chromium, at a desk in Kolkata."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import Page, expect, sync_playwright
+
+from accounts.models import AuditEvent, Session, User
+from licensing.models import Licence, Standing
+from tests.conftest import PASSWORD
+from tests.console.conftest import World
+from usage.models import Override
+
+pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
+
+DESK: dict[str, Any] = {"timezone_id": "Asia/Kolkata", "locale": "en-IN"}
+
+
+@pytest.fixture
+def base_url(settings: Any, request: pytest.FixtureRequest) -> str:
+    """A server over plain http, which is told so before it starts."""
+    settings.SECURE_SSL_REDIRECT = False
+    settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = False
+    address: str = request.getfixturevalue("live_server").url
+    return address
+
+
+@contextmanager
+def desk(base_url: str, operator: User, **how: Any) -> Iterator[Page]:
+    """A signed-in operator's page. What the browser complains of, or asks of others, fails the test.
+
+    The database is looked at before and after, because the browser's driver does not let Django ask in between.
+    """
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    assert chromium, "Chromium is not installed"
+    complaints: list[str] = []
+    asked: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_context(base_url=base_url, **DESK, **how).new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto("/admin/")
+        page.get_by_label("Email").fill(operator.email)
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
+        yield page
+        browser.close()
+    assert complaints == []
+    assert [url for url in asked if not url.startswith((base_url, "data:"))] == []
+
+
+def test_a_licence_is_put_into_grace_with_a_few_clicks(
+    base_url: str, operator: User, world: World
+) -> None:
+    licence = Licence.objects.get(client__name__startswith="Borealis")
+    with desk(base_url, operator) as page:
+        page.get_by_role("link", name="Clients").first.click()
+        page.get_by_role("link", name="Borealis").click()
+        page.get_by_role("link", name="Change status").click()
+        page.get_by_label("Grace: everything works").check()
+        page.get_by_label("Grace ends (UTC)").fill("2100-03-01T20:00")
+        expect(page.locator("#id_grace_until + .local-time")).to_have_text(
+            "2100-03-02 01:30 Asia/Calcutta"
+        )
+        page.get_by_label("Reason").fill("Agreed by phone.")
+        page.get_by_role("button", name="Change status").click()
+        expect(page.locator(".messagelist")).to_contain_text("is grace now")
+        shown = page.locator("p.licence time").first
+        expect(shown).to_have_text("2100-03-01 20:00:00 UTC")
+        expect(page.locator("p.licence .local-time")).to_contain_text("2100-03-02 01:30")
+    licence.refresh_from_db()
+    assert licence.status == Standing.GRACE
+    event = AuditEvent.objects.filter(action="licence:operator_set")[:1].get()
+    assert (event.actor, event.reason) == (operator.email, "Agreed by phone.")
+
+
+def test_several_people_are_chosen_and_revoked(base_url: str, operator: User, world: World) -> None:
+    with desk(base_url, operator) as page:
+        page.goto(reverse("admin:accounts_user_changelist"))
+        for person in world.people[:2]:
+            page.get_by_label(f"Choose {person.email}").check()
+        page.get_by_label("Action:").select_option("revoke")
+        page.get_by_role("button", name="Go").click()
+        expect(page.get_by_role("heading", name="2 chosen")).to_be_visible()
+        expect(page.locator(".effects")).to_contain_text("within 15 seconds")
+        page.get_by_label("Reason").fill("Laptops lost.")
+        page.get_by_role("button", name="Revoke all sessions").click()
+        expect(page.locator(".messagelist")).to_contain_text("sessions ended: 2")
+    assert Session.objects.filter(ended_at=None).count() == 1
+
+
+def test_an_override_is_granted_to_somebody_looked_up_by_name(
+    base_url: str, operator: User, world: World
+) -> None:
+    person = world.people[5]
+    with desk(base_url, operator) as page:
+        page.goto(reverse("admin:usage_override_add"))
+        page.locator(".select2-selection").click()
+        page.locator(".select2-search__field").fill("person-5")
+        page.locator(".select2-results__option", has_text=person.email).click()
+        page.get_by_label("Daily tokens").fill("5")
+        page.get_by_label("Until (UTC)").fill("2100-01-01T00:00")
+        page.get_by_label("Reason").fill("Quarter end.")
+        page.get_by_role("button", name="Grant override").click()
+        expect(page.locator(".messagelist")).to_contain_text("is in force")
+    assert Override.objects.get(user=person).daily_tokens == 5
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_pages_fit_the_screen(base_url: str, operator: User, world: World, width: int) -> None:
+    licence = Licence.objects.get(client=world.client)
+    pages = [
+        "/admin/",
+        reverse("admin:accounts_client_change", args=[world.client.pk]),
+        reverse("admin:accounts_user_change", args=[world.person.pk]),
+        reverse("admin:accounts_auditevent_changelist"),
+        reverse("admin:licensing_licence_status", args=[licence.pk]),
+        reverse("admin:usage_override_add"),
+    ]
+    with desk(base_url, operator, viewport={"width": width, "height": 800}) as page:
+        for address in pages:
+            page.goto(address)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+
+
+def test_the_console_works_without_scripts(base_url: str, operator: User, world: World) -> None:
+    with desk(base_url, operator, java_script_enabled=False) as page:
+        page.goto(reverse("admin:accounts_user_revoke", args=[world.person.pk]))
+        page.get_by_label("Reason").fill("Laptop lost.")
+        page.get_by_role("button", name="Revoke all sessions").click()
+        expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
+        expect(page.locator("time").first).to_contain_text("UTC")

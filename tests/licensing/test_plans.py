@@ -1,0 +1,57 @@
+"""Plans are changed by a rule, for everybody on them."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent
+from config.problems import InvalidRequest
+from licensing.models import Plan
+from licensing.plans import PlanTerms, add_plan, change_plan
+
+pytestmark = pytest.mark.django_db
+
+LARGER = PlanTerms(
+    name="Larger",
+    entitlements=["reports", "forms", "reports"],
+    monthly_input_tokens=None,
+    monthly_output_tokens=5_000_000,
+    daily_tokens=0,
+)
+
+
+def test_a_plan_is_added_with_its_entitlements_in_order(by: Actor, now: datetime) -> None:
+    plan = add_plan(terms=LARGER, by=by, now=now)
+    plan.refresh_from_db()
+    assert plan.entitlements == ["forms", "reports"]
+    assert (plan.monthly_input_tokens, plan.daily_tokens) == (None, 0)
+    event = AuditEvent.objects.get(action="plan:added")
+    assert event.after is not None
+    assert event.after["monthly_output_tokens"] == 5_000_000
+
+
+def test_a_change_says_what_was_before(plan: Plan, by: Actor, now: datetime) -> None:
+    terms = replace(PlanTerms.of(plan), monthly_input_tokens=600_000)
+    change_plan(plan_id=plan.pk, terms=terms, reason="More for all.", by=by, now=now)
+    event = AuditEvent.objects.get(action="plan:changed")
+    assert event.before is not None
+    assert event.after is not None
+    assert event.before["monthly_input_tokens"] == 500_000
+    assert event.after["monthly_input_tokens"] == 600_000
+    assert event.reason == "More for all."
+
+
+def test_two_plans_cannot_have_one_name(plan: Plan, by: Actor, now: datetime) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        add_plan(terms=replace(LARGER, name=plan.name), by=by, now=now)
+    assert refused.value.errors[0].pointer == "/name"
+    assert not AuditEvent.objects.exists()
+
+
+def test_a_change_wants_to_know_why(plan: Plan, by: Actor, now: datetime) -> None:
+    with pytest.raises(InvalidRequest):
+        change_plan(plan_id=plan.pk, terms=LARGER, reason=" ", by=by, now=now)
+    plan.refresh_from_db()
+    assert plan.name == "Starter"

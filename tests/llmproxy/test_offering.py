@@ -1,0 +1,48 @@
+"""Language models are changed by a rule."""
+
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent
+from config.problems import InvalidRequest
+from licensing.models import Plan
+from llmproxy.models import LanguageModel
+from llmproxy.offering import Offer, add_model, change_model
+
+pytestmark = pytest.mark.django_db
+
+OFFER = Offer(name="large", provider_name="large-2026", output_limit=8192, is_on=True, plans=[])
+
+
+def test_a_model_is_added_and_changed_with_what_was_before(
+    plan: Plan, by: Actor, now: datetime
+) -> None:
+    model = add_model(offer=OFFER, by=by, now=now)
+    changed = replace(OFFER, is_on=False, plans=[plan])
+    change_model(model_id=model.pk, offer=changed, by=by, now=now)
+    model.refresh_from_db()
+    assert (model.is_on, list(model.plans.all())) == (False, [plan])
+    event = AuditEvent.objects.get(action="language_model:changed")
+    assert event.before is not None
+    assert event.after is not None
+    assert (event.before["on"], event.after["on"]) == (True, False)
+    assert (event.before["plans"], event.after["plans"]) == ([], ["Starter"])
+
+
+def test_two_models_cannot_have_one_name(by: Actor, now: datetime) -> None:
+    add_model(offer=OFFER, by=by, now=now)
+    with pytest.raises(InvalidRequest) as refused:
+        add_model(offer=OFFER, by=by, now=now)
+    assert refused.value.errors[0].pointer == "/name"
+    assert LanguageModel.objects.count() == 1
+    assert AuditEvent.objects.count() == 1
+
+
+def test_an_output_limit_leaves_room_for_an_answer(by: Actor, now: datetime) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        add_model(offer=replace(OFFER, output_limit=15), by=by, now=now)
+    assert refused.value.errors[0].pointer == "/output_limit"
+    assert add_model(offer=replace(OFFER, output_limit=16), by=by, now=now).pk
