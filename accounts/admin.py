@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from accounts.acts import ActOnSeveral
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, OneOf, moment
+from accounts.columns import OneOf, moment
+from accounts.console import ConsoleAdmin
 from accounts.models import RefreshToken, Session, SigningKey
 from accounts.models.keys import VERIFYING
 from accounts.revocation import end_session

@@ -10,8 +10,9 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
+from accounts import mails
 from accounts.audit import Actor, record
-from accounts.models import Client, User
+from accounts.models import Client, PasswordLink, User
 from accounts.revocation import lock_user, revoke_all
 from accounts.sign_in import MAX_PASSWORD
 from config.problems import Fault, InvalidRequest
@@ -71,6 +72,9 @@ def change_user(
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
         after = _seen(user)
+        if after["email"] != before["email"]:
+            # A link that was sent to the address before must not let its reader in.
+            PasswordLink.objects.filter(user=user).delete()
         if after != before:
             record(
                 "user:changed",
@@ -92,20 +96,32 @@ def set_password(
     Raises ``InvalidRequest`` with a fault for each validator the password fails. It is hashed before the
     row is locked, because that takes 20 ms.
     """
-    _check_password(password, user=User.objects.get(pk=user_id))
-    encoded = make_password(password)
+    encoded = hash_password(password, user=User.objects.get(pk=user_id))
     with transaction.atomic():
         user = lock_user(user_id)
-        User.objects.filter(pk=user_id).update(password=encoded)
-        record(
-            "user:password_set",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user.pk,
-            reason=reason,
-        )
-        return revoke_all(user_id=user_id, by=by, reason="A new password was set.", now=now)
+        return put_password(user=user, encoded=encoded, by=by, now=now, reason=reason)
+
+
+def hash_password(password: str, *, user: User) -> str:
+    """A password as it is kept. Raises ``InvalidRequest`` with a fault for each validator it fails."""
+    _check_password(password, user=user)
+    return make_password(password)
+
+
+def put_password(*, user: User, encoded: str, by: Actor, now: datetime, reason: str = "") -> int:
+    """What :func:`set_password` does once it is hashed, for a caller that holds the lock of the user."""
+    User.objects.filter(pk=user.pk).update(password=encoded)
+    record(
+        "user:password_set",
+        by=by,
+        now=now,
+        target=user.email,
+        target_id=user.pk,
+        reason=reason,
+    )
+    if user.has_usable_password():
+        mails.password_changed(user=user, now=now)
+    return revoke_all(user_id=user.pk, by=by, reason="A new password was set.", now=now)
 
 
 def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: datetime) -> int:

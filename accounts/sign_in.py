@@ -56,24 +56,14 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
     The password is checked before the user's row is locked, because that takes 20 ms, and what was checked
     is compared again under the lock: a login must not outlive a password change or a revocation.
     """
-    user = User.objects.filter(email=email).only("password", "is_active", "client_id").first()
-    checked = user.password if user else NOBODYS_PASSWORD
-    if (
-        not check_password(password, checked)
-        or user is None
-        or not user.is_active
-        or user.client_id is None
-    ):
+    known = User.objects.filter(email=email).only("password", "is_active", "client_id").first()
+    checked = known.password if known else NOBODYS_PASSWORD
+    if not check_password(password, checked) or known is None or not _may_sign_in(known):
         raise InvalidCredentials
     secret = RefreshSecret.new()
     token_hash = secret.hash()
     with transaction.atomic():
-        try:
-            user = lock_user(user.pk)
-        except User.DoesNotExist:
-            raise InvalidCredentials from None
-        if user.password != checked or not user.is_active or user.client_id is None:
-            raise InvalidCredentials
+        user = _still(known, checked)
         claims = claims_of(user.pk)
         if claims is None:
             raise InvalidCredentials
@@ -87,16 +77,30 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
             issued_at=now,
             expires_at=token_end(session, now=now),
         )
+        User.objects.filter(pk=user.pk).update(last_login=now)
         by = Actor(
             name=user.email, id=user.pk, address=device.address, request_id=device.request_id
         )
         record("session:started", by=by, now=now, target=user.email, target_id=session.pk)
-        user.last_login = now
-        user.save(update_fields=["last_login"])
     token = AccessToken.issue(
         user_id=user.pk, session_id=session.pk, epoch=user.epoch, claims=claims, now=now
     )
     return TokenPair(str(token), secret.text(), int(settings.ACCESS_LIFETIME.total_seconds()))
+
+
+def _may_sign_in(user: User) -> bool:
+    return user.is_active and user.client_id is not None
+
+
+def _still(known: User, checked: str) -> User:
+    """The user's row, locked, if what was checked still holds of it."""
+    try:
+        user = lock_user(known.pk)
+    except User.DoesNotExist:
+        raise InvalidCredentials from None
+    if user.password != checked or not _may_sign_in(user):
+        raise InvalidCredentials
+    return user
 
 
 def token_end(session: Session, *, now: datetime) -> datetime:

@@ -1,9 +1,14 @@
 """What the worker does for access."""
 
+from uuid import UUID
+
 from django.utils import timezone
 
+from accounts import password_links, pruning
+from accounts.audit import Actor
+from accounts.models import PasswordLink
 from accounts.retries import wipe_expired
-from config.queue import periodic, task
+from config.queue import BACKOFF, periodic, task
 
 
 @periodic(cron="7 * * * *")
@@ -11,3 +16,28 @@ from config.queue import periodic, task
 def wipe_retries(timestamp: int) -> None:
     """Every hour: successors kept for a keyed retry are forgotten a day after they were made."""
     wipe_expired(now=timezone.now())
+
+
+@periodic(cron="23 2 * * *")
+@task(name="accounts.prune", queue="accounts", queueing_lock="accounts.prune")
+def prune(timestamp: int) -> None:
+    """Every night: what nobody may need any more of audit events, sessions and tokens is removed."""
+    now = timezone.now()
+    pruning.prune_audit_log(by=Actor(name="the worker, every night"), now=now)
+    pruning.prune_refresh_tokens(now=now)
+
+
+@task(name="accounts.send_reset", queue="mail", retry=BACKOFF)
+def send_reset(email: str, address: str | None = None, request_id: str = "") -> None:
+    """Somebody has asked for a reset; whether there is such a person is found out here and not in the request."""
+    password_links.send_reset(
+        email=email, address=address, request_id=request_id, now=timezone.now()
+    )
+
+
+@task(name="accounts.send_password_link", queue="mail", retry=BACKOFF)
+def send_password_link(user_id: str, kind: str) -> None:
+    """An operator has asked for it. Done twice, a person gets two mails, of which the later one counts."""
+    password_links.send_link(
+        user_id=UUID(user_id), kind=PasswordLink.Kind(kind), now=timezone.now()
+    )

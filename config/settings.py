@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from environs.validate import Range
+
 from config.env import env, one_of, seal, secret, text
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -57,6 +59,7 @@ CDN_PURGE: str = env.cdn_purge("CDN_PURGE", "")
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = text("DEFAULT_FROM_EMAIL")
 OPERATOR_EMAILS: list[str] = env.words("OPERATOR_EMAILS") or []
+TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=Range(min=1)) or 90
 SENTRY_DSN: str = env.str("SENTRY_DSN", "")
 
 seal()
@@ -92,6 +95,7 @@ INSTALLED_APPS = [
     "usage",
     "llmproxy",
     "releases",
+    "telemetry",
 ]
 
 MIDDLEWARE = [

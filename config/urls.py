@@ -15,6 +15,8 @@ urlpatterns = [
     path("v1/usage/", include("usage.urls")),
     path("v1/internal/", include("releases.urls")),
     path("v1/updates/", include("releases.updates_urls")),
+    # Without a slash of its own, because its address has none.
+    path("v1/", include("telemetry.urls")),
     path("v1/schema", SchemaView.as_view(), name="schema"),
     path("docs/", DocsView.as_view(), name="docs"),
     path("admin/", admin.site.urls),

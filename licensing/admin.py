@@ -13,7 +13,8 @@ from django.http import HttpRequest
 
 from accounts.acts import Act, Done, UtcDateTimeField, WithReason
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, OneOf, moment, tokens
+from accounts.columns import OneOf, moment, tokens
+from accounts.console import ConsoleAdmin
 from accounts.templatetags.console import standing
 from licensing.licences import set_operator_status, set_terms
 from licensing.models import Licence, Plan, Standing

@@ -12,7 +12,8 @@ from django.http import HttpRequest
 
 from accounts.acts import Act, Done
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, moment, tokens, yes_no
+from accounts.columns import moment, tokens, yes_no
+from accounts.console import ConsoleAdmin
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
 

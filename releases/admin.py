@@ -6,7 +6,8 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from accounts.console import ConsoleAdmin, moment
+from accounts.columns import moment
+from accounts.console import ConsoleAdmin
 from releases.models import Publication, ShellChannel, ShellRelease
 
 SHOWN = 20

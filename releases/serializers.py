@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from releases.models import CHANNEL, CHANNEL_LENGTH
+from releases.versions import MAX_LENGTH, STRICT
 
 
 class PublishQuerySerializer(serializers.Serializer[Any]):
@@ -33,6 +35,11 @@ class PublishedSerializer(serializers.Serializer[Any]):
     )
 
 
+@extend_schema_field({"type": "string", "maxLength": MAX_LENGTH, "pattern": f"^{STRICT.pattern}$"})
+class VersionField(serializers.CharField):
+    """A strict SemVer version; the rule says what is wrong with one that is none."""
+
+
 class UpdateQuerySerializer(serializers.Serializer[Any]):
     """Which shell asks. A name that nobody knows is no fault: there is no update for it."""
 
@@ -41,6 +48,6 @@ class UpdateQuerySerializer(serializers.Serializer[Any]):
     arch = serializers.CharField(
         required=False, help_text="As `aarch64`; any where it is left out."
     )
-    current_version = serializers.CharField(
+    current_version = VersionField(
         required=False, help_text="What the shell has; 204 if that is not older."
     )

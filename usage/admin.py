@@ -13,7 +13,8 @@ from django.utils import timezone
 
 from accounts.acts import Act, Done, UtcDateTimeField, WithReason
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, OneOf, moment, tokens, yes_no
+from accounts.columns import OneOf, moment, tokens, yes_no
+from accounts.console import ConsoleAdmin
 from accounts.models import User
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, end_override, grant_override

@@ -2,7 +2,8 @@
 
 from accounts.models.audit import AuditEvent
 from accounts.models.keys import SigningKey
+from accounts.models.passwords import PasswordLink
 from accounts.models.people import Client, User
 from accounts.models.sessions import RefreshToken, Session
 
-__all__ = ["AuditEvent", "Client", "RefreshToken", "Session", "SigningKey", "User"]
+__all__ = ["AuditEvent", "Client", "PasswordLink", "RefreshToken", "Session", "SigningKey", "User"]

@@ -8,7 +8,8 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
-from accounts.console import ConsoleAdmin, moment
+from accounts.columns import moment
+from accounts.console import ConsoleAdmin
 from accounts.models import AuditEvent
 from accounts.templatetags.console import changes
 

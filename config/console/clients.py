@@ -14,7 +14,8 @@ from django.utils import timezone
 from accounts.acts import Act, Done, WithReason
 from accounts.audit import Actor
 from accounts.clients import delete_client, rename_client
-from accounts.console import ConsoleAdmin, events_about, moment
+from accounts.columns import moment
+from accounts.console import ConsoleAdmin, events_about
 from accounts.models import Client, Session, User
 from accounts.templatetags.console import standing
 from licensing.admin import StatusFilter
@@ -104,11 +105,13 @@ class ClientAdmin(ConsoleAdmin):
 
     @admin.display(description="licence", ordering="licence__status")
     def status(self, client: Any) -> str:
-        return standing(client.licence.status)
+        licence = getattr(client, "licence", None)
+        return standing(licence.status) if licence else "none"
 
     @admin.display(description="plan", ordering="licence__plan")
     def plan(self, client: Any) -> str:
-        return str(client.licence.plan)
+        licence = getattr(client, "licence", None)
+        return str(licence.plan) if licence else "none"
 
     @admin.display(description="people", ordering="people_count")
     def people(self, client: Any) -> int:
@@ -116,13 +119,13 @@ class ClientAdmin(ConsoleAdmin):
 
     def beside(self, request: HttpRequest, row: Client) -> dict[str, Any]:
         now = timezone.now()
-        licence = Licence.objects.select_related("plan").get(client=row)
+        licence = Licence.objects.select_related("plan").filter(client=row).first()
         sessions = Session.objects.filter(user__client=row).live(at=now).select_related("user")
         people = _people(row, licence=licence, now=now)
         users = reverse("admin:accounts_user_changelist")
         return {
             "licence": licence,
-            "operator_word_ended": licence.operator_word_has_ended(at=now),
+            "operator_word_ended": licence and licence.operator_word_has_ended(at=now),
             "people": people,
             "people_number": User.objects.filter(client=row).count(),
             "people_url": f"{users}?client__id__exact={row.pk}",
@@ -134,7 +137,7 @@ class ClientAdmin(ConsoleAdmin):
         }
 
 
-def _people(client: Client, *, licence: Licence, now: datetime) -> list[dict[str, Any]]:
+def _people(client: Client, *, licence: Licence | None, now: datetime) -> list[dict[str, Any]]:
     """The first of a client's people by email, with their live sessions and what they have used this month."""
     users = list(User.objects.filter(client=client)[:PEOPLE_SHOWN])
     live = Session.objects.filter(user__in=users).live(at=now).order_by()
@@ -148,13 +151,15 @@ def _people(client: Client, *, licence: Licence, now: datetime) -> list[dict[str
             "user": user,
             "sessions": sessions.get(user.pk, 0),
             "override": overrides.get(user.pk),
-            **_shares(used.get(user.pk), overrides.get(user.pk), licence.plan),
+            **_shares(used.get(user.pk), overrides.get(user.pk), licence.plan if licence else None),
         }
         for user in users
     ]
 
 
-def _shares(month: MonthlyUsage | None, override: Override | None, plan: Plan) -> dict[str, Share]:
+def _shares(
+    month: MonthlyUsage | None, override: Override | None, plan: Plan | None
+) -> dict[str, Share]:
     """A person's tokens of the month beside the caps that count for them."""
     shares = {}
     for kind in ("input", "output"):
@@ -163,7 +168,7 @@ def _shares(month: MonthlyUsage | None, override: Override | None, plan: Plan) -
         shares[kind] = Share(
             used=getattr(month, f"{kind}_used") if month else 0,
             in_flight=getattr(month, f"{kind}_reserved") if month else 0,
-            cap=getattr(plan, column) if own is None else own,
+            cap=getattr(plan, column, None) if own is None else own,
         )
     return shares
 

@@ -9,7 +9,7 @@ from django.db.models import Count, Max
 from django.urls import reverse
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
-from accounts.models import AuditEvent, SigningKey
+from accounts.models import AuditEvent, Client, SigningKey
 from licensing.models import Licence, Standing
 from releases.models import Publication
 from usage.models import UsageRecord
@@ -66,9 +66,12 @@ def at_a_glance(*, now: datetime) -> Glance:
 
 def _troubles(now: datetime) -> Iterator[Trouble]:
     jobs = reverse("admin:procrastinate_procrastinatejob_changelist")
+    clients = reverse("admin:accounts_client_changelist")
     beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
     if beat is None or beat < now - BEAT_OVERDUE:
         yield Trouble("No worker is running: mail waits, and abandoned calls are not settled.")
+    if bare := Client.objects.filter(licence=None).count():
+        yield Trouble(f"Clients without a licence, whose people cannot sign in: {bare}.", clients)
     if failed := ProcrastinateJob.objects.filter(status="failed").count():
         yield Trouble(f"Jobs that failed for good: {failed}.", f"{jobs}?status=failed")
     due = ProcrastinateJob.objects.filter(status="todo", scheduled_at__lt=now - QUEUE_OVERDUE)

@@ -12,7 +12,8 @@ from procrastinate.contrib.django.models import ProcrastinateEvent, Procrastinat
 
 from accounts.acts import ActOnSeveral
 from accounts.audit import Actor, record
-from accounts.console import ConsoleAdmin, OneOf, moment
+from accounts.columns import OneOf, moment
+from accounts.console import ConsoleAdmin
 
 EVENTS_SHOWN = 20
 

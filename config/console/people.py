@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from accounts.acts import Act, ActOnSeveral, Done
 from accounts.audit import Actor
-from accounts.console import ConsoleAdmin, events_about, moment, yes_no
+from accounts.columns import moment, yes_no
+from accounts.console import ConsoleAdmin, events_about
 from accounts.models import Client, Session, User
 from accounts.people import (
     add_user,
@@ -40,10 +41,14 @@ ENDS = (
 
 
 class OnPerson(Act):
-    """Operators are touched only by those who may make operators."""
+    """Operators are touched only by those who may make operators, and nobody locks himself out."""
+
+    locks_out = False
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
         operator = cast("User", by.user)
+        if self.locks_out and target.pk == operator.pk:
+            return False
         return operator.is_superuser or not (target.is_staff or target.is_superuser)
 
 
@@ -73,6 +78,7 @@ class Disable(OnPerson, ActOnSeveral):
     name = "disable"
     label = "Disable"
     grave = True
+    locks_out = True
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
         return target.is_active and super().offered(target, by=by)
@@ -196,6 +202,7 @@ class MakeOperator(OnPerson):
 class DismissOperator(OnPerson):
     name = "dismiss"
     label = "Take operator's rights"
+    locks_out = True
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
         return target.is_staff and super().offered(target, by=by)
@@ -213,6 +220,7 @@ class Delete(OnPerson):
     label = "Delete"
     permission = "delete"
     grave = True
+    locks_out = True
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} is removed with all sessions and tokens. This cannot be undone."

@@ -15,7 +15,7 @@ from config.console.signing_in import OperatorSignIn, OwnPassword
 
 # The pages need nothing from elsewhere and run no script that stands in a page.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 # The order of work, not of the alphabet.

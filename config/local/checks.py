@@ -18,7 +18,7 @@ from config.local.wire import PATH
 BIN = Path(sys.executable).parent
 MANAGE = [sys.executable, "manage.py"]
 NOTHING_COLLECTED = 5
-APPS = ["accounts", "licensing", "usage", "llmproxy", "releases"]
+APPS = ["accounts", "licensing", "usage", "llmproxy", "releases", "telemetry"]
 
 # The longest first, because they run side by side.
 CHECKS = {

@@ -187,6 +187,13 @@ def test_terms_that_cannot_be_are_refused(
     assert not AuditEvent.objects.filter(action="licence:terms_set").exists()
 
 
+def test_a_client_that_came_without_a_licence_is_shown_and_told_of(console: Browser) -> None:
+    bare = Client.objects.create(name="Entered by hand")
+    assert "This client has none" in words(console, page(bare))
+    assert "Entered by hand" in words(console, reverse("admin:accounts_client_changelist"))
+    assert "Clients without a licence, whose people cannot sign in: 1." in words(console, "/admin/")
+
+
 def test_a_client_can_be_renamed(console: Browser, organisation: Client) -> None:
     console.post(page(organisation, "name"), {"name": " Acme International "})
     organisation.refresh_from_db()
@@ -202,7 +209,7 @@ def test_a_client_with_people_cannot_be_deleted(
         "Delete" not in words(console, page(organisation)).partition("<h2")[0].rpartition("<h1")[2]
     )
     response = console.post(page(organisation, "remove"), {"reason": "x"}, follow=True)
-    assert "not possible any more" in response.content.decode()
+    assert "not any more" in response.content.decode()
     assert Client.objects.exists()
 
 

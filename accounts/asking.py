@@ -1,0 +1,191 @@
+"""The pages behind acts: one for a row or for adding one, one for several rows that were chosen in a list."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+
+from accounts.acts import Act, ActOnSeveral, show_refusal
+from accounts.operators import actor_of
+from config.problems import Problem
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+
+MOST_CHOSEN = 500
+
+
+class Asking(_ModelAdmin):
+    """Rows that acts may be done to. Every act has a page, and merely asking for it changes nothing."""
+
+    acts: ClassVar[Sequence[Act]] = ()
+    adding: ClassVar[Act | None] = None
+
+    def called(self, row: Any) -> str:
+        """How a row is called wherever the console speaks of it."""
+        return str(row)
+
+    def may(self, request: HttpRequest, act: Act) -> bool:
+        """Whether this operator may do this to rows of this model at all."""
+        label, model = self.opts.app_label, self.opts.model_name
+        return request.user.has_perm(f"{label}.{act.permission}_{model}")
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        own = [
+            path(f"<path:object_id>/{act.name}/", wrap(self._one(act)), name=self._route(act))
+            for act in self.acts
+        ]
+        own += [
+            path(f"{act.name}/", wrap(self._several(act)), name=f"{self._route(act)}_several")
+            for act in self.acts
+            if isinstance(act, ActOnSeveral)
+        ]
+        return own + super().get_urls()
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """The acts that can be done to several rows at once, as a list's actions."""
+        return {
+            act.name: (_action(act), act.name, act.label)
+            for act in self.acts
+            if isinstance(act, ActOnSeveral) and self.may(request, act)
+        }
+
+    def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *where: Any) -> Any:
+        try:
+            return super().response_action(request, queryset, *where)
+        except ValidationError:
+            # What was chosen has no key of this model's kind; the list never offers that.
+            return None
+
+    def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
+        """What this operator may do to a row as it is now."""
+        return [
+            {
+                "label": act.label,
+                "grave": act.grave,
+                "url": reverse(f"admin:{self._route(act)}", args=[row.pk]),
+            }
+            for act in self.acts
+            if self.may(request, act) and act.offered(row, by=request)
+        ]
+
+    def ask(self, request: HttpRequest, act: Act, row: Any) -> HttpResponse:
+        """The page of an act on one row, or on none to add one; does it on a good answer."""
+        form = act.form(row, request.POST if request.method == "POST" else None, by=request)
+        if request.method == "POST" and form.is_valid():
+            try:
+                done = act.do(row, form.cleaned_data, by=actor_of(request), now=timezone.now())
+            except Problem as problem:
+                show_refusal(form, problem)
+            else:
+                self.message_user(request, done.said, messages.SUCCESS)
+                return HttpResponseRedirect(page_of(done.then) if done.then else self._list())
+        if row is None:
+            return self._page(request, act, form, back=self._list(), effects=act.effects(None))
+        back, called = page_of(row), self.called(row)
+        return self._page(request, act, form, back=back, called=called, effects=act.effects(row))
+
+    def ask_for_several(
+        self, request: HttpRequest, act: ActOnSeveral, rows: Sequence[Any], *, asked: bool
+    ) -> HttpResponse:
+        """The same for several rows; ``asked`` once this page has been shown."""
+        form = act.form(None, request.POST if asked else None, by=request)
+        if asked and form.is_valid():
+            try:
+                said = act.do_all(rows, form.cleaned_data, by=actor_of(request), now=timezone.now())
+            except Problem as problem:
+                show_refusal(form, problem)
+            else:
+                self.message_user(request, said, messages.SUCCESS)
+                return HttpResponseRedirect(self._list())
+        return self._page(
+            request,
+            act,
+            form,
+            back=self._list(),
+            effects=act.effects(None),
+            several=[(row.pk, self.called(row)) for row in rows],
+            form_address=reverse(f"admin:{self._route(act)}_several"),
+        )
+
+    def _page(self, request: HttpRequest, act: Act, form: Any, **context: Any) -> HttpResponse:
+        called = context.get("called", "")
+        own = {
+            "opts": self.opts,
+            "act": act,
+            "title": act.label,
+            "heading": f"{act.label}: {called}" if called else act.label,
+            "form": form,
+            "media": self.media + form.media,
+        }
+        context = {**self.admin_site.each_context(request), **own, **context}
+        return TemplateResponse(request, "admin/console/act.html", context)
+
+    def _one(self, act: Act) -> Callable[..., HttpResponse]:
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            if not self.may(request, act):
+                raise PermissionDenied
+            row = self.get_object(request, unquote(object_id))
+            if row is None:
+                return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
+            if not act.offered(row, by=request):
+                self.message_user(
+                    request, "That cannot be done, or not any more.", messages.WARNING
+                )
+                return HttpResponseRedirect(page_of(row))
+            return self.ask(request, act, row)
+
+        return view
+
+    def _several(self, act: ActOnSeveral) -> Callable[..., HttpResponse]:
+        def view(request: HttpRequest) -> HttpResponse:
+            if not self.may(request, act):
+                raise PermissionDenied
+            try:
+                chosen = self.get_queryset(request).filter(pk__in=request.POST.getlist("target"))
+            except ValidationError:
+                chosen = self.get_queryset(request).none()
+            rows = [row for row in chosen if act.offered(row, by=request)]
+            if not rows:
+                return HttpResponseRedirect(self._list())
+            return self.ask_for_several(request, act, rows, asked=True)
+
+        return view
+
+    def _route(self, act: Act) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_{act.name}"
+
+    def _list(self) -> str:
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+
+def page_of(row: Model) -> str:
+    """The address of a row's page in the console."""
+    meta = row._meta  # noqa: SLF001 - Django's documented API
+    return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
+
+
+def _action(act: ActOnSeveral) -> Callable[..., HttpResponse | None]:
+    """What a list does with the rows that were chosen in it: it leads to the page that asks."""
+
+    def lead(console: Asking, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
+        chosen = [row for row in rows[: MOST_CHOSEN + 1] if act.offered(row, by=request)]
+        if len(chosen) > MOST_CHOSEN:
+            console.message_user(request, f"At most {MOST_CHOSEN} at once.", messages.WARNING)
+            return None
+        if not chosen:
+            console.message_user(request, "Nothing you chose allows that.", messages.WARNING)
+            return None
+        return console.ask_for_several(request, act, chosen, asked=False)
+
+    return lead

@@ -1,0 +1,63 @@
+"""Links by which a person sets a password, as a mail holds them."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import models
+from django.db.models import F, Q
+
+from accounts.models.people import User
+
+
+class PasswordLinkQuerySet(models.QuerySet["PasswordLink"]):
+    def live(self, *, at: datetime) -> "PasswordLinkQuerySet":
+        """Links that still set a password: unused, the newest of their kind, of somebody who may sign in.
+
+        A revocation, and with it every new password, moves the person's epoch and voids all links before it.
+        """
+        newer = PasswordLink.objects.filter(
+            user=models.OuterRef("user"), kind=models.OuterRef("kind"), pk__gt=models.OuterRef("pk")
+        )
+        return self.filter(
+            ~models.Exists(newer),
+            used_at=None,
+            expires_at__gt=at,
+            user__is_active=True,
+            user__epoch=F("epoch"),
+        )
+
+
+class PasswordLink(models.Model):
+    """One mailed link. Only a hash of its secret is kept; SHA-256 is enough for 256 random bits."""
+
+    class Kind(models.TextChoices):
+        RESET = "reset", "reset"
+        INVITATION = "invitation", "invitation"
+
+    id = models.BigAutoField(primary_key=True)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="password_links")
+    kind = models.CharField(max_length=10, choices=Kind)
+    secret_hash = models.CharField(max_length=64, unique=True, editable=False)
+    epoch = models.PositiveIntegerField(help_text="the person's epoch when it was made")
+    made_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    # Named here for type checkers; Django adds it.
+    user_id: UUID
+
+    objects = PasswordLinkQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=F("made_at")), name="password_link_expires_later"
+            ),
+            models.CheckConstraint(
+                condition=Q(kind__in=("reset", "invitation")), name="password_link_is_of_a_kind"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.pk}"

@@ -1,0 +1,171 @@
+"""Setting a password by a mailed link: asked for, made and sent by the worker, used once.
+
+Whoever asks learns nothing: the request queues the same job for every email, and only the worker looks the
+person up. The job knows whom to write to and never the secret, which is made when it runs and stands in the
+mail alone.
+"""
+
+import secrets
+from datetime import datetime, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from django.db import transaction
+from procrastinate.contrib.django import app
+
+from accounts import mails
+from accounts.audit import Actor, record
+from accounts.models import PasswordLink, User
+from accounts.people import hash_password, put_password
+from accounts.revocation import lock_user
+from config.problems import InvalidRequest, NotFound
+
+LIFETIMES = {
+    PasswordLink.Kind.RESET: timedelta(minutes=30),
+    PasswordLink.Kind.INVITATION: timedelta(hours=72),
+}
+# What a stranger can have sent to one person within the lifetime of a reset link.
+RESETS_AT_A_TIME = 3
+FORGOTTEN_AFTER = timedelta(days=1)
+
+
+class LinkSpent(NotFound):
+    """One answer for links that are unknown, expired, used or replaced, or whose person may not sign in."""
+
+    default_detail = "This link does not work any more. Ask for a new one."
+
+
+class Disabled(InvalidRequest):
+    """A link would not help somebody who may not sign in."""
+
+    default_detail = "This person is disabled. Enable them first."
+
+
+def request_reset(*, email: str, address: str | None, request_id: str) -> None:
+    """Queues a reset for whoever has this email, if anybody has."""
+    job = app.configure_task("accounts.send_reset", queue="mail")
+    job.defer(email=email.lower(), address=address, request_id=request_id)
+
+
+def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: datetime) -> None:
+    """An operator has a reset or an invitation sent. Raises ``Disabled`` for somebody who may not sign in."""
+    with transaction.atomic():
+        user = lock_user(user_id)
+        if not user.is_active:
+            raise Disabled
+        record(
+            "user:password_link_requested",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user.pk,
+            after={"kind": kind.value},
+        )
+        job = app.configure_task("accounts.send_password_link", queue="mail")
+        job.defer(user_id=str(user.pk), kind=kind.value)
+
+
+def send_reset(*, email: str, address: str | None, request_id: str, now: datetime) -> bool:
+    """Sends a reset to the person with this email; False where there is none to send it to, or too many were."""
+    user = User.objects.filter(email=email, is_active=True).first()
+    if user is None:
+        return False
+    by = Actor(name="whoever asked for a reset", address=address, request_id=request_id)
+    with transaction.atomic():
+        lock_user(user.pk)
+        since = now - LIFETIMES[PasswordLink.Kind.RESET]
+        recent = PasswordLink.objects.filter(
+            user=user, kind=PasswordLink.Kind.RESET, made_at__gt=since
+        )
+        if recent.count() >= RESETS_AT_A_TIME:
+            return False
+        record(
+            "user:password_link_requested",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user.pk,
+            after={"kind": PasswordLink.Kind.RESET.value},
+        )
+    return send_link(user_id=user.pk, kind=PasswordLink.Kind.RESET, now=now)
+
+
+def send_link(*, user_id: UUID, kind: PasswordLink.Kind, now: datetime) -> bool:
+    """Makes a link and mails it; False for somebody who is gone or disabled.
+
+    A link whose mail could not be handed over is taken back, so that it does not stand before an older one
+    that did arrive.
+    """
+    secret = secrets.token_urlsafe(32)
+    made = _make(user_id=user_id, kind=kind, secret=secret, now=now)
+    if made is None:
+        return False
+    link, email = made
+    try:
+        mails.send_password_link(to=email, kind=kind, secret=secret)
+    except Exception:
+        link.delete()
+        raise
+    return True
+
+
+def find_link(presented: str, *, now: datetime) -> PasswordLink:
+    """The link of a secret, with its user. Consumes nothing. Raises ``LinkSpent``."""
+    link = (
+        PasswordLink.objects.live(at=now)
+        .select_related("user")
+        .filter(secret_hash=_hash(presented))
+        .first()
+    )
+    if link is None:
+        raise LinkSpent
+    return link
+
+
+def use_link(
+    *, presented: str, password: str, address: str | None, request_id: str, now: datetime
+) -> int:
+    """Sets the password of a link's person and ends every session. Gives the number of sessions ended.
+
+    A link is used once, however many try at the same time. Raises ``LinkSpent``, and ``InvalidRequest`` for
+    a poor password, which leaves the link as it was.
+    """
+    link = find_link(presented, now=now)
+    encoded = hash_password(password, user=link.user)
+    with transaction.atomic():
+        try:
+            user = lock_user(link.user_id)
+        except User.DoesNotExist:
+            raise LinkSpent from None
+        if not PasswordLink.objects.live(at=now).filter(pk=link.pk).update(used_at=now):
+            raise LinkSpent
+        by = Actor(name=user.email, id=user.pk, address=address, request_id=request_id)
+        reason = f"By a mailed link ({link.kind})."
+        return put_password(user=user, encoded=encoded, by=by, now=now, reason=reason)
+
+
+def _make(
+    *, user_id: UUID, kind: PasswordLink.Kind, secret: str, now: datetime
+) -> tuple[PasswordLink, str] | None:
+    with transaction.atomic():
+        try:
+            user = lock_user(user_id)
+        except User.DoesNotExist:
+            return None
+        if not user.is_active:
+            return None
+        old = PasswordLink.objects.filter(user=user, expires_at__lt=now - FORGOTTEN_AFTER)
+        old.delete()
+        link = PasswordLink.objects.create(
+            user=user,
+            kind=kind,
+            secret_hash=_hash(secret),
+            epoch=user.epoch,
+            made_at=now,
+            expires_at=now + LIFETIMES[kind],
+        )
+    return link, user.email
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "replace")).hexdigest()
