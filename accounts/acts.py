@@ -4,6 +4,7 @@ Nothing is edited in place. Asking for the page changes nothing; the rule checks
 refuses stands as an error beside the field that is meant.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
@@ -48,7 +49,7 @@ class Done(NamedTuple):
     then: Model | None = None
 
 
-class Act:
+class Act(ABC):
     """One thing that may be done to one row, or that adds one (then its target is None)."""
 
     # The last part of its address and of its route's name.
@@ -76,9 +77,9 @@ class Act:
     def form(self, target: Any, data: Mapping[str, Any] | None, *, by: HttpRequest) -> Any:
         return self.form_class(data, initial=self.initial(target, by=by))
 
+    @abstractmethod
     def do(self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         """Calls the rule, with the form's values. May raise what the rule raises."""
-        raise NotImplementedError
 
 
 class ActOnSeveral(Act):
@@ -87,11 +88,11 @@ class ActOnSeveral(Act):
     def do(self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         return Done(self.do_all([target], given, by=by, now=now), target)
 
+    @abstractmethod
     def do_all(
         self, targets: Sequence[Any], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
         """Calls the rule for each; gives a sentence with the numbers."""
-        raise NotImplementedError
 
 
 def show_refusal(form: forms.BaseForm, problem: Problem) -> None:

@@ -1,5 +1,6 @@
 """Columns and filters of the console's lists; none of them asks the database anything of its own."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -42,7 +43,7 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
     return column
 
 
-class OneOf(admin.SimpleListFilter):
+class OneOf(admin.SimpleListFilter, ABC):
     """A filter of fixed choices, which asks the database nothing to show itself."""
 
     choices_of: ClassVar[Sequence[tuple[str, str]]] = ()
@@ -55,6 +56,6 @@ class OneOf(admin.SimpleListFilter):
         known = value is not None and value in dict(self.lookup_choices)
         return self.narrowed(queryset, value) if known and value is not None else queryset
 
+    @abstractmethod
     def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """The rows of one choice."""
-        raise NotImplementedError

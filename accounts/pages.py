@@ -19,9 +19,7 @@ from config.client_address import address_of
 from config.problems import InvalidRequest
 from config.request_ids import current as request_id
 
-PAGE_POLICY = (
-    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
+PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 
 class PasswordForm(forms.Form):

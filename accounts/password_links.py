@@ -66,43 +66,28 @@ def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: date
 
 
 def send_reset(*, email: str, address: str | None, request_id: str, now: datetime) -> bool:
-    """Sends a reset to the person with this email; False where there is none to send it to, or too many were."""
+    """Mails a reset to the person with this email; False where there is none to mail it to, or too many were."""
     user = User.objects.filter(email=email, is_active=True).first()
     if user is None:
         return False
-    by = Actor(name="whoever asked for a reset", address=address, request_id=request_id)
-    with transaction.atomic():
-        lock_user(user.pk)
-        since = now - LIFETIMES[PasswordLink.Kind.RESET]
-        recent = PasswordLink.objects.filter(
-            user=user, kind=PasswordLink.Kind.RESET, made_at__gt=since
-        )
-        if recent.count() >= RESETS_AT_A_TIME:
-            return False
-        record(
-            "user:password_link_requested",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user.pk,
-            after={"kind": PasswordLink.Kind.RESET.value},
-        )
-    return send_link(user_id=user.pk, kind=PasswordLink.Kind.RESET, now=now)
+    asked = Actor(name="whoever asked for a reset", address=address, request_id=request_id)
+    return send_link(user_id=user.pk, kind=PasswordLink.Kind.RESET, asked=asked, now=now)
 
 
-def send_link(*, user_id: UUID, kind: PasswordLink.Kind, now: datetime) -> bool:
+def send_link(
+    *, user_id: UUID, kind: PasswordLink.Kind, asked: Actor | None = None, now: datetime
+) -> bool:
     """Makes a link and mails it; False for somebody who is gone or disabled.
 
-    A link whose mail could not be handed over is taken back, so that it does not stand before an older one
-    that did arrive.
+    ``asked`` is a stranger, who is bounded and audited here, where it is known whom he meant. A link whose mail
+    could not be handed over is taken back, so that it does not stand before an older one that did arrive.
     """
     secret = secrets.token_urlsafe(32)
-    made = _make(user_id=user_id, kind=kind, secret=secret, now=now)
-    if made is None:
+    link = _make(user_id=user_id, kind=kind, secret=secret, asked=asked, now=now)
+    if link is None:
         return False
-    link, email = made
     try:
-        mails.send_password_link(to=email, kind=kind, secret=secret)
+        mails.send_password_link(to=link.user.email, kind=kind, secret=secret)
     except Exception:
         link.delete()
         raise
@@ -145,18 +130,25 @@ def use_link(
 
 
 def _make(
-    *, user_id: UUID, kind: PasswordLink.Kind, secret: str, now: datetime
-) -> tuple[PasswordLink, str] | None:
+    *, user_id: UUID, kind: PasswordLink.Kind, secret: str, asked: Actor | None, now: datetime
+) -> PasswordLink | None:
     with transaction.atomic():
-        try:
-            user = lock_user(user_id)
-        except User.DoesNotExist:
+        user = (
+            User.objects.select_for_update(no_key=True).filter(pk=user_id, is_active=True).first()
+        )
+        if user is None or (asked and _has_enough(user, now=now)):
             return None
-        if not user.is_active:
-            return None
-        old = PasswordLink.objects.filter(user=user, expires_at__lt=now - FORGOTTEN_AFTER)
-        old.delete()
-        link = PasswordLink.objects.create(
+        PasswordLink.objects.filter(user=user, expires_at__lt=now - FORGOTTEN_AFTER).delete()
+        if asked:
+            record(
+                "user:password_link_requested",
+                by=asked,
+                now=now,
+                target=user.email,
+                target_id=user.pk,
+                after={"kind": kind.value},
+            )
+        return PasswordLink.objects.create(
             user=user,
             kind=kind,
             secret_hash=_hash(secret),
@@ -164,7 +156,13 @@ def _make(
             made_at=now,
             expires_at=now + LIFETIMES[kind],
         )
-    return link, user.email
+
+
+def _has_enough(user: User, *, now: datetime) -> bool:
+    """Whether a stranger has had so many resets sent to somebody that these must do for a while."""
+    since = now - LIFETIMES[PasswordLink.Kind.RESET]
+    resets = PasswordLink.objects.filter(user=user, kind=PasswordLink.Kind.RESET)
+    return resets.filter(made_at__gt=since).count() >= RESETS_AT_A_TIME
 
 
 def _hash(secret: str) -> str:

@@ -77,9 +77,7 @@ def _remove_sessions(over: datetime) -> tuple[int, int]:
         ids = [session for session, user in found.items() if user in locked]
         with connection.cursor() as cursor:
             # By itself, because the ORM would load a long chain to take its links apart.
-            cursor.execute(
-                "DELETE FROM accounts_refreshtoken WHERE session_id = ANY(%s)", [ids]
-            )
+            cursor.execute("DELETE FROM accounts_refreshtoken WHERE session_id = ANY(%s)", [ids])
             tokens = cursor.rowcount
         Session.objects.filter(pk__in=ids).delete()
     return len(ids), tokens

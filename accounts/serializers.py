@@ -80,3 +80,7 @@ class SessionListSerializer(serializers.Serializer[Any]):
 class PasswordChangeSerializer(serializers.Serializer[Any]):
     current = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
     new = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
+
+
+class PasswordResetSerializer(serializers.Serializer[Any]):
+    email = TextField(max_length=254)

@@ -1,6 +1,12 @@
 from django.urls import path
 
-from accounts.views import AccessViewSet, MeViewSet, PasswordViewSet, SessionViewSet
+from accounts.views import (
+    AccessViewSet,
+    MeViewSet,
+    PasswordResetViewSet,
+    PasswordViewSet,
+    SessionViewSet,
+)
 
 app_name = "accounts"
 
@@ -11,5 +17,6 @@ urlpatterns = [
     path("sessions", SessionViewSet.as_view({"get": "list"}), name="sessions"),
     path("sessions/<uuid:id>", SessionViewSet.as_view({"delete": "destroy"}), name="session"),
     path("password/change", PasswordViewSet.as_view({"post": "change"}), name="password-change"),
+    path("password/reset", PasswordResetViewSet.as_view({"post": "reset"}), name="password-reset"),
     path("me", MeViewSet.as_view({"get": "retrieve"}), name="me"),
 ]

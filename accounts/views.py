@@ -18,6 +18,7 @@ from accounts.audit import Actor
 from accounts.authentication import Caller
 from accounts.key_ring import ring
 from accounts.models import Session
+from accounts.password_links import request_reset
 from accounts.people import WrongPassword, change_password
 from accounts.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
 from accounts.revocation import end_session, sign_out
@@ -27,6 +28,7 @@ from accounts.serializers import (
     LogoutSerializer,
     MeSerializer,
     PasswordChangeSerializer,
+    PasswordResetSerializer,
     RefreshSerializer,
     SessionListSerializer,
     TokenPairSerializer,
@@ -192,6 +194,29 @@ class PasswordViewSet(ViewSet):
         except WrongPassword:
             ratelimits.spend("auth.account", key=actor.name)
             raise
+        return Response(status=204)
+
+
+class PasswordResetViewSet(ViewSet):
+    """Setting a password that one does not know, by a mailed link."""
+
+    authentication_classes = ()
+    permission_classes = (AllowAny,)
+
+    @extend_schema(
+        operation_id="reset_password",
+        request=PasswordResetSerializer,
+        responses={
+            204: OpenApiResponse(
+                description="If somebody has this email, a mail is on its way; nothing says whether."
+            )
+        },
+        tags=["access"],
+    )
+    def reset(self, request: Request) -> Response:
+        """Have a link mailed that sets a new password. It works once, within 30 minutes."""
+        given = _valid(PasswordResetSerializer, request)
+        request_reset(email=given["email"], address=address_of(request), request_id=request_id())
         return Response(status=204)
 
 

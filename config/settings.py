@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from environs.validate import Range
+from environs import validate
 
 from config.env import env, one_of, seal, secret, text
 
@@ -32,7 +32,7 @@ ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host)
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.words("CORS_ORIGINS", "")
 
-LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=one_of("openai")) or ""
+LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=one_of("openai", "anthropic")) or ""
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
 LLM_API_KEY = secret("LLM_API_KEY")
 LLM_DEFAULT_MODEL: str = text("LLM_DEFAULT_MODEL")
@@ -43,6 +43,9 @@ LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0)
 
 SESSION_DAYS: int | None = env.int("SESSION_DAYS", None)
 REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0)
+AUDIT_RETENTION_DAYS: int = (
+    env.int("AUDIT_RETENTION_DAYS", 90, validate=validate.Range(min=1)) or 90
+)
 RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
@@ -59,7 +62,9 @@ CDN_PURGE: str = env.cdn_purge("CDN_PURGE", "")
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = text("DEFAULT_FROM_EMAIL")
 OPERATOR_EMAILS: list[str] = env.words("OPERATOR_EMAILS") or []
-TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=Range(min=1)) or 90
+TELEMETRY_RETENTION_DAYS: int = (
+    env.int("TELEMETRY_RETENTION_DAYS", 90, validate=validate.Range(min=1)) or 90
+)
 SENTRY_DSN: str = env.str("SENTRY_DSN", "")
 
 seal()

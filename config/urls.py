@@ -18,6 +18,7 @@ urlpatterns = [
     # Without a slash of its own, because its address has none.
     path("v1/", include("telemetry.urls")),
     path("v1/schema", SchemaView.as_view(), name="schema"),
+    path("account/", include("accounts.account_urls")),
     path("docs/", DocsView.as_view(), name="docs"),
     path("admin/", admin.site.urls),
 ]

@@ -19,7 +19,7 @@ from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, prompt_tokens
 from llmproxy.models import LanguageModel
 from llmproxy.providers import provider
-from llmproxy.providers.protocol import Reported
+from llmproxy.providers.protocol import Prompt, Reported
 from usage.caps import Asked, PlanCaps, Reservation, reserve
 from usage.models import UsageRecord
 from usage.settlement import Spent, settle
@@ -42,9 +42,11 @@ class Call:
     model: LanguageModel
     reservation: Reservation
     input_estimate: int
-    # What has been seen of the answer so far: whether it began, the provider's numbers, and what was delivered.
+    # What has been seen of the answer so far: whether any of it came, the provider's numbers, and what was delivered.
     began: bool = False
     reported: Reported | None = None
+    # What the provider said of the prompt, where it did so before it reported the whole.
+    prompt: Prompt | None = None
     deltas: int = 0
     size: int = 0
     # Why this call was ended from here, set by the watch over running calls.
@@ -82,13 +84,16 @@ class Call:
             # A provider that failed before its first byte is owed nothing, and neither are we.
             return Spent(), UsageRecord.Source.COUNTED
         output = delivered_tokens(deltas=self.deltas, size=self.size)
-        return Spent(input=self.input_estimate, output=output), UsageRecord.Source.COUNTED
+        prompt = self.prompt or Prompt(self.input_estimate)
+        spent = Spent(input=prompt.input, cached_input=prompt.cached_input, output=output)
+        return spent, UsageRecord.Source.COUNTED
 
 
 def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:
     """Opens a record for a call and gives the connection back: nothing is held while waiting."""
     model = choose(chat.model, caller=caller)
-    estimate = prompt_tokens(chat.members)
+    provider().check(chat)
+    estimate = prompt_tokens(chat.members) + provider().prompt_overhead(chat)
     assert caller.client_id is not None
     asked = Asked(
         user_id=caller.user_id,

@@ -46,7 +46,11 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
     members = {
         name: value
         for name, value in data.items()
-        if value is not None and name not in _KEPT_HERE and name not in _DROPPED
+        if value is not None
+        and name not in _KEPT_HERE
+        and name not in _DROPPED
+        # SDKs send an empty list where a caller has no tools; providers refuse it.
+        and not (name == "tools" and not value)
     }
     members["messages"] = [_message(each) for each in members["messages"]]
     return Chat(

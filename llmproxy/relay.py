@@ -53,8 +53,9 @@ def complete(call: Call) -> dict[str, Any]:
     running.register(call, exchange)
     try:
         exchange.head(settings.LLM_MAX_SECONDS)
-        _check_head(call, exchange)
+        _check_head(exchange)
         answer, call.reported, call.size = provider().answer(exchange.body())
+        call.began = True
     except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
         raise _failed(call, error) from None
     finally:
@@ -117,11 +118,12 @@ class Stream:
         """The next bytes, None after a silence. Reads the head on the way, which may be a refusal."""
         if self._exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
             return None
-        _check_head(self._call, self._exchange)
+        _check_head(self._exchange)
         return self._exchange.chunk(settings.LLM_KEEPALIVE_SECONDS)
 
     def _forward(self, chunk: bytes) -> Iterator[bytes]:
         out = bytearray()
+        self._call.began = self._call.began or bool(chunk)
         for event in self._parser.feed(chunk) if chunk else self._parser.finish():
             piece = self._translator.piece(event)
             if piece.failed is not None:
@@ -149,6 +151,8 @@ class Stream:
     def _count(self, piece: Piece) -> None:
         if piece.reported is not None:
             self._call.reported = piece.reported
+        if piece.prompt is not None:
+            self._call.prompt = piece.prompt
         if piece.size:
             self._call.deltas += 1
             self._call.size += piece.size
@@ -160,7 +164,7 @@ def stream(call: Call) -> Stream:
     exchange = _open(call)
     running.register(call, exchange)
     try:
-        first = _first_bytes(call, exchange)
+        first = _first_bytes(exchange)
         return Stream(call, exchange, first)
     except Exception as error:  # noqa: BLE001 - as above
         exchange.close()
@@ -173,26 +177,25 @@ def _whole(event: bytes) -> bytes:
     return event if not event or event.endswith(BLANK_LINES) else event + b"\n\n"
 
 
-def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:
+def _first_bytes(exchange: Exchange) -> bytes | None:
     """What the provider says first, None if it says nothing for one keep-alive interval."""
     until = time.monotonic() + settings.LLM_KEEPALIVE_SECONDS
     if exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
         return None
-    _check_head(call, exchange)
+    _check_head(exchange)
     chunk = exchange.chunk(max(0.0, until - time.monotonic()))
     if chunk == b"":
         raise ProviderError
     return chunk
 
 
-def _check_head(call: Call, exchange: Exchange) -> None:
-    """Notes that the answer began, or raises what the provider refused it with."""
+def _check_head(exchange: Exchange) -> None:
+    """Raises what the provider refused the request with, if it did."""
     head = exchange.head(0)
     if head is None:
         raise TimedOut("no answer", sent=True)
     if head.status != OK:
         raise provider().refusal(head.status, head.headers, exchange.body())
-    call.began = True
 
 
 def _open(call: Call) -> Exchange:

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db import models
 
 ROOT = Path(__file__).resolve().parent.parent
-FLOORS = {"accounts": 0, "licensing": 1, "usage": 2, "releases": 2, "llmproxy": 3}
+FLOORS = {"accounts": 0, "licensing": 1, "usage": 2, "releases": 2, "telemetry": 2, "llmproxy": 3}
 SHELVES = {
     "services",
     "utils",

@@ -22,7 +22,7 @@ OPERATING = ROOT / "docs" / "operating.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
-OWN = {"accounts", "licensing", "usage", "releases", "llmproxy", "config"}
+OWN = {"accounts", "licensing", "usage", "releases", "telemetry", "llmproxy", "config"}
 # Reads the variables of the service, each as the type that the name of the reader says.
 READERS = {"secret", "text"}
 # Commands of packages that operators of this service need.

@@ -29,7 +29,14 @@ CHECKS = {
     "dependencies": [str(BIN / "deptry"), "."],
     "templates": [str(BIN / "djlint"), "--lint", "templates"],
     "models and migrations agree": [*MANAGE, "makemigrations", "--check", "--dry-run"],
-    "migrations are safe": [*MANAGE, "lintmigrations", "--settings", "tests.lint_settings", "--include-apps", *APPS],
+    "migrations are safe": [
+        *MANAGE,
+        "lintmigrations",
+        "--settings",
+        "tests.lint_settings",
+        "--include-apps",
+        *APPS,
+    ],
     "deployment": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],
     "API schema": [*MANAGE, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
 }

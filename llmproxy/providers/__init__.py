@@ -4,10 +4,11 @@ from functools import cache
 
 from django.conf import settings
 
+from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.openai import OpenAI
 from llmproxy.providers.protocol import Provider
 
-PROVIDERS: dict[str, type[Provider]] = {"openai": OpenAI}
+PROVIDERS: dict[str, type[Provider]] = {"openai": OpenAI, "anthropic": Anthropic}
 
 
 @cache

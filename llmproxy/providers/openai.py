@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from json import dumps, loads
-from typing import Any, TypeGuard
+from typing import Any
 
 from django.conf import settings
 
@@ -19,20 +19,25 @@ from llmproxy.providers.protocol import (
     Reported,
     Translator,
 )
+from llmproxy.providers.reading import is_count, said, wait_of
 from llmproxy.sse import Event
 
 DONE = b"[DONE]"
 # The request was at fault, not we: these are the caller's to mend.
 _CALLERS_FAULT = frozenset({400, 404, 422})
 _BUSY = frozenset({408, 409, 429, 503, 529})
-MAX_DETAIL = 500
-MAX_RETRY_AFTER = 86_400
 
 
 class OpenAI:
     """``LLM_BASE_URL`` is as OpenAI's own SDK takes it, with its ``/v1``."""
 
     name = "openai"
+
+    def check(self, chat: Chat) -> None:
+        """Whatever has been taken can be asked."""
+
+    def prompt_overhead(self, chat: Chat) -> int:
+        return 0
 
     def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing:
         body: dict[str, Any] = {**chat.members, "model": model, chat.limit_member: output_limit}
@@ -65,10 +70,10 @@ class OpenAI:
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
         if status in _CALLERS_FAULT:
-            return ProviderRejected(_said(body))
+            return ProviderRejected(said(body))
         if status == 504:
             return ProviderTimeout()
-        wait = {"Retry-After": after} if (after := _retry_after(headers)) else None
+        wait = wait_of(headers)
         return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
 
 
@@ -104,7 +109,7 @@ def reported(usage: Any) -> Reported | None:
     if not isinstance(usage, dict):
         return None
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if not _is_count(prompt) or not _is_count(completion):
+    if not is_count(prompt) or not is_count(completion):
         return None
     return Reported(
         input=prompt,
@@ -117,11 +122,7 @@ def reported(usage: Any) -> Reported | None:
 def _detail(usage: dict[str, Any], group: str, name: str) -> int:
     details = usage.get(group)
     value = details.get(name) if isinstance(details, dict) else None
-    return value if _is_count(value) else 0
-
-
-def _is_count(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return value if is_count(value) else 0
 
 
 def _size(message: dict[str, Any]) -> int:
@@ -137,20 +138,3 @@ def _arguments(message: dict[str, Any]) -> Iterable[str | None]:
         function = call.get("function") or {}
         yield function.get("name")
         yield function.get("arguments")
-
-
-def _said(body: bytes) -> str | None:
-    """The provider's own words on a refused request, without anything that names the credential."""
-    try:
-        message = loads(body)["error"]["message"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    key = settings.LLM_API_KEY()
-    if not isinstance(message, str) or not message or key in message:
-        return None
-    return message[:MAX_DETAIL]
-
-
-def _retry_after(headers: Mapping[str, str]) -> str | None:
-    after = headers.get("Retry-After", "")
-    return after if after.isdecimal() and int(after) <= MAX_RETRY_AFTER else None

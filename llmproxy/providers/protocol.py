@@ -60,13 +60,21 @@ class Reported:
     reasoning: int = 0
 
 
+class Prompt(NamedTuple):
+    """Tokens of a prompt; ``input`` includes the cached ones."""
+
+    input: int
+    cached_input: int = 0
+
+
 @dataclass(slots=True)
 class Piece:
     """What one event of a provider means for the caller.
 
     ``forward`` is what the caller gets (empty: nothing), ``size`` the bytes of text in it that count as
     output, ``finished`` that the answer has its reason for ending, ``ended`` that the provider says
-    nothing more, ``failed`` that it reported an error instead.
+    nothing more, ``failed`` that it reported an error instead. ``prompt`` is what a provider tells of the
+    prompt before it can report the whole.
     """
 
     forward: bytes = b""
@@ -75,6 +83,7 @@ class Piece:
     ended: bool = False
     failed: Problem | None = None
     reported: Reported | None = None
+    prompt: Prompt | None = None
 
 
 class Translator(Protocol):
@@ -87,6 +96,14 @@ class Provider(Protocol):
     """One provider's dialect. Hosts and credentials are its own; nothing of a call can choose them."""
 
     name: str
+
+    def check(self, chat: Chat) -> None:
+        """Raises ``InvalidRequest`` for what this provider cannot be asked, before anything is reserved."""
+        ...
+
+    def prompt_overhead(self, chat: Chat) -> int:
+        """The most tokens by which a prompt here exceeds ``llmproxy.estimates.prompt_tokens``."""
+        ...
 
     def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing: ...
 

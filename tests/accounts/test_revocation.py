@@ -2,16 +2,18 @@
 
 from datetime import datetime
 
+import jwt
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor, record
-from accounts.models import AuditEvent, RefreshToken, Session, User
-from accounts.revocation import revoke_all
+from accounts.models import AuditEvent, Client, RefreshToken, Session, User
+from accounts.revocation import revoke_all, revoke_everything
 from accounts.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD
+from tests.races import race
 
 pytestmark = pytest.mark.django_db
 
@@ -51,6 +53,45 @@ def test_the_command_is_the_same_switch(pair: TokenPair, user: User, capsys) -> 
         call_command("revoke_tokens", "nobody@acme.test", reason="test")
 
 
+class TestEverybody:
+    def test_every_token_of_everybody_is_dead_and_a_login_right_after_works(
+        self, signed_in: APIClient, pair: TokenPair, user: User, capsys
+    ) -> None:
+        bob = User.objects.create_user("bob@acme.test", PASSWORD, client=user.client)
+        at = Session.objects.get().started_at
+        sign_in(email=bob.email, password=PASSWORD, device=Device(), now=at)
+        call_command("revoke_all_tokens", reason="restored from a backup")
+        assert "2 sessions of 2 people ended" in capsys.readouterr().out
+        assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
+        assert not RefreshToken.objects.unrevoked().exists()
+        assert set(Session.objects.values_list("ended_by", flat=True)) == {"revoked"}
+        fresh = sign_in(email=user.email, password=PASSWORD, device=Device(), now=at)
+        signed_in.credentials(HTTP_AUTHORIZATION=f"Bearer {fresh.access}")
+        assert signed_in.get("/v1/auth/me").status_code == 200
+        event = AuditEvent.objects.get(action__endswith=":tokens_revoked")
+        assert (event.action, event.actor, event.reason, event.after) == (
+            "everybody:tokens_revoked",
+            "manage.py revoke_all_tokens",
+            "restored from a backup",
+            {"people": 2, "sessions_ended": 2},
+        )
+
+    def test_it_goes_through_all_people_batch_by_batch(
+        self, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("accounts.revocation.PEOPLE_AT_A_TIME", 2)
+        for n in range(4):
+            User.objects.create_user(f"person-{n}@acme.test", client=user.client)
+        assert revoke_everything(by=by, reason="test", now=now) == (5, 0)
+        assert set(User.objects.values_list("epoch", flat=True)) == {1}
+
+    def test_it_wants_to_know_why(self, db: None) -> None:
+        for reason in ("", " "):
+            with pytest.raises(CommandError):
+                call_command("revoke_all_tokens", reason=reason)
+        assert not AuditEvent.objects.exists()
+
+
 class TestAuditLog:
     @pytest.fixture
     def event(self, by: Actor, now: datetime) -> AuditEvent:
@@ -78,3 +119,26 @@ class TestAuditLog:
     def test_an_action_is_a_subject_and_a_verb(self, by: Actor, now: datetime) -> None:
         with pytest.raises(IntegrityError), transaction.atomic():
             record("Something happened", by=by, now=now)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_login_that_races_the_revocation_of_everybody_is_either_dead_or_new(
+    organisation: Client, signing_key: None, by: Actor, now: datetime
+) -> None:
+    user = User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)
+    for _ in range(5):
+        before = User.objects.get(pk=user.pk).epoch
+
+        def enter() -> TokenPair:
+            return sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+
+        pairs = race(enter, lambda: revoke_everything(by=by, reason="test", now=now), enter)
+        live = Session.objects.live(at=now).count()
+        new = [
+            each
+            for each in (pairs[0], pairs[2])
+            if isinstance(each, TokenPair)
+            and jwt.decode(each.access, options={"verify_signature": False})["ver"] > before
+        ]
+        assert live == len(new)
+        revoke_everything(by=by, reason="test", now=now)

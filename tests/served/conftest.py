@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from pytest_django.plugin import DjangoDbBlocker
+
 from tests.provider import Provider, running_provider
 from tests.served.database import Database, new_database
 from tests.served.people import Person, add_person
@@ -72,6 +72,8 @@ def service(ground: Ground) -> Iterator[Service]:
     """As it is by default, but for limits."""
     with running_service(ground.folder, ground.environ) as service:
         yield service
+        # Whatever was done to it, by all tests together.
+        assert service.errors() == []
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +87,7 @@ def brisk(ground: Ground) -> Iterator[Service]:
     }
     with running_service(ground.folder, {**ground.environ, **short}) as service:
         yield service
+        assert service.errors() == []
 
 
 @pytest.fixture

@@ -20,21 +20,11 @@ def records_of(database: Database, person: Person) -> list[UsageRecord]:
         return list(UsageRecord.objects.filter(user_id=person.id).order_by("opened_at", "id"))
 
 
-def the_record(
-    database: Database, person: Person, *, seconds: float = DEADLINE
-) -> UsageRecord:
+def the_record(database: Database, person: Person, *, seconds: float = DEADLINE) -> UsageRecord:
     """The only call of a person, once it is settled."""
-    eventually(
-        lambda: all(record.end for record in records_of(database, person)), seconds=seconds
-    )
+    eventually(lambda: all(record.end for record in records_of(database, person)), seconds=seconds)
     (record,) = records_of(database, person)
     return record
-
-
-def of_request(database: Database, request_id: str) -> UsageRecord:
-    """The record of one request, in whatever state."""
-    with database.rows():
-        return UsageRecord.objects.get(request_id=request_id)
 
 
 def sums(user_id: UUID) -> dict[str, int]:

@@ -1,5 +1,6 @@
 """People to be, made by the rules that make them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -7,12 +8,13 @@ from uuid import UUID, uuid4
 
 from accounts.audit import Actor
 from accounts.models import User
-from licensing.licences import create_client
-from licensing.models import Licence, Plan
+from licensing.licences import create_client, set_operator_status
+from licensing.models import Licence, Plan, Standing
 from tests.served.database import Database
 
 PASSWORD = "correct horse battery staple"
 BY = Actor(name="operator@served.test")
+NO_CAPS: Mapping[str, int] = {}
 _numbers = count(1)
 
 
@@ -29,22 +31,18 @@ class Person:
 
 def add_person(
     database: Database,
+    caps: Mapping[str, int] = NO_CAPS,
     *,
     user_id: UUID | None = None,
     email: str = "",
-    monthly_input: int | None = None,
-    monthly_output: int | None = None,
-    daily: int | None = None,
 ) -> Person:
-    """A person who can sign in. Caps in tokens; None is no cap (for ``daily``: as the plan's rule has it)."""
+    """A person who can sign in. Caps in tokens by ``monthly_input``, ``monthly_output`` and ``daily``."""
     number, now = next(_numbers), datetime.now(UTC)
     with database.rows():
         plan = Plan.objects.create(
             name=f"Plan {number}",
             entitlements=["notes"],
-            monthly_input_tokens=monthly_input,
-            monthly_output_tokens=monthly_output,
-            daily_tokens=daily,
+            **{f"{name}_tokens": cap for name, cap in caps.items()},
         )
         client = create_client(name=f"Client {number}", plan=plan, by=BY, now=now)
         user = User.objects.create_user(
@@ -58,3 +56,15 @@ def add_person(
         client_id=client.pk,
         licence_id=licence.pk,
     )
+
+
+def suspend(database: Database, person: Person) -> None:
+    """An operator's word on the person's licence."""
+    with database.rows():
+        set_operator_status(
+            licence_id=person.licence_id,
+            status=Standing.SUSPENDED,
+            reason="The test says so.",
+            by=BY,
+            now=datetime.now(UTC),
+        )

@@ -7,7 +7,7 @@ import schemathesis
 
 @schemathesis.check
 def refused_by_the_provider_alone(
-    ctx: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case
+    ctx: schemathesis.CheckContext, response: schemathesis.Response, case: schemathesis.Case[Any]
 ) -> None:
     """A model call that fits the schema is never refused by us for what it is, only by a provider."""
     asks_a_model = case.operation.path.startswith("/v1/llm/") and case.method == "POST"

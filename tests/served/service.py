@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from config.local.children import Child, Program
 from config.local.folders import ROOT
 from config.local.ports import free
 from config.local.run import healthy
 from config.ratelimits import DEFAULTS
+from tests.served.database import Database
 
 HOST = "127.0.0.1"
 WORKERS = 2
@@ -32,11 +34,10 @@ class Service:
         self.url = environ["BASE_URL"]
         self.port = int(environ["PORT"])
 
-    def said(self, event: str, **facts: object) -> list[dict[str, Any]]:
-        """The lines of its log about an event, those with all the given facts."""
+    def errors(self) -> list[str]:
+        """The lines of its log that ask for somebody to mend something."""
         lines = self.child.program.log.read_text().splitlines()
-        said = [json.loads(line) for line in lines if f'"event":"{event}"' in line]
-        return [line for line in said if facts.items() <= line.items()]
+        return [line for line in lines if json.loads(line)["level"] == "error"]
 
     def workers(self) -> list[int]:
         """The process numbers of its web workers."""
@@ -88,6 +89,12 @@ def working_off(service: Service) -> Iterator[Child]:
         stack.callback(child.stop)
         yield child
         assert child.ended is None, child.obituary()
+
+
+def is_worked_off(database: Database) -> bool:
+    """Whether nothing is queued or being done."""
+    with database.rows():
+        return not ProcrastinateJob.objects.filter(status__in=("todo", "doing")).exists()
 
 
 def manage(environ: Mapping[str, str], *arguments: str) -> str:

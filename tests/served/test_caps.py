@@ -19,7 +19,7 @@ from tests.served.ledger import (
     sums,
     the_record,
 )
-from tests.served.people import Person, add_person
+from tests.served.people import add_person
 from tests.served.service import Service
 from tests.served.shell import DONE, Shell, stand_in, text_of
 
@@ -30,17 +30,18 @@ MESSAGE = stand_in("tokens=60 delay=0.005")
 @pytest.mark.parametrize(
     "caps",
     [
-        {"monthly_output": 1_000},
+        # The last one that fits has to be cut.
+        {"monthly_output": 1_030},
         {"monthly_input": 1_000},
         {"daily": 2_000},
-        {"monthly_output": 1_000, "monthly_input": 2_500, "daily": 2_000},
+        {"monthly_output": 1_030, "monthly_input": 2_500, "daily": 2_000},
     ],
     ids=["output", "input", "day", "all"],
 )
 def test_fifty_calls_at_once_never_pass_a_cap(
     service: Service, database: Database, provider: Provider, sign_in: SignIn, caps: dict[str, int]
 ) -> None:
-    person = add_person(database, **caps)
+    person = add_person(database, caps)
     shell = sign_in(service, person)
     assert shell.complete(stand_in("tokens=400")).status_code == 200
 
@@ -62,6 +63,7 @@ def test_fifty_calls_at_once_never_pass_a_cap(
     # What the callers were told and what the ledger says is the same money.
     records = records_of(database, person)
     assert {record.end for record in records} == {"done"}
+    assert all(record.output_tokens <= record.reserved_output for record in records)
     assert sum(record.output_tokens for record in records) == 400 + sum(got for _, got in calls)
 
     while (response := shell.complete(stand_in("tokens=60"), max_tokens=60)).status_code == 200:
@@ -73,7 +75,7 @@ def test_fifty_calls_at_once_never_pass_a_cap(
 def test_the_last_call_before_a_cap_gets_what_is_left(
     service: Service, database: Database, provider: Provider, sign_in: SignIn
 ) -> None:
-    person = add_person(database, monthly_output=100)
+    person = add_person(database, {"monthly_output": 100})
     shell = sign_in(service, person)
     first = shell.complete(stand_in("tokens=70"), max_tokens=70)
     assert first.headers["X-Tokens-Remaining-Month"] == "30"
@@ -100,9 +102,9 @@ def test_the_last_call_before_a_cap_gets_what_is_left(
 
 
 def test_calls_that_only_run_still_are_worth_waiting_for(
-    service: Service, database: Database, provider: Provider, sign_in: SignIn
+    service: Service, database: Database, sign_in: SignIn
 ) -> None:
-    person = add_person(database, monthly_output=100)
+    person = add_person(database, {"monthly_output": 100})
     shell = sign_in(service, person)
     with shell.stream(stand_in("tokens=80 delay=0.02"), max_tokens=90) as stream:
         refused = shell.complete("Hello")
@@ -118,7 +120,7 @@ def test_calls_that_only_run_still_are_worth_waiting_for(
 def test_a_provider_that_passes_its_limit_is_charged_as_it_reports(
     service: Service, database: Database, sign_in: SignIn
 ) -> None:
-    person = add_person(database, monthly_output=100)
+    person = add_person(database, {"monthly_output": 100})
     shell = sign_in(service, person)
     assert shell.complete(stand_in("overrun=25"), max_tokens=40).status_code == 200
     record = the_record(database, person)

@@ -10,7 +10,7 @@ from tests.provider import Provider
 from tests.served.browser import Browser
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, the_record
-from tests.served.people import BY, Person
+from tests.served.people import BY, Person, suspend
 from tests.served.service import Service
 from tests.served.shell import DONE, Shell, asked, stand_in, text_of
 
@@ -27,25 +27,9 @@ def test_a_shell_signs_in_works_is_locked_out_and_works_again(
     assert status.json() == {"status": "active", "plan": "Starter", "entitlements": []}
 
     spent = [_answer(shell), _streamed_answer(shell)]
-    usage = shell.usage()
-    assert usage["calls"] == 2
-    assert usage["input"]["used"] == sum(each["prompt_tokens"] for each in spent)
-    assert usage["output"]["used"] == sum(each["completion_tokens"] for each in spent)
-    assert usage["day"]["used"] == sum(each["total_tokens"] for each in spent)
-    assert [(each["input"], each["output"]) for each in usage["by_day"]] == [
-        (usage["input"]["used"], usage["output"]["used"])
-    ]
-
-    replaced = shell.refresh_token
-    assert shell.refresh().status_code == 200
-    assert shell.usage()["calls"] == 2
-    signed_in_elsewhere = Shell(service.url)
-    signed_in_elsewhere.login(demo["email"], demo["password"])
-    refused = Shell(service.url).refresh(replaced)
-    assert (refused.status_code, refused.json()["code"]) == (401, "invalid_refresh_token")
-    # That token had been used, so its whole session is over; another device's is not.
-    assert shell.get("/v1/auth/me").json()["code"] == "access_revoked"
-    shell = signed_in_elsewhere
+    _assert_usage_is(spent, shell)
+    _assert_a_refresh_token_is_good_for_one_use(shell)
+    shell.login(demo["email"], demo["password"])
 
     operator = Browser(service.url)
     operator.submit(
@@ -56,28 +40,23 @@ def test_a_shell_signs_in_works_is_locked_out_and_works_again(
     with database.rows():
         licence = Licence.objects.get(client__users__email=demo["email"])
     page = f"/admin/licensing/licence/{licence.pk}/status/"
-    known = {"If-None-Match": shell.get("/v1/license/status").headers["ETag"]}
+    known = {"If-None-Match": status.headers["ETag"]}
     assert shell.get("/v1/license/status", headers=known).status_code == 304
     operator.submit(page, status="suspended", reason="The invoice of September is open.")
-    locked = shell.get("/v1/license/status", headers=known)
-    assert (locked.status_code, locked.json()["status"]) == (200, "suspended")
-    for path in ("complete", "stream", "chat/completions"):
-        refused = shell.post(f"/v1/llm/{path}", asked("Hello"))
-        assert (refused.status_code, refused.json()["code"]) == (403, "licence_suspended")
-    assert shell.get("/v1/auth/me").status_code == 200
-    assert shell.usage()["calls"] == 2
-    assert shell.refresh().status_code == 200
+    changed = shell.get("/v1/license/status", headers=known)
+    assert (changed.status_code, changed.json()["status"]) == (200, "suspended")
+    _assert_only_model_calls_are_refused(shell)
+    _assert_usage_is(spent, shell)
 
     operator.submit(page, status="active", reason="It is paid.")
-    assert shell.get("/v1/license/status").json()["status"] == "active"
-    _answer(shell)
-    assert shell.usage()["calls"] == 3
+    assert shell.get("/v1/license/status", headers=known).status_code == 304
+    _assert_usage_is([*spent, _answer(shell)], shell)
     assert shell.post("/v1/auth/logout", {"refresh": shell.refresh_token}).status_code == 204
     assert shell.get("/v1/auth/me").json()["code"] == "access_revoked"
 
 
 def test_the_kill_switch_ends_calls_and_running_streams_and_a_new_login_works(
-    service: Service, database: Database, provider: Provider, person: Person, shell: Shell
+    database: Database, provider: Provider, person: Person, shell: Shell
 ) -> None:
     with shell.stream(stand_in("tokens=100000 delay=0.05")) as stream:
         assert "chat.completion.chunk" in stream.next_event()
@@ -100,6 +79,54 @@ def test_the_kill_switch_ends_calls_and_running_streams_and_a_new_login_works(
 
     assert shell.login(person.email, person.password).status_code == 200
     assert shell.complete("Hello").status_code == 200
+
+
+def test_a_suspension_ends_running_streams_too(
+    database: Database, provider: Provider, person: Person, shell: Shell
+) -> None:
+    with shell.stream(stand_in("tokens=100000 delay=0.05")) as stream:
+        stream.next_event()
+        suspend(database, person)
+        suspended = time.monotonic()
+        *_, last = stream
+        assert time.monotonic() - suspended < STOPPED_WITHIN
+    assert loads(last)["error"]["code"] == "licence_suspended"
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    assert the_record(database, person).end == "stopped"
+    # Nothing else of the person has ended.
+    assert shell.get("/v1/license/status").json()["status"] == "suspended"
+
+
+def _assert_usage_is(spent: list[dict[str, int]], shell: Shell) -> None:
+    """What the service says was used is what the provider said."""
+    usage = shell.usage()
+    assert usage["calls"] == len(spent)
+    assert usage["input"]["used"] == sum(each["prompt_tokens"] for each in spent)
+    assert usage["output"]["used"] == sum(each["completion_tokens"] for each in spent)
+    assert usage["day"]["used"] == sum(each["total_tokens"] for each in spent)
+    for series in ("by_day", "by_model"):
+        (only,) = usage[series]
+        assert (only["input"], only["output"]) == (usage["input"]["used"], usage["output"]["used"])
+
+
+def _assert_a_refresh_token_is_good_for_one_use(shell: Shell) -> None:
+    used = shell.refresh_token
+    assert shell.refresh().status_code == 200
+    assert shell.get("/v1/auth/me").status_code == 200
+    refused = Shell(shell.base_url).refresh(used)
+    assert (refused.status_code, refused.json()["code"]) == (401, "invalid_refresh_token")
+    # Of two holders one is a thief, so the whole session is over.
+    assert shell.get("/v1/auth/me").json()["code"] == "access_revoked"
+    assert shell.refresh().json()["code"] == "invalid_refresh_token"
+
+
+def _assert_only_model_calls_are_refused(shell: Shell) -> None:
+    for path in ("complete", "stream", "chat/completions"):
+        refused = shell.post(f"/v1/llm/{path}", asked("Hello"))
+        assert (refused.status_code, refused.json()["code"]) == (403, "licence_suspended")
+    for path in ("/v1/auth/me", "/v1/usage/me", "/v1/llm/models"):
+        assert shell.get(path).status_code == 200
+    assert shell.refresh().status_code == 200
 
 
 def _answer(shell: Shell) -> dict[str, int]:

@@ -40,6 +40,7 @@ def limited(ground: Ground, cache: OwnRedis) -> Iterator[Service]:
     defaults = {"RATE_LIMITS": "", "CACHE_URL": cache.url}
     with running_service(ground.folder, {**ground.environ, **defaults}) as service:
         yield service
+        assert service.errors() == []
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def assert_refused(response: requests.Response) -> None:
 
 
 def test_an_address_may_ask_about_access_sixty_times_a_minute(
-    limited: Service, stranger: Shell, database: Database
+    limited: Service, stranger: Shell
 ) -> None:
     shell = stranger
     for _ in range(58):
@@ -187,7 +188,7 @@ def test_without_redis_limits_go_on_in_each_process_and_say_so(
     assert DEGRADED not in ask(stranger).headers
     cache.kill()
     try:
-        answers = []
+        answers: list[requests.Response] = []
         while not answers or answers[-1].status_code == 204:
             answers.append(ask(stranger))
             assert len(answers) <= 60 * WORKERS + 1

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import openai
@@ -10,13 +9,11 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionToolParam
 
-from licensing.licences import set_operator_status
-from licensing.models import Standing
 from tests.provider import Provider
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
-from tests.served.people import BY, Person, add_person
+from tests.served.people import Person, add_person, suspend
 from tests.served.service import Service
 from tests.served.shell import PATIENCE, Shell, stand_in
 
@@ -195,17 +192,10 @@ def test_a_wrong_key_is_an_authentication_error(shell: Shell) -> None:
 def test_a_suspended_licence_is_a_permission_error(
     sdk: Sdk, database: Database, person: Person
 ) -> None:
-    with database.rows():
-        set_operator_status(
-            licence_id=person.licence_id,
-            status=Standing.SUSPENDED,
-            reason="The test says so.",
-            by=BY,
-            now=datetime.now(UTC),
-        )
-    for options in ({}, {"stream": True}):
+    suspend(database, person)
+    for streamed in (False, True):
         with pytest.raises(openai.PermissionDeniedError) as raised:
-            sdk.ask(**options)
+            sdk.ask(stream=streamed)
         assert raised.value.code == "licence_suspended"
         assert raised.value.status_code == 403
     assert records_of(database, person) == []
@@ -221,13 +211,13 @@ def test_a_suspended_licence_is_a_permission_error(
 def test_a_cap_that_is_used_up_is_a_rate_limit_error_that_it_does_not_try_again(
     service: Service, database: Database, sign_in: SignIn, caps: dict[str, int], code: str
 ) -> None:
-    person = add_person(database, monthly_input=10_000, **{"monthly_output": 10_000, **caps})
+    person = add_person(database, {"monthly_input": 10_000, "monthly_output": 10_000, **caps})
     with Sdk(sign_in(service, person), max_retries=2) as sdk:
         sdk.ask(stand_in("tokens=19"))
-        for options in ({}, {"stream": True}):
+        for streamed in (False, True):
             sdk.sent.clear()
             with pytest.raises(openai.RateLimitError) as raised:
-                sdk.ask(stand_in("tokens=19"), **options)
+                sdk.ask(stand_in("tokens=19"), stream=streamed)
             assert (raised.value.code, raised.value.type) == (code, "insufficient_quota")
             assert raised.value.response.headers["x-should-retry"] == "false"
             assert len(sdk.sent) == 1
@@ -239,8 +229,7 @@ def test_the_rate_limit_is_a_rate_limit_error(
 ) -> None:
     with Sdk(sign_in(brisk, person)) as sdk:
         with pytest.raises(openai.RateLimitError) as raised:
-            for _ in range(100):
-                sdk.ask()
+            list(map(sdk.ask, ["Hello"] * 100))
         assert (raised.value.code, raised.value.type) == ("rate_limited", "rate_limit_error")
         assert 1 <= int(raised.value.response.headers["Retry-After"]) <= 3
         # A list of models is no call.

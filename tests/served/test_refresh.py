@@ -2,15 +2,13 @@
 
 from collections import Counter
 
-from procrastinate.contrib.django.models import ProcrastinateJob
-
 from accounts.models import RefreshToken, Session
 from tests.served.conftest import Ground
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
 from tests.served.ledger import eventually
 from tests.served.people import Person
-from tests.served.service import Service, working_off
+from tests.served.service import Service, is_worked_off, working_off
 from tests.served.shell import Shell
 
 REFRESHES = 20
@@ -35,12 +33,12 @@ def test_of_twenty_refreshes_with_one_token_one_succeeds_and_the_session_ends(
 
     # The first reuse told operators; the others found the session ended.
     with working_off(service):
-        eventually(lambda: _has_worked_off(database))
+        eventually(lambda: is_worked_off(database))
     mails = "".join(path.read_text() for path in (ground.folder / "mail").iterdir())
     assert mails.count(f"/admin/accounts/session/{session.pk}/") == 1
 
 
-def test_refreshing_goes_on_for_as_long_as_a_person_works(service: Service, shell: Shell) -> None:
+def test_refreshing_goes_on_for_as_long_as_a_person_works(shell: Shell) -> None:
     seen = {shell.refresh_token}
     for _ in range(10):
         assert shell.refresh().status_code == 200
@@ -57,8 +55,3 @@ def test_what_is_no_refresh_token_is_refused_alike(service: Service) -> None:
         assert response.status_code == 401
         bodies.append({**response.json(), "request_id": ""})
     assert all(body == bodies[0] for body in bodies)
-
-
-def _has_worked_off(database: Database) -> bool:
-    with database.rows():
-        return not ProcrastinateJob.objects.filter(status__in=("todo", "doing")).exists()

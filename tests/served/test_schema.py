@@ -25,4 +25,4 @@ def test_the_service_answers_as_its_schema_says(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert service.said("internal_error") == []
+    assert service.errors() == []

@@ -1,0 +1,30 @@
+"""The public keys as files, for shells that verify tokens offline."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+
+from accounts.signing_keys import public_files
+
+EARLIER = re.compile(r"[\w-]{43}\.pem", re.ASCII)
+
+
+class Command(BaseCommand):
+    help = "Write the keys that verify access tokens now or soon: a PEM for each, and jwks.json."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--output", type=Path, required=True, metavar="DIR")
+
+    def handle(self, *args: Any, output: Path, **options: Any) -> None:
+        files = public_files(now=timezone.now())
+        output.mkdir(parents=True, exist_ok=True)
+        # A build that takes every PEM there is must not take one that verifies no more.
+        for path in output.iterdir():
+            if EARLIER.fullmatch(path.name) and path.name not in files:
+                path.unlink()
+        for name, content in files.items():
+            (output / name).write_bytes(content)
+        self.stdout.write(f"export_public_keys: {len(files) - 1} keys written to {output}")

@@ -1,0 +1,23 @@
+"""The kill switch for everybody, as after a restore from a backup."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from accounts.audit import Actor
+from accounts.revocation import revoke_everything
+
+
+class Command(BaseCommand):
+    help = "End every session of everybody at once; all can sign in again."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--reason", required=True)
+
+    def handle(self, *args: Any, reason: str, **options: Any) -> None:
+        if not reason.strip():
+            raise CommandError("Say why.")
+        by = Actor.command("revoke_all_tokens")
+        people, sessions = revoke_everything(by=by, reason=reason, now=timezone.now())
+        self.stdout.write(f"revoke_all_tokens: {sessions} sessions of {people} people ended")

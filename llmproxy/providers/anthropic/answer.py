@@ -1,0 +1,114 @@
+"""A message of Anthropic's as a chat completion. Thinking comes back as ``reasoning_content``."""
+
+import time
+from json import dumps, loads
+from typing import Any
+
+from llmproxy.providers.protocol import Prompt, ProviderError, Reported
+from llmproxy.providers.reading import is_count
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+def completion(body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
+    """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
+    try:
+        message = loads(body)
+        said, size = _message(message["content"])
+        known = reported(message.get("usage"))
+        return _completion(message, said, known), known, size
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ProviderError from None
+
+
+def finish_reason(stop_reason: str | None) -> str:
+    """The reason in OpenAI's words; one that is not known ends an answer as any other."""
+    return _FINISH.get(stop_reason or "", "stop")
+
+
+def reported(usage: Any) -> Reported | None:
+    """Tokens of a ``usage``, None where it does not have both kinds. An explicit zero is a report."""
+    known = prompt(usage)
+    if known is None or not is_count(output := usage.get("output_tokens")):
+        return None
+    return Reported(input=known.input, output=output, cached_input=known.cached_input)
+
+
+def prompt(usage: Any) -> Prompt | None:
+    """Tokens of the prompt. ``input_tokens`` leaves out what was read from or written to a cache."""
+    if not isinstance(usage, dict) or not is_count(fresh := usage.get("input_tokens")):
+        return None
+    read, written = (
+        value if is_count(value := usage.get(f"cache_{how}_input_tokens")) else 0
+        for how in ("read", "creation")
+    )
+    return Prompt(input=fresh + read + written, cached_input=read)
+
+
+def usage_of(known: Reported) -> dict[str, Any]:
+    """Tokens in OpenAI's shape."""
+    return {
+        "prompt_tokens": known.input,
+        "completion_tokens": known.output,
+        "total_tokens": known.input + known.output,
+        "prompt_tokens_details": {"cached_tokens": known.cached_input},
+    }
+
+
+def size_of(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _completion(
+    message: dict[str, Any], said: dict[str, Any], known: Reported | None
+) -> dict[str, Any]:
+    choice = {
+        "index": 0,
+        "message": said,
+        "finish_reason": finish_reason(message.get("stop_reason")),
+        "logprobs": None,
+    }
+    answer = {
+        "id": message["id"],
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": message["model"],
+        "choices": [choice],
+    }
+    return answer if known is None else {**answer, "usage": usage_of(known)}
+
+
+def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
+    """The assistant's message, and the bytes of everything in it that counts as output."""
+    text, thought, hidden = "", "", 0
+    calls: list[dict[str, Any]] = []
+    for block in blocks:
+        match block["type"]:
+            case "text":
+                text += block["text"]
+            case "thinking":
+                thought += block["thinking"]
+            case "redacted_thinking":
+                hidden += len(block["data"])
+            case "tool_use":
+                calls.append(tool_call(block["id"], block["name"], dumps(block["input"])))
+    said: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if calls:
+        said |= {"content": text or None, "tool_calls": calls}
+    if thought:
+        said["reasoning_content"] = thought
+    functions = [call["function"] for call in calls]
+    written = [text, thought, *(each["name"] + each["arguments"] for each in functions)]
+    return said, hidden + sum(map(size_of, written))
+
+
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

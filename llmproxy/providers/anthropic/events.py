@@ -1,0 +1,155 @@
+"""The events of a streamed message as chunks of a chat completion.
+
+What is told of tokens is cumulative, so the last value of each field counts and nothing is added up. At the
+start of a message only the prompt's tokens are known: the output's are a seed, and a report only once the
+message has its reason for ending.
+"""
+
+import time
+from json import dumps, loads
+from typing import Any
+
+from llmproxy.providers.anthropic.answer import (
+    finish_reason,
+    prompt,
+    reported,
+    size_of,
+    tool_call,
+    usage_of,
+)
+from llmproxy.providers.anthropic.refusals import failure
+from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError
+from llmproxy.sse import Event
+
+
+class EventTranslator:
+    """One stream. Events and blocks of kinds that are not known are passed over."""
+
+    def __init__(self, *, include_usage: bool) -> None:
+        self._include_usage = include_usage
+        self._head: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._finished = False
+        self._tools = 0
+        self._calls_tool = False
+        # What a call's arguments are if no delta brings them: what came with the call, else "{}".
+        self._input: str | None = None
+
+    def piece(self, event: Event) -> Piece:
+        if event.data is None:
+            # A comment says that the provider lives; that is worth saying on, in our own words.
+            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
+        try:
+            data = loads(event.data)
+            return self._piece(data["type"], data)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Piece(failed=ProviderError())
+
+    def _piece(self, kind: str, data: dict[str, Any]) -> Piece:
+        piece = Piece()
+        match kind:
+            case "message_start":
+                piece = self._start(data["message"])
+            case "content_block_start":
+                piece = self._block_start(data["content_block"])
+            case "content_block_delta":
+                piece = self._block_delta(data["delta"])
+            case "content_block_stop":
+                piece = self._block_stop()
+            case "message_delta":
+                piece = self._message_delta(data)
+            case "message_stop":
+                # A message without its reason for ending was cut on the way.
+                failed = None if self._finished else ProviderError()
+                piece = Piece(ended=self._finished, failed=failed)
+            case "error":
+                piece = Piece(failed=failure(data))
+            case "ping":
+                piece = Piece(forward=KEEP_ALIVE)
+        return piece
+
+    def _start(self, message: dict[str, Any]) -> Piece:
+        self._head = {
+            "id": message["id"],
+            "object": "chat.completion.chunk",
+            "created": int(time.time()),
+            "model": message["model"],
+        }
+        self._learn(message.get("usage"))
+        role = {"role": "assistant", "content": ""}
+        return Piece(forward=self._chunk(role), prompt=prompt(self._usage))
+
+    def _block_start(self, block: dict[str, Any]) -> Piece:
+        self._calls_tool, self._input = block["type"] == "tool_use", None
+        match block["type"]:
+            case "text":
+                return self._said("content", block["text"])
+            case "thinking":
+                return self._said("reasoning_content", block["thinking"])
+            case "redacted_thinking":
+                return Piece(size=len(block["data"]))
+            case "tool_use":
+                self._tools += 1
+                self._input = dumps(block.get("input") or {})
+                call = tool_call(block["id"], block["name"], "")
+                return Piece(forward=self._call(call), size=size_of(block["name"]))
+        return Piece()
+
+    def _block_delta(self, delta: dict[str, Any]) -> Piece:
+        match delta["type"]:
+            case "text_delta":
+                return self._said("content", delta["text"])
+            case "thinking_delta":
+                return self._said("reasoning_content", delta["thinking"])
+            case "input_json_delta":
+                # Tools that the provider calls by itself are its own affair.
+                return self._arguments(delta["partial_json"]) if self._calls_tool else Piece()
+        return Piece()
+
+    def _block_stop(self) -> Piece:
+        left, self._input = self._input, None
+        return Piece() if left is None else self._arguments(left)
+
+    def _message_delta(self, data: dict[str, Any]) -> Piece:
+        self._learn(data.get("usage"))
+        reason = data["delta"].get("stop_reason")
+        if reason is None and not self._finished:
+            return Piece()
+        known, forward = reported(self._usage), b""
+        if not self._finished:
+            self._finished = True
+            forward = self._chunk({}, finish=finish_reason(reason))
+            if self._include_usage and known is not None:
+                forward += self._event(choices=[], usage=usage_of(known))
+        return Piece(forward=forward, finished=True, reported=known)
+
+    def _learn(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self._usage |= {name: value for name, value in usage.items() if value is not None}
+
+    def _said(self, member: str, text: str) -> Piece:
+        if not text:
+            return Piece()
+        return Piece(forward=self._chunk({member: text}), size=size_of(text))
+
+    def _arguments(self, text: str) -> Piece:
+        if not text:
+            return Piece()
+        self._input = None
+        return Piece(forward=self._call({"function": {"arguments": text}}), size=size_of(text))
+
+    def _call(self, call: dict[str, Any]) -> bytes:
+        return self._chunk({"tool_calls": [{"index": self._tools - 1, **call}]})
+
+    def _chunk(self, delta: dict[str, Any], *, finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return self._event(choices=[choice])
+
+    def _event(self, *, choices: list[dict[str, Any]], usage: Any = None) -> bytes:
+        if not self._head:
+            # Nothing comes before the message has begun.
+            raise ValueError
+        chunk = {**self._head, "choices": choices}
+        if self._include_usage:
+            chunk["usage"] = usage
+        return b"data: " + dumps(chunk, separators=(",", ":")).encode() + b"\n\n"

@@ -1,0 +1,100 @@
+"""A chat completion as a request of the Messages API.
+
+Members without a counterpart: ``seed`` is taken and not passed on, since it promises nothing. Penalties,
+``logit_bias`` and log probabilities are refused, unless their value asks for nothing (0, ``{}``, false).
+Temperatures above 1 become 1, the most there is. A temperature or ``top_p`` of 1 is the default and not
+passed on, because newer models refuse both members; nor is either while the model thinks.
+
+``response_format``: a strict schema is passed on and the answer held to it; what is not strict, and
+``json_object``, is asked for in the system prompt, since the API can hold an answer to closed schemas alone.
+"""
+
+from json import dumps
+from typing import Any
+
+from llmproxy.chat import Chat
+from llmproxy.providers.anthropic.thinking import thinking
+from llmproxy.providers.anthropic.tools import tools_and_choice
+from llmproxy.providers.anthropic.turns import Turn, system_prompt, turns, unsupported
+
+# Next to thinking, top_p may not be lower.
+LOWEST_TOP_P = 0.95
+JSON_OBJECT = (
+    "Answer with one JSON object and nothing else: no words before or after it and no code fence."
+)
+_WITHOUT_COUNTERPART = (
+    "presence_penalty", "frequency_penalty", "logit_bias", "logprobs", "top_logprobs",
+)  # fmt: skip
+
+
+def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, Any]:
+    """The body of the request. Raises ``InvalidRequest`` for what this provider cannot be asked."""
+    members = chat.members
+    for name in _WITHOUT_COUNTERPART:
+        if members.get(name):
+            raise unsupported(f"/{name}", "This model's provider has nothing like it.")
+    made = turns(members["messages"])
+    tools = tools_and_choice(members)
+    thought = thinking(
+        members.get("reasoning_effort"),
+        model=model,
+        output_limit=output_limit,
+        forced=tools.get("tool_choice", {}).get("type") in ("any", "tool"),
+        unfinished=_is_unfinished(made[-1]),
+    )
+    thinks = thought.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    body = {"model": model, "max_tokens": output_limit, "messages": made, **tools, **thought}
+    body |= _sampling(members, thinks=thinks) | _stop(members)
+    if chat.stream:
+        body["stream"] = True
+    if system := _system(members):
+        body["system"] = system
+    if schema := _strict_schema(members):
+        form = {"format": {"type": "json_schema", "schema": schema}}
+        body["output_config"] = {**body.get("output_config", {}), **form}
+    return body
+
+
+def _is_unfinished(last: Turn) -> bool:
+    is_result = any(block["type"] == "tool_result" for block in last["content"])
+    return is_result or last["role"] == "assistant"
+
+
+def _sampling(members: dict[str, Any], *, thinks: bool) -> dict[str, Any]:
+    temperature, top_p = min(members.get("temperature", 1), 1), members.get("top_p", 1)
+    asked = {}
+    if temperature < 1 and not thinks:
+        asked["temperature"] = temperature
+    if top_p < 1 and (not thinks or top_p >= LOWEST_TOP_P):
+        asked["top_p"] = top_p
+    return asked
+
+
+def _stop(members: dict[str, Any]) -> dict[str, Any]:
+    stop = members.get("stop", [])
+    sequences = [stop] if isinstance(stop, str) else stop
+    if not all(each.strip() for each in sequences):
+        raise unsupported("/stop", "This model cannot stop at blanks alone.")
+    return {"stop_sequences": sequences} if sequences else {}
+
+
+def _system(members: dict[str, Any]) -> str:
+    parts = [system_prompt(members["messages"]), _form_in_words(members)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _form_in_words(members: dict[str, Any]) -> str:
+    asked = members.get("response_format", {"type": "text"})
+    if asked["type"] == "text" or _strict_schema(members):
+        return ""
+    form = asked.get("json_schema", {})
+    parts = [JSON_OBJECT, form.get("description", "")]
+    if form.get("schema"):
+        parts.append(f"It has to match this JSON Schema: {dumps(form['schema'])}")
+    return "\n".join(part for part in parts if part)
+
+
+def _strict_schema(members: dict[str, Any]) -> dict[str, Any] | None:
+    form = members.get("response_format", {}).get("json_schema", {})
+    schema: dict[str, Any] | None = form.get("schema") if form.get("strict") else None
+    return schema

@@ -1,0 +1,49 @@
+"""What Anthropic's errors mean for a caller, as the status of an answer or as an event of a stream."""
+
+from collections.abc import Mapping
+from json import dumps
+from typing import Any
+
+from config.problems import Problem
+from llmproxy.providers.protocol import (
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from llmproxy.providers.reading import said, wait_of
+
+# The request was at fault, not we: these are the caller's to mend.
+_CALLERS_FAULT = frozenset({400, 404, 413, 422})
+_BUSY = frozenset({408, 409, 429, 503, 529})
+# An empty account and a spending limit come as a 400, too, and no caller can mend them.
+_OURS = ("credit balance", "usage limits")
+_STATUS_OF = {
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
+    """The problem that an answer with another status than 200 is."""
+    if status in _CALLERS_FAULT:
+        words = said(body)
+        if words is None or not any(each in words.lower() for each in _OURS):
+            return ProviderRejected(words)
+        return ProviderError()
+    if status == 504:
+        return ProviderTimeout()
+    wait = wait_of(headers)
+    return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
+
+
+def failure(event: dict[str, Any]) -> Problem:
+    """The problem that an ``error`` event is: what its kind means as a status."""
+    error = event.get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    status = _STATUS_OF.get(kind, 500) if isinstance(kind, str) else 500
+    return refusal(status, {}, dumps(event).encode())

@@ -1,0 +1,158 @@
+"""Events, to look at and to take away. Nothing here counts or sorts the whole table."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import URLPattern, path
+from django.utils import timezone
+
+from accounts.audit import record
+from accounts.columns import OneOf, moment
+from accounts.console import ConsoleAdmin
+from accounts.operators import actor_of
+from telemetry.export import FORMATS, lines
+from telemetry.models import Event
+
+DAYS_SHOWN = 14
+NO_APP = "-"
+
+
+class DayFilter(OneOf):
+    title, parameter_name = "day received (UTC)", "day"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        today = timezone.now().astimezone(UTC).date()
+        days = [f"{today - timedelta(days=number)}" for number in range(DAYS_SHOWN)]
+        return [(day, day) for day in days]
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        begin = datetime.fromisoformat(value).replace(tzinfo=UTC)
+        return rows.filter(received_at__gte=begin, received_at__lt=begin + timedelta(days=1))
+
+
+class NameFilter(OneOf):
+    title, parameter_name = "name", "name"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        return [(name, name) for name in Event.objects.known("name")]
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(name=value)
+
+
+class AppFilter(OneOf):
+    title, parameter_name = "app", "app"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        apps = Event.objects.known("app")
+        return [(app or NO_APP, app or "the shell itself") for app in apps]
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(app=_app(value))
+
+
+class VersionFilter(OneOf):
+    """Offered once an app has been chosen, because the index begins with it."""
+
+    title, parameter_name = "shell version", "version"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        app = request.GET.get("app")
+        if app is None or "\0" in app:
+            return []
+        return [
+            (each, each) for each in Event.objects.known("shell_version", app=_app(app)) if each
+        ]
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(shell_version=value)
+
+
+@admin.register(Event)
+class EventAdmin(ConsoleAdmin):
+    change_list_template = "admin/console/telemetry.html"
+    list_display = (
+        moment("received_at"),
+        "name",
+        "app",
+        "shell_version",
+        moment("occurred_at"),
+        "client_id",
+        "user_id",
+    )
+    list_filter = (DayFilter, NameFilter, AppFilter, VersionFilter)
+    sortable_by = ()
+    search_fields = ("event_id",)
+    search_help_text = "The id of an event."
+    uuid_fields = ("event_id",)
+    fields = (
+        "event_id",
+        "name",
+        "app",
+        "shell_version",
+        moment("occurred_at"),
+        moment("received_at"),
+        "client_id",
+        "user_id",
+        "properties",
+    )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """One event by its id; no index finds anything by a word."""
+        if search_term and _uuid(search_term) is None:
+            return queryset.none(), False
+        return super().get_search_results(request, queryset, search_term)
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        own = [
+            path(
+                f"export.{ending}",
+                wrap(self._export(ending)),
+                name=f"telemetry_event_export_{ending}",
+            )
+            for ending in FORMATS
+        ]
+        return own + super().get_urls()
+
+    def _export(self, ending: str) -> Any:
+        def view(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+            """The events of a filtered list, all of them, as a file."""
+            if not self.has_view_permission(request):
+                raise PermissionDenied
+            try:
+                rows = self.get_changelist_instance(request).get_queryset(request)
+            except IncorrectLookupParameters:
+                raise BadRequest from None
+            now = timezone.now()
+            chosen = {name: value for name, value in request.GET.items() if len(value) <= 100}
+            record("telemetry:exported", by=actor_of(request), now=now, target=ending, after=chosen)
+            response = StreamingHttpResponse(
+                lines(rows, ending=ending), content_type=FORMATS[ending]
+            )
+            name = f"telemetry-{now:%Y%m%dT%H%M%S}.{ending}"
+            response["Content-Disposition"] = f'attachment; filename="{name}"'
+            response["Cache-Control"] = "no-store"
+            return response
+
+        return view
+
+
+def _app(value: str) -> str:
+    return "" if value == NO_APP else value
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        return None

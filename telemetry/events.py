@@ -1,0 +1,161 @@
+"""One reported event: what it must be, and what of it is kept."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from json import JSONEncoder
+from math import isfinite
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from config.problems import Fault
+from telemetry.scrubbing import scrubbed
+
+# An event's own, how it is written on the wire; each must match as a whole.
+ID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+NAME = r"[A-Za-z0-9$][A-Za-z0-9 _.:/$-]{0,99}"
+APP = r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}"
+VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}"
+_INSTANT = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
+
+OLDEST = timedelta(days=30)
+# Clocks of desktops go wrong; an hour is also what a wrong daylight saving makes of one.
+NEWEST = timedelta(hours=1)
+PROPERTIES_BYTES = 16 * 1024
+PROPERTIES_LEVELS = 5
+
+Container = dict[str, Any] | list[Any]
+
+
+class Reported(NamedTuple):
+    """An event that can be kept. ``properties`` is JSON, without what looked like a secret."""
+
+    id: UUID
+    name: str
+    occurred_at: datetime
+    app: str
+    shell_version: str
+    properties: str
+
+
+class BadEvent(Exception):
+    """An event that cannot be kept: its first fault, with a pointer from the event on."""
+
+    def __init__(self, pointer: str, code: str, detail: str) -> None:
+        self.fault = Fault(pointer, code, detail)
+        super().__init__(code)
+
+
+def read(given: Any, *, now: datetime) -> Reported:
+    """What of one event of a batch is kept, or ``BadEvent``. Members that nobody knows are ignored."""
+    if not isinstance(given, dict):
+        raise BadEvent("", "invalid", "An event is an object.")
+    return Reported(
+        id=UUID(_text(given, "id", _UUID, "a UUID with its hyphens")),
+        name=_text(given, "name", _NAME, "1 to 100 letters, digits, spaces or any of _.:/$-"),
+        occurred_at=_instant(given, now=now),
+        app=_text(given, "app", _APP, "the slug of a micro app", needed=False),
+        shell_version=_text(given, "shell_version", _VERSION, "a version", needed=False),
+        properties=_properties(given.get("properties")),
+    )
+
+
+_UUID, _NAME, _APP, _VERSION, _AT = (
+    re.compile(each, re.ASCII).fullmatch for each in (ID, NAME, APP, VERSION, _INSTANT)
+)
+
+
+def _text(
+    given: dict[str, Any],
+    member: str,
+    fits: Callable[[str], object],
+    expected: str,
+    *,
+    needed: bool = True,
+) -> str:
+    value = given.get(member)
+    if value is None and not needed:
+        return ""
+    if value is None:
+        raise BadEvent(f"/{member}", "required", "This member is needed.")
+    if not isinstance(value, str) or not fits(value):
+        raise BadEvent(f"/{member}", "invalid", f"This must be {expected}.")
+    return value
+
+
+def _instant(given: dict[str, Any], *, now: datetime) -> datetime:
+    text = _text(given, "occurred_at", _AT, "an instant as in RFC 3339, with its offset")
+    try:
+        at = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise BadEvent("/occurred_at", "invalid", "There is no such instant.") from None
+    if at < now - OLDEST:
+        raise BadEvent("/occurred_at", "too_old", f"This is more than {OLDEST.days} days ago.")
+    if at > now + NEWEST:
+        raise BadEvent("/occurred_at", "too_new", "This is more than an hour ahead.")
+    return at
+
+
+def _properties(given: Any) -> str:
+    if given is None:
+        return "{}"
+    if not isinstance(given, dict):
+        raise BadEvent("/properties", "invalid", "Properties are an object.")
+    text = _json(given)
+    # Half a character is found below; for now it only has to be counted.
+    if len(text.encode("utf-8", "surrogatepass")) > PROPERTIES_BYTES:
+        raise BadEvent(
+            "/properties", "too_large", f"Properties take at most {PROPERTIES_BYTES:,} bytes."
+        )
+    if _may_have_faults(text):
+        for pointer, level, value in _values(given, "/properties", 1):
+            _judge(pointer, level, value)
+    kept = scrubbed(given)
+    return text if kept == given else _json(kept)
+
+
+def _may_have_faults(text: str) -> bool:
+    """Whether it is worth looking at every value; most events hold nothing that could be wrong."""
+    return (
+        not _can_be_kept(text)
+        or "\\u0000" in text
+        or "Infinity" in text
+        or text.count("{") + text.count("[") > PROPERTIES_LEVELS
+    )
+
+
+def _values(container: Container, pointer: str, level: int) -> Iterator[tuple[str, int, Any]]:
+    """Every value within, each container before what is in it: pointer, level of its container, value."""
+    within = container.items() if isinstance(container, dict) else enumerate(container)
+    for key, value in within:
+        if isinstance(key, str):
+            _judge(pointer, level, key)
+        place = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+        yield place, level, value
+        if isinstance(value, dict | list):
+            yield from _values(value, place, level + 1)
+
+
+def _judge(pointer: str, level: int, value: Any) -> None:
+    if isinstance(value, dict | list) and level >= PROPERTIES_LEVELS:
+        raise BadEvent(pointer, "too_deep", f"Properties have at most {PROPERTIES_LEVELS} levels.")
+    if isinstance(value, str) and not _can_be_kept(value):
+        raise BadEvent(pointer, "invalid_characters", "This holds NUL or half a character.")
+    if isinstance(value, float) and not isfinite(value):
+        # 1e400 is read as infinity.
+        raise BadEvent(pointer, "out_of_range", "This number is too large.")
+
+
+def _can_be_kept(text: str) -> bool:
+    if "\0" in text:
+        return False
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_json = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -1,0 +1,99 @@
+"""Taking in a batch: each event on its own merits, all good ones in one statement.
+
+A shell that did not hear the answer sends the batch again, so an event is known by its client and its own id, and
+a second copy is counted and not kept, whether it comes later, in the same batch, or at the same moment. The
+statement is a transaction of its own: once it has returned, what it counted is committed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from django.db import connection
+
+from config.problems import Fault, InvalidRequest, RequestTooLarge
+from telemetry.events import BadEvent, Reported, read
+
+MOST_EVENTS = 500
+
+
+class TooManyEvents(RequestTooLarge):
+    """More events than a batch takes."""
+
+    def __init__(self) -> None:
+        super().__init__(f"A batch takes at most {MOST_EVENTS} events.", max_events=MOST_EVENTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What became of a batch; the three together are its events. A rejected event has one fault, its first."""
+
+    accepted: int
+    duplicates: int
+    rejected: Sequence[Fault]
+
+
+def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: datetime) -> Taken:
+    """Keeps the good events of ``{"events": [...]}``.
+
+    Raises ``InvalidRequest`` where there is no list of events, ``TooManyEvents``, and the database's own errors:
+    nothing is kept then. When it returns, the accepted are committed (outside of any transaction of the caller).
+    """
+    events: dict[UUID, Reported] = {}
+    rejected: list[Fault] = []
+    given = _events_of(batch)
+    for index, each in enumerate(given):
+        try:
+            event = read(each, now=now)
+        except BadEvent as bad:
+            fault = bad.fault
+            rejected.append(Fault(f"/events/{index}{fault.pointer}", fault.code, fault.detail))
+        else:
+            events.setdefault(event.id, event)
+    accepted = _keep(list(events.values()), client_id=client_id, user_id=user_id, now=now)
+    duplicates = len(given) - len(rejected) - accepted
+    return Taken(accepted=accepted, duplicates=duplicates, rejected=rejected)
+
+
+def _events_of(batch: Mapping[str, Any]) -> list[Any]:
+    if "events" not in batch:
+        raise InvalidRequest(errors=[Fault("/events", "required", "This member is needed.")])
+    events = batch["events"]
+    if not isinstance(events, list):
+        raise InvalidRequest(errors=[Fault("/events", "not_a_list", "This must be a list.")])
+    if len(events) > MOST_EVENTS:
+        raise TooManyEvents
+    return events
+
+
+_KEEP = """
+INSERT INTO telemetry_event
+    (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
+SELECT event_id, %b, %b, name, app, shell_version, occurred_at, %b, properties::jsonb
+FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::text[], %b::timestamptz[], %b::text[])
+    AS given (event_id, name, app, shell_version, occurred_at, properties)
+ON CONFLICT (event_id, client_id) DO NOTHING
+"""
+
+
+def _keep(events: list[Reported], *, client_id: UUID, user_id: UUID, now: datetime) -> int:
+    """How many of the events were new."""
+    if not events:
+        return 0
+    # In one order for everyone: two copies of a batch at the same moment wait for each other, and never crosswise.
+    events.sort(key=lambda each: each.id)
+    columns = (
+        [each.id for each in events],
+        [each.name for each in events],
+        [each.app for each in events],
+        [each.shell_version for each in events],
+        [each.occurred_at for each in events],
+        [each.properties for each in events],
+    )
+    connection.ensure_connection()
+    # Not Django's cursor, which writes values into the statement as text: binary arrays take a third of the time.
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        return cursor.execute(_KEEP, [client_id, user_id, now, *columns]).rowcount

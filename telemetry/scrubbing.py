@@ -1,0 +1,131 @@
+"""What of an event's properties is never kept: what looks like a token, a key, a password or an email address.
+
+Nobody who reports an event means to send these; they come along in messages, addresses and headers. Only the
+part that looks like one is replaced, by a mark that says what it was:
+
+- ``[token]``: JSON Web Tokens, what follows ``Bearer`` or ``Basic``, 32 or more hexadecimal digits, 32 or more
+  characters of base64url with capitals, small letters and digits among them (a UUID is none), 40 of base64;
+- ``[key]``: what begins as the keys of well-known services do (``sk-``, ``AKIA``, ``ghp_`` ...), private keys in PEM;
+- ``[email]``: email addresses;
+- ``[secret]``: passwords in addresses, and the whole value of a member whose name says that it is secret, such as
+  ``password``, ``refreshToken`` or ``Authorization``; only true, false and null stay.
+
+Names of members are treated like texts. It is a guess either way: a long checksum goes, a short password that
+stands under an innocent name stays. Each pattern reads a text once, whatever the text.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+# Shorter texts hold nothing that is looked for: `a@b.cc`.
+SHORTEST = 6
+MARKED_SECRET = "[secret]"  # noqa: S105 - a mark, not one
+
+_MIXED = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_WORDS = (
+    "secret|token|jwt|authorization|cookie|credentials?|passcode|pwd|session[-_ ]?id"
+    "|(?:api|access|private|secret)[-_ ]?key"
+)
+_PASSWORDS = "password|passwd|passphrase"
+# By its end, so that `max_tokens` and `tokenCount`, which are numbers of something, stay; a password wherever it is.
+_SECRET_NAME = re.compile(rf"{_PASSWORDS}|(?:{_WORDS})[-_ ]?\d*$", re.IGNORECASE)
+
+# Nothing shorter, and nothing without one of these, can hold anything that is looked for.
+_SUSPECT = re.compile(
+    r"@|%40|[=:]|(?:bearer|basic)\s|eyJ|sk[-_]|-----|[A-Za-z0-9_+/-]{16}", re.IGNORECASE
+)
+
+
+def _token_if_random(match: re.Match[str]) -> str:
+    text = match[0]
+    return "[token]" if _MIXED.match(text) and not _UUID.fullmatch(text) else text
+
+
+# In this order: what has a sure sign first, what is merely long and mixed last.
+_PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (
+        re.compile(
+            r"-----BEGIN (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----(?:[^-]++|-(?!----END))*+"
+            r"(?:-----END (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----)?+"
+        ),
+        "[key]",
+    ),
+    (re.compile(r"(?<![\w-])eyJ[\w-]{5,}+(?:\.[\w=-]*+){1,4}+"), "[token]"),
+    (re.compile(r"(?i)(?<!\w)(bearer\s{1,4})[\w.~+/=-]{8,}+"), r"\1[token]"),
+    (re.compile(r"(?i)(?<!\w)(basic\s{1,4})(?=[a-z+/]*+[0-9=])[\w+/=-]{8,}+"), r"\1[token]"),
+    (
+        re.compile(
+            r"(?<![A-Za-z0-9])(?:"
+            r"sk-[\w-]{12,}+|[spr]k_(?:live|test)_\w{8,}+|whsec_[\w+/=]{8,}+"
+            r"|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{30,}+|ya29\.[\w.-]{10,}+"
+            r"|gh[opusr]_\w{16,}+|github_pat_\w{16,}+|glpat-[\w-]{16,}+"
+            r"|xox[a-z]-[\w-]{10,}+|npm_\w{20,}+|hf_\w{20,}+|pypi-[\w-]{20,}+)"
+        ),
+        "[key]",
+    ),
+    (re.compile(r"(://)[^/\s:@]{1,256}+:[^/\s@]{1,256}+@"), r"\1[secret]@"),
+    (
+        re.compile(
+            rf"(?i)(?<![\w-])([\w-]*?(?:{_PASSWORDS}|{_WORDS})\\?[\"']?\s?[=:]\s?\\?[\"']?)"
+            r"(?!\[)[^\s&;,\"'\\]++"
+        ),
+        r"\1[secret]",
+    ),
+    (
+        re.compile(
+            r"(?<![\w.+-])[\w.+-]++(?:@|%40)(?:[\w-]++\.)+(?:xn--[\w-]++|[^\W\d_]{2,}+)(?![\w-])"
+        ),
+        "[email]",
+    ),
+    (re.compile(r"(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{32,}+(?![0-9A-Za-z])"), "[token]"),
+    (re.compile(r"(?<![\w/+=-])[A-Za-z0-9/+]{40}(?![\w/+=-])"), _token_if_random),
+    (re.compile(r"(?<![\w/+=-])[A-Za-z0-9/+]{30,}+={1,2}+"), _token_if_random),
+    (re.compile(r"(?<![\w+-])[\w+-]{32,}+={0,2}+"), _token_if_random),
+)
+
+
+def scrubbed(value: Any) -> Any:
+    """A JSON value without what looks like a secret; ``value`` itself is left as it is."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list):
+        return [scrubbed(each) for each in value]
+    if isinstance(value, dict):
+        return _members(value)
+    return value
+
+
+def _members(given: dict[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in given.items():
+        said, is_secret = _name(name)
+        hidden = is_secret and not (value is None or isinstance(value, bool))
+        kept[_free(said, kept)] = MARKED_SECRET if hidden else scrubbed(value)
+    return kept
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    """A name that is not taken: two addresses may have become the same mark."""
+    if name not in taken:
+        return name
+    number = len(taken) + 1
+    while f"{name} {number}" in taken:
+        number += 1
+    return f"{name} {number}"
+
+
+@lru_cache(maxsize=4096)
+def _name(name: str) -> tuple[str, bool]:
+    """A name as it is kept, and whether it says that its value is secret. Names are few and come again."""
+    return _text(name), _SECRET_NAME.search(name) is not None
+
+
+def _text(text: str) -> str:
+    if len(text) < SHORTEST or not _SUSPECT.search(text):
+        return text
+    for pattern, mark in _PATTERNS:
+        text = pattern.sub(mark, text)
+    return text

@@ -1,0 +1,60 @@
+"""Telemetry over HTTP: parse, take in, render."""
+
+from typing import Any, cast
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from config import ratelimits
+from config.bodies import ObjectParser
+from config.schema import problems
+from licensing.callers import caller_of
+from telemetry.intake import take_in
+from telemetry.schema import BATCH
+from telemetry.serializers import TakenSerializer
+
+
+class BatchParser(ObjectParser):
+    """Leaves the values of events to intake, so that a bad one does not refuse the batch."""
+
+    checks_values = False
+
+
+class TelemetryViewSet(ViewSet):
+    """Events that shells report. A suspended client may go on reporting."""
+
+    permission_classes = (IsAuthenticated,)
+    parser_classes = (BatchParser,)
+
+    @problems("rate_limited")
+    @extend_schema(
+        operation_id="telemetry",
+        request={"application/json": BATCH},
+        responses={
+            202: OpenApiResponse(TakenSerializer, description="The accepted events are committed.")
+        },
+        tags=["telemetry"],
+    )
+    def take_in(self, request: Request) -> Response:
+        """Report a batch of events: at most 500, and 1 MiB.
+
+        A larger one answers 413, with `max_events` where it has too many, or with `limit`, the most bytes. After
+        no answer, a 429 or a 5xx, send the same batch again: what was kept already is counted as duplicates.
+        """
+        now = timezone.now()
+        caller = caller_of(request)
+        ratelimits.count("telemetry.user", key=str(caller.user_id), now=now)
+        assert caller.client_id is not None
+        taken = take_in(
+            batch=cast("dict[str, Any]", request.data),
+            client_id=caller.client_id,
+            user_id=caller.user_id,
+            now=now,
+        )
+        return Response(
+            TakenSerializer(taken).data, status=202, headers={"Cache-Control": "no-store"}
+        )

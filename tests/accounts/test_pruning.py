@@ -1,0 +1,173 @@
+"""What is removed in time, and what must stay."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.core.management import call_command
+from django.db import IntegrityError, connection, transaction
+
+from accounts import tasks
+from accounts.audit import Actor, record
+from accounts.models import AuditEvent, Client, RefreshToken, Session, User
+from accounts.pruning import prune_audit_log, prune_refresh_tokens
+from accounts.revocation import revoke_all
+from accounts.rotation import InvalidRefreshToken, rotate
+from accounts.sign_in import Device, TokenPair, sign_in
+from tests.conftest import PASSWORD
+from tests.races import race
+
+DAYS = timedelta(days=1)
+
+
+def events(*ages: int, by: Actor, now: datetime) -> None:
+    for age in ages:
+        record("client:created", by=by, now=now - age * DAYS, target=str(age))
+
+
+def ages() -> list[str]:
+    return list(AuditEvent.objects.filter(action="client:created").values_list("target", flat=True))
+
+
+@pytest.mark.django_db
+class TestAuditLog:
+    def test_events_go_after_their_days_and_that_is_an_event(
+        self, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("accounts.pruning.EVENTS_AT_A_TIME", 2)
+        events(0, 89, 90, 91, 92, 93, 94, 95, by=by, now=now)
+        assert prune_audit_log(by=by, now=now) == 5
+        assert ages() == ["0", "89", "90"]
+        event = AuditEvent.objects.get(action="audit:pruned")
+        assert (event.actor, event.after) == (by.name, {"events": 5})
+        assert prune_audit_log(by=by, now=now) == 0
+        assert AuditEvent.objects.filter(action="audit:pruned").count() == 1
+
+    def test_how_many_days_is_a_setting(self, by: Actor, now: datetime, settings) -> None:
+        settings.AUDIT_RETENTION_DAYS = 10
+        events(9, 11, by=by, now=now)
+        assert prune_audit_log(by=by, now=now) == 1
+
+    def test_the_log_is_closed_again_afterwards(self, by: Actor, now: datetime) -> None:
+        events(0, 100, by=by, now=now)
+        with transaction.atomic():
+            prune_audit_log(by=by, now=now)
+        # A transaction of the test is around it; the setting is taken back by hand, as a commit would.
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL accounts.pruning_audit = ''")
+        with pytest.raises(IntegrityError), transaction.atomic():
+            AuditEvent.objects.filter(target="0").delete()
+
+    def test_the_command_may_only_say_how_many(
+        self, by: Actor, now: datetime, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        events(0, 100, 200, by=by, now=now)
+        call_command("prune_audit_log", "--dry-run")
+        assert "2 events older than 90 days would be removed" in capsys.readouterr().out
+        assert len(ages()) == 3
+        call_command("prune_audit_log")
+        assert "2 events older than 90 days removed" in capsys.readouterr().out
+        assert ages() == ["0"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_at_once_remove_everything_once_and_leave_the_log_closed(
+    by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accounts.pruning.EVENTS_AT_A_TIME", 7)
+    events(0, *([100] * 60), by=by, now=now)
+
+    def prune() -> int:
+        return prune_audit_log(by=by, now=now)
+
+    removed = race(prune, prune)
+    assert all(isinstance(each, int) for each in removed)
+    assert sum(each for each in removed if isinstance(each, int)) == 60
+    assert ages() == ["0"]
+    prune()
+    with pytest.raises(IntegrityError):
+        AuditEvent.objects.all().delete()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL accounts.pruning_audit = 'on'")
+        cursor.execute("DELETE FROM accounts_auditevent")
+
+
+@pytest.mark.usefixtures("signing_key")
+@pytest.mark.django_db
+class TestRefreshTokens:
+    def enter(self, user: User, *, at: datetime) -> TokenPair:
+        return sign_in(email=user.email, password=PASSWORD, device=Device(), now=at)
+
+    def test_a_session_goes_thirty_days_after_its_end_with_all_its_tokens(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
+        pair = self.enter(user, at=now)
+        for n in range(3):
+            pair = rotate(presented=pair.refresh, device=Device(), now=now + n * DAYS)
+        revoke_all(user_id=user.pk, by=by, reason="test", now=now + 3 * DAYS)
+        assert prune_refresh_tokens(now=now + 33 * DAYS) == (0, 0)
+        assert prune_refresh_tokens(now=now + 33 * DAYS + timedelta(seconds=1)) == (1, 4)
+        assert not Session.objects.exists()
+        assert not RefreshToken.objects.exists()
+
+    def test_one_that_was_left_goes_thirty_days_after_its_last_token_expired(
+        self, user: User, now: datetime
+    ) -> None:
+        pair = self.enter(user, at=now)
+        rotate(presented=pair.refresh, device=Device(), now=now + 10 * DAYS)
+        assert prune_refresh_tokens(now=now + 70 * DAYS) == (0, 0)
+        assert prune_refresh_tokens(now=now + 71 * DAYS) == (1, 2)
+
+    def test_a_replaced_token_of_a_living_session_is_still_noticed(
+        self, user: User, now: datetime
+    ) -> None:
+        first = pair = self.enter(user, at=now)
+        for n in range(5):
+            pair = rotate(presented=pair.refresh, device=Device(), now=now + 29 * n * DAYS)
+        at = now + 29 * 4 * DAYS
+        assert prune_refresh_tokens(now=at) == (0, 0)
+        with pytest.raises(InvalidRefreshToken):
+            rotate(presented=first.refresh, device=Device(), now=at)
+        assert Session.objects.get().ended_by == Session.Ended.REUSE
+
+    def test_all_batches_are_done_and_others_left_alone(
+        self, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch, capsys
+    ) -> None:
+        monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 2)
+        for _ in range(5):
+            self.enter(user, at=now - 90 * DAYS)
+        self.enter(user, at=now)
+        call_command("prune_refresh_tokens")
+        assert "5 sessions over for 30 days removed, with 5 tokens" in capsys.readouterr().out
+        assert Session.objects.count() == RefreshToken.objects.count() == 1
+
+    def test_the_worker_does_both_every_night(self, user: User, by: Actor, now: datetime) -> None:
+        self.enter(user, at=now - 95 * DAYS)
+        tasks.prune(0)
+        assert not Session.objects.exists()
+        assert not AuditEvent.objects.filter(action="session:started").exists()
+        assert AuditEvent.objects.get(action="audit:pruned").actor == "the worker, every night"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_pruning_twice_at_once_beside_a_revocation_harms_nothing(
+    organisation: Client, signing_key: None, by: Actor, now: datetime
+) -> None:
+    people = [
+        User.objects.create_user(f"person-{n}@acme.test", PASSWORD, client=organisation)
+        for n in range(3)
+    ]
+    for user in people * 3:
+        sign_in(email=user.email, password=PASSWORD, device=Device(), now=now - 90 * DAYS)
+
+    def prune() -> tuple[int, int]:
+        return prune_refresh_tokens(now=now)
+
+    def revoke() -> int:
+        return revoke_all(user_id=people[0].pk, by=by, reason="test", now=now)
+
+    results = race(prune, revoke, prune)
+    assert [each for each in results if isinstance(each, Exception)] == []
+    # What just now ended is kept for its thirty days.
+    kept = results[1]
+    prune()
+    assert Session.objects.count() == RefreshToken.objects.count() == kept

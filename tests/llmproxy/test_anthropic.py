@@ -1,0 +1,829 @@
+"""Anthropic's dialect, both ways: what is asked, what each event means, and whole calls through the relay."""
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounts.models import Session, User
+from accounts.sign_in import TokenPair
+from config.problems import InvalidRequest, Problem
+from licensing.callers import Caller, load_caller
+from llmproxy import relay, running
+from llmproxy.calls import Call, admit
+from llmproxy.chat import Chat, parse
+from llmproxy.providers import provider
+from llmproxy.providers.anthropic import Anthropic
+from llmproxy.providers.anthropic.events import EventTranslator
+from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, TOOLS_PROMPT
+from llmproxy.providers.anthropic.thinking import thinks_by_effort
+from llmproxy.providers.anthropic.turns import OPENING
+from llmproxy.providers.protocol import (
+    KEEP_ALIVE,
+    Piece,
+    Prompt,
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+    Reported,
+)
+from llmproxy.sse import Event
+from tests.llmproxy.anthropic_server import (
+    MODEL,
+    USAGE,
+    MessagesServer,
+    as_stream,
+    events_of,
+    fault_of,
+    message,
+    messages_server,
+    text,
+    thought,
+    tool_use,
+)
+from usage.models import MonthlyUsage, UsageRecord
+
+HI = {"role": "user", "content": "hi"}
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "The weather of a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "weather", "arguments": '{"city": "Ulm"}'},
+}
+CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+
+
+def chat(*messages: dict[str, Any], **members: Any) -> Chat:
+    return parse({"messages": list(messages) or [HI], **members}, stream=None)
+
+
+def body(
+    *messages: dict[str, Any], model: str = MODEL, limit: int = 4096, **members: Any
+) -> dict[str, Any]:
+    outgoing = Anthropic().outgoing(chat(*messages, **members), model=model, output_limit=limit)
+    asked: dict[str, Any] = json.loads(outgoing.body)
+    assert fault_of(asked) is None
+    return asked
+
+
+def refused(*messages: dict[str, Any], **members: Any) -> str:
+    """The pointer of what is refused before anything is asked or reserved."""
+    with pytest.raises(InvalidRequest) as caught:
+        Anthropic().check(chat(*messages, **members))
+    (fault,) = caught.value.errors
+    assert fault.code == "unsupported"
+    return fault.pointer
+
+
+def translator(*, include_usage: bool = False) -> EventTranslator:
+    return EventTranslator(include_usage=include_usage)
+
+
+def event(data: Any) -> Event:
+    raw = data if isinstance(data, bytes) else json.dumps(data).encode()
+    return Event(b"data: " + raw + b"\n\n", raw, None)
+
+
+def pieces(answer: dict[str, Any], *, include_usage: bool = False) -> list[Piece]:
+    translate = translator(include_usage=include_usage)
+    return [translate.piece(event(each)) for each in events_of(answer)]
+
+
+def chunks_in(data: bytes) -> list[dict[str, Any]]:
+    lines = [line for line in data.split(b"\n\n") if line.startswith(b"data: {")]
+    return [json.loads(line.removeprefix(b"data: ")) for line in lines]
+
+
+def chunks_of(given: list[Piece]) -> list[dict[str, Any]]:
+    return chunks_in(b"".join(piece.forward for piece in given))
+
+
+def put_together(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The message that a client makes of chunks."""
+    said: dict[str, Any] = {"content": "", "reasoning_content": "", "tool_calls": []}
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            delta = choice["delta"]
+            said["content"] += delta.get("content") or ""
+            said["reasoning_content"] += delta.get("reasoning_content") or ""
+            for call in delta.get("tool_calls", ()):
+                if call["index"] == len(said["tool_calls"]):
+                    said["tool_calls"].append({**call, "function": {**call["function"]}})
+                else:
+                    so_far = said["tool_calls"][call["index"]]["function"]
+                    so_far["arguments"] += call["function"]["arguments"]
+    return said
+
+
+class TestRequests:
+    def test_the_body_is_built_anew_with_the_credential_in_its_header_alone(self, settings) -> None:
+        asked = chat(stream=True, user="someone", metadata={"a": "b"}, model="public", seed=7)
+        outgoing = Anthropic().outgoing(asked, model=MODEL, output_limit=40)
+        assert json.loads(outgoing.body) == {
+            "model": MODEL,
+            "max_tokens": 40,
+            "messages": [{"role": "user", "content": [text("hi")]}],
+            "stream": True,
+        }
+        assert outgoing.url == f"{settings.LLM_BASE_URL}/v1/messages"
+        assert outgoing.headers["x-api-key"] == settings.LLM_API_KEY()
+        assert outgoing.headers["anthropic-version"] == "2023-06-01"
+        assert "Authorization" not in outgoing.headers
+        assert settings.LLM_API_KEY() not in outgoing.url + outgoing.body.decode()
+
+    def test_system_messages_are_one_prompt_before_all_turns(self) -> None:
+        asked = body(
+            {"role": "system", "content": "Be kind."},
+            HI,
+            {"role": "developer", "content": [text("Be brief."), text(" ")]},
+        )
+        assert asked["system"] == "Be kind.\n\nBe brief."
+        assert asked["messages"] == [{"role": "user", "content": [text("hi")]}]
+
+    def test_messages_of_one_role_after_another_are_one_turn(self) -> None:
+        asked = body(
+            HI,
+            {"role": "user", "content": "you", "name": "ada"},
+            {"role": "assistant", "content": "yes"},
+            HI,
+        )
+        assert [turn["role"] for turn in asked["messages"]] == ["user", "assistant", "user"]
+        assert asked["messages"][0]["content"] == [text("hi"), text("you")]
+
+    def test_results_of_tools_stand_together_at_the_head_of_a_users_turn(self) -> None:
+        second = {**CALL, "id": "functions.weather:1"}
+        asked = body(
+            HI,
+            {"role": "assistant", "content": "Let me see.", "tool_calls": [CALL, second]},
+            RESULT,
+            {"role": "tool", "tool_call_id": "functions.weather:1", "content": ""},
+            {"role": "user", "content": "And?"},
+            tools=[WEATHER],
+        )
+        assert asked["messages"][1]["content"] == [
+            text("Let me see."),
+            tool_use("weather", {"city": "Ulm"}, "call_1"),
+            tool_use("weather", {"city": "Ulm"}, "functions_weather_1"),
+        ]
+        assert asked["messages"][2]["content"] == [
+            {"type": "tool_result", "tool_use_id": "call_1", "content": [text("rain")]},
+            {"type": "tool_result", "tool_use_id": "functions_weather_1"},
+            text("And?"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("written", "read"),
+        [("", {}), ("[1]", {"arguments": "[1]"}), ('{"ci', {"arguments": '{"ci'}),
+         ('{"x": NaN}', {"arguments": '{"x": NaN}'}), ("[" * 99_999, {"arguments": "[" * 99_999})],
+    )  # fmt: skip
+    def test_arguments_that_are_no_object_stay_to_be_read(
+        self, written: str, read: dict[str, Any]
+    ) -> None:
+        call = {**CALL, "function": {"name": "weather", "arguments": written}}
+        asked = body(HI, {**CALLED, "tool_calls": [call]}, RESULT)
+        assert asked["messages"][1]["content"][0]["input"] == read
+
+    def test_turns_that_called_tools_go_with_tools_that_are_not_called_again(self) -> None:
+        asked = body(HI, CALLED, RESULT)
+        assert asked["tools"] == [{"name": "weather", "input_schema": {"type": "object"}}]
+        assert asked["tool_choice"] == {"type": "none"}
+
+    def test_a_conversation_that_an_assistant_opens_is_given_a_beginning(self) -> None:
+        asked = body({"role": "assistant", "content": "Welcome!"}, HI)
+        assert asked["messages"][0] == {"role": "user", "content": [text(OPENING)]}
+
+    def test_an_answer_to_go_on_with_ends_in_no_blank(self) -> None:
+        asked = body(HI, {"role": "assistant", "content": None, "refusal": "I shall \n"})
+        assert asked["messages"][-1] == {"role": "assistant", "content": [text("I shall")]}
+
+    @pytest.mark.parametrize("content", ["", " \n", [text(""), text(" ")]])
+    def test_there_has_to_be_something_to_answer(self, content: Any) -> None:
+        assert (
+            refused({"role": "system", "content": "x"}, {**HI, "content": content}) == "/messages"
+        )
+
+    def test_images_come_as_data_or_by_address(self) -> None:
+        parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+                 for url in ("data:image/jpg;base64,AAAA", "https://a.test/b.png")]  # fmt: skip
+        asked = body({"role": "user", "content": [text("What?"), *parts]})
+        assert [block.get("source") for block in asked["messages"][0]["content"]] == [
+            None,
+            {"type": "base64", "media_type": "image/jpeg", "data": "AAAA"},
+            {"type": "url", "url": "https://a.test/b.png"},
+        ]
+
+    @pytest.mark.parametrize(
+        "url", ["data:image/svg+xml;base64,AAAA", "data:image/png,AAAA", "data:image/png;base64,"]
+    )
+    def test_an_image_that_cannot_be_looked_at_is_refused(self, url: str) -> None:
+        asked = {**HI, "content": [{"type": "image_url", "image_url": {"url": url}}]}
+        assert refused(asked) == "/messages/0/content/0/image_url/url"
+
+    @pytest.mark.parametrize("role", ["system", "assistant"])
+    def test_only_users_and_tools_show_images(self, role: str) -> None:
+        image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
+        asked = {"role": role, "content": [image]}
+        assert refused(HI, asked) == "/messages/1/content/0/image_url"
+        assert body(HI, CALLED, {**RESULT, "content": [image]})
+
+    def test_tools_are_described(self) -> None:
+        bare = {"type": "function", "function": {"name": "now", "strict": True}}
+        asked = body(tools=[WEATHER, bare])
+        assert asked["tools"] == [
+            {
+                "name": "weather",
+                "description": "The weather of a city.",
+                "input_schema": WEATHER["function"]["parameters"],
+            },
+            {"name": "now", "input_schema": {"type": "object"}, "strict": True},
+        ]
+        assert asked["tool_choice"] == {"type": "auto"}
+
+    @pytest.mark.parametrize(
+        ("members", "choice"),
+        [
+            ({"tool_choice": "auto"}, {"type": "auto"}),
+            ({"tool_choice": "required"}, {"type": "any"}),
+            ({"tool_choice": "none", "parallel_tool_calls": False}, {"type": "none"}),
+            ({"tool_choice": {"type": "function", "function": {"name": "weather"}}},
+             {"type": "tool", "name": "weather"}),
+            ({"parallel_tool_calls": False}, {"type": "auto", "disable_parallel_tool_use": True}),
+            ({"parallel_tool_calls": True}, {"type": "auto"}),
+        ],
+    )  # fmt: skip
+    def test_the_choice_among_tools(self, members: dict[str, Any], choice: dict[str, Any]) -> None:
+        assert body(tools=[WEATHER], **members)["tool_choice"] == choice
+
+    def test_what_no_tool_can_be_is_refused(self) -> None:
+        listing = {"type": "function", "function": {"name": "x", "parameters": {"type": "array"}}}
+        assert refused(tools=[WEATHER, listing]) == "/tools/1/function/parameters/type"
+        assert refused(tool_choice="required") == "/tool_choice"
+        assert "tools" not in body(tools=[], tool_choice="none")
+
+    @pytest.mark.parametrize(
+        ("members", "asked"),
+        [
+            ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
+            ({"temperature": 1.7}, {}),
+            ({"temperature": 1, "top_p": 1, "seed": 3}, {}),
+            ({"temperature": 0}, {"temperature": 0}),
+            ({"stop": "END"}, {"stop_sequences": ["END"]}),
+            ({"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
+            ({"stop": []}, {}),
+            ({"presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "logprobs": False,
+              "top_logprobs": 0, "response_format": {"type": "text"}}, {}),
+        ],
+    )  # fmt: skip
+    def test_members_in_anthropics_words(
+        self, members: dict[str, Any], asked: dict[str, Any]
+    ) -> None:
+        made = body(**members)
+        assert {
+            name: made[name] for name in made.keys() - {"model", "max_tokens", "messages"}
+        } == asked
+
+    @pytest.mark.parametrize(
+        "member",
+        [{"presence_penalty": 0.1}, {"frequency_penalty": -1}, {"logit_bias": {"5": 1}},
+         {"logprobs": True}, {"top_logprobs": 2}, {"stop": ["x", "\n"]}, {"stop": ""}],
+    )  # fmt: skip
+    def test_what_would_change_the_answer_and_cannot_be_asked_is_refused(
+        self, member: dict[str, Any]
+    ) -> None:
+        assert refused(**member) == f"/{next(iter(member))}"
+
+    def test_a_strict_schema_is_passed_on(self) -> None:
+        form = {"name": "n", "schema": SCHEMA, "strict": True}
+        asked = body(response_format={"type": "json_schema", "json_schema": form})
+        assert asked["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
+        assert "system" not in asked
+
+    def test_other_json_is_asked_for_in_words(self) -> None:
+        asked = body(
+            {"role": "system", "content": "Be kind."}, HI, response_format={"type": "json_object"}
+        )
+        assert asked["system"].startswith("Be kind.\n\n")
+        assert "JSON object" in asked["system"]
+        form = {"name": "n", "schema": SCHEMA, "description": "A number."}
+        asked = body(response_format={"type": "json_schema", "json_schema": form})
+        assert "output_config" not in asked
+        assert json.dumps(SCHEMA) in asked["system"]
+        assert "A number." in asked["system"]
+
+
+class TestThinking:
+    @pytest.mark.parametrize(
+        ("effort", "limit", "budget"),
+        [("low", 4096, 1024), ("medium", 4096, 2048), ("high", 10_000, 8000), ("xhigh", 2048, 1843),
+         ("high", 100_000, 32_000), ("high", 2047, None), ("minimal", 9999, None), ("none", 9999, None)],
+    )  # fmt: skip
+    def test_older_models_get_a_budget_within_the_output_limit(
+        self, effort: str, limit: int, budget: int | None
+    ) -> None:
+        asked = body(limit=limit, reasoning_effort=effort, temperature=0.5, top_p=0.5)
+        thinks = {"type": "enabled", "budget_tokens": budget} if budget else None
+        assert asked.get("thinking") == thinks
+        assert ("temperature" in asked, "top_p" in asked) == (not thinks, not thinks)
+
+    @pytest.mark.parametrize(
+        ("effort", "asked_for"),
+        [("none", None), ("minimal", "low"), ("low", "low"), ("high", "high"), ("xhigh", "xhigh")],
+    )
+    def test_newer_models_are_told_the_effort(self, effort: str, asked_for: str | None) -> None:
+        asked = body(model="claude-opus-4-7", limit=16, reasoning_effort=effort)
+        if asked_for is None:
+            assert asked["thinking"] == {"type": "disabled"}
+        else:
+            assert asked["thinking"] == {"type": "adaptive", "display": "summarized"}
+            assert asked["output_config"] == {"effort": asked_for}
+
+    def test_effort_and_schema_stand_side_by_side(self) -> None:
+        form = {
+            "type": "json_schema",
+            "json_schema": {"name": "n", "schema": SCHEMA, "strict": True},
+        }
+        asked = body(model="claude-sonnet-5", reasoning_effort="low", response_format=form)
+        assert asked["output_config"].keys() == {"effort", "format"}
+
+    def test_a_tool_that_must_be_called_leaves_no_time_to_think(self) -> None:
+        for model in (MODEL, "claude-opus-5"):
+            asked = body(
+                model=model, tools=[WEATHER], tool_choice="required", reasoning_effort="high"
+            )
+            assert "thinking" not in asked
+
+    def test_a_budget_needs_thoughts_that_the_caller_never_had(self) -> None:
+        assert "thinking" not in body(HI, CALLED, RESULT, reasoning_effort="high")
+        assert "thinking" not in body(
+            HI, {"role": "assistant", "content": "So"}, reasoning_effort="high"
+        )
+        assert "thinking" in body(
+            HI, CALLED, RESULT, reasoning_effort="high", model="claude-opus-5"
+        )
+
+    @pytest.mark.parametrize(
+        ("model", "by_effort"),
+        [("claude-3-7-sonnet-20250219", False), ("claude-sonnet-4-20250514", False), ("claude-opus-4-1", False),
+         ("claude-opus-4-5-20251101", False), ("anthropic.claude-haiku-4-5-20251001-v1:0", False),
+         ("claude-opus-4-0", False), ("claude-sonnet-4-6", True), ("claude-opus-4-7", True),
+         ("claude-opus-4-10", True), ("claude-sonnet-5", True), ("claude-haiku-5-5", True), ("other", False)],
+    )  # fmt: skip
+    def test_which_models_are_which(self, model: str, by_effort: bool) -> None:
+        assert thinks_by_effort(model) == by_effort
+
+
+class TestOverhead:
+    def test_what_anthropic_adds_to_a_prompt_is_reserved_too(self) -> None:
+        image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
+        shown = {"role": "user", "content": [image, text("?")]}
+        overhead = Anthropic().prompt_overhead
+        assert overhead(chat()) == 0
+        assert overhead(chat(tools=[WEATHER])) == overhead(chat(HI, CALLED, RESULT)) == TOOLS_PROMPT
+        assert overhead(chat(shown, shown)) == 2 * (LARGEST_IMAGE - 2_805)
+
+
+class TestAnswers:
+    def test_a_message_is_a_completion(self) -> None:
+        answer, known, size = Anthropic().answer(
+            json.dumps(message(text("Hé"), text("!"))).encode()
+        )
+        assert answer.pop("created") > 1_700_000_000
+        assert answer == {
+            "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
+            "object": "chat.completion",
+            "model": MODEL,
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": "Hé!", "refusal": None},
+                    "finish_reason": "stop",
+                    "logprobs": None,
+                }
+            ],
+            "usage": {
+                "prompt_tokens": 30,
+                "completion_tokens": 42,
+                "total_tokens": 72,
+                "prompt_tokens_details": {"cached_tokens": 15},
+            },
+        }
+        assert (known, size) == (Reported(input=30, output=42, cached_input=15), 4)
+
+    def test_thoughts_and_calls_have_their_places(self) -> None:
+        hidden = {"type": "redacted_thinking", "data": "EmwKAhgB"}
+        blocks = [
+            thought("Hm."),
+            hidden,
+            {"type": "of tomorrow"},
+            tool_use("weather", {"city": "Ulm"}),
+        ]
+        answer, _, size = Anthropic().answer(
+            json.dumps(message(*blocks, stop_reason="tool_use")).encode()
+        )
+        (choice,) = answer["choices"]
+        assert choice["finish_reason"] == "tool_calls"
+        assert choice["message"]["content"] is None
+        assert choice["message"]["reasoning_content"] == "Hm."
+        (call,) = choice["message"]["tool_calls"]
+        assert call["function"] == {"name": "weather", "arguments": '{"city": "Ulm"}'}
+        assert size == len("Hm.") + len("EmwKAhgB") + len('weather{"city": "Ulm"}')
+
+    @pytest.mark.parametrize(
+        ("reason", "told"),
+        [("end_turn", "stop"), ("stop_sequence", "stop"), ("pause_turn", "stop"), ("max_tokens", "length"),
+         ("model_context_window_exceeded", "length"), ("tool_use", "tool_calls"),
+         ("refusal", "content_filter"), ("of tomorrow", "stop"), (None, "stop")],
+    )  # fmt: skip
+    def test_why_it_ended(self, reason: str | None, told: str) -> None:
+        answer, _, _ = Anthropic().answer(json.dumps(message(stop_reason=reason)).encode())
+        assert answer["choices"][0]["finish_reason"] == told
+
+    @pytest.mark.parametrize(
+        "usage", [None, {}, [], {"input_tokens": 1}, {"input_tokens": -1, "output_tokens": 1},
+                  {"input_tokens": True, "output_tokens": 1}, {"input_tokens": 1, "output_tokens": "1"}],
+    )  # fmt: skip
+    def test_tokens_that_are_not_told_are_not_made_up(self, usage: Any) -> None:
+        answer, known, _ = Anthropic().answer(json.dumps(message(text("x"), usage=usage)).encode())
+        assert known is None
+        assert "usage" not in answer
+
+    def test_an_explicit_zero_is_a_report(self) -> None:
+        zero = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": None}
+        assert Anthropic().answer(json.dumps(message(usage=zero)).encode())[1] == Reported(0, 0)
+
+    @pytest.mark.parametrize(
+        "answer",
+        [b"", b"<html>", b"{}", b"[]", b"[" * 99_999, b'{"content": [7]}', b'{"content": [{"type": "text"}]}',
+         b'{"content": [{"type": "text", "text": 7}], "id": "a", "model": "b"}',
+         b'{"content": [{"type": "tool_use", "id": 1, "name": 2, "input": {}}], "id": "a", "model": "b"}'],
+    )  # fmt: skip
+    def test_what_is_no_message_is_a_failure(self, answer: bytes) -> None:
+        with pytest.raises(ProviderError):
+            Anthropic().answer(answer)
+
+
+class TestEvents:
+    def test_text_comes_as_chunks_of_one_completion_role_first(self) -> None:
+        given = pieces(message(text("Hello, wörld")))
+        chunks = chunks_of(given)
+        assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
+        assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+        assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+        assert put_together(chunks)["content"] == "Hello, wörld"
+        assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * 4 + ["stop"]
+        assert [piece.size for piece in given if piece.size] == [5, 6, 2]
+        assert given[-1] == Piece(ended=True)
+        assert all("usage" not in chunk for chunk in chunks)
+
+    def test_usage_is_a_chunk_of_its_own_where_it_was_asked_for(self) -> None:
+        *before, last = chunks_of(pieces(message(text("x")), include_usage=True))
+        assert all(chunk["usage"] is None for chunk in before)
+        assert last["choices"] == []
+        assert last["usage"]["prompt_tokens"] == 30
+        assert last["usage"]["completion_tokens"] == 42
+
+    def test_calls_of_tools_are_numbered_and_always_have_arguments(self) -> None:
+        answer = message(
+            text("Let me see."),
+            tool_use("weather", {"city": "Köln"}, "toolu_1"),
+            tool_use("now", {}, "toolu_2"),
+            stop_reason="tool_use",
+        )
+        given = pieces(answer)
+        calls = put_together(chunks_of(given))["tool_calls"]
+        assert [(call["index"], call["id"], call["type"]) for call in calls] == [
+            (0, "toolu_1", "function"),
+            (1, "toolu_2", "function"),
+        ]
+        assert json.loads(calls[0]["function"]["arguments"]) == {"city": "Köln"}
+        assert calls[1]["function"] == {"name": "now", "arguments": "{}"}
+        assert sum(piece.size for piece in given) == len(
+            'Let me see.weather{"city": "K\\u00f6ln"}now{}'
+        )
+
+    def test_arguments_that_come_with_the_call_are_not_lost(self) -> None:
+        translate = translator()
+        answer = message(tool_use("weather", {"city": "Ulm"}))
+        given = [translate.piece(event(each)) for each in events_of(message())[:1]]
+        block = {"type": "content_block_start", "index": 0, "content_block": answer["content"][0]}
+        given += [translate.piece(event(each)) for each in (block, {"type": "content_block_stop"})]
+        assert (
+            put_together(chunks_of(given))["tool_calls"][0]["function"]["arguments"]
+            == '{"city": "Ulm"}'
+        )
+
+    def test_thoughts_are_passed_on_and_counted_but_not_their_signature(self) -> None:
+        given = pieces(message(thought("So be it"), text("Yes")))
+        said = put_together(chunks_of(given))
+        assert (said["reasoning_content"], said["content"]) == ("So be it", "Yes")
+        assert [piece.size for piece in given if piece.size] == [5, 3, 3]
+
+    def test_hidden_thoughts_are_counted_only(self) -> None:
+        given = pieces(message({"type": "redacted_thinking", "data": "EmwKAhgB"}))
+        assert sum(piece.size for piece in given) == 8
+        assert put_together(chunks_of(given))["reasoning_content"] == ""
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            {"type": "of tomorrow", "delta": 7},
+            {"type": "content_block_start", "content_block": {"type": "server_tool_use", "id": "s", "input": {}}},
+            {"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+            {"type": "content_block_delta", "delta": {"type": "citations_delta", "citation": {"cited_text": "x"}}},
+            {"type": "content_block_delta", "delta": {"type": "signature_delta", "signature": "x"}},
+            {"type": "content_block_delta", "delta": {"type": "of tomorrow"}},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9}},
+        ],
+    )  # fmt: skip
+    def test_what_says_nothing_to_the_caller_is_passed_over(self, odd: dict[str, Any]) -> None:
+        translate = translator()
+        translate.piece(event(events_of(message())[0]))
+        assert translate.piece(event(odd)) == Piece()
+
+    def test_a_ping_and_a_comment_say_that_the_provider_lives(self) -> None:
+        assert translator().piece(event({"type": "ping"})) == Piece(forward=KEEP_ALIVE)
+        assert translator().piece(Event(b": hi\n\n", None, None)) == Piece(forward=KEEP_ALIVE)
+        assert translator().piece(Event(b"\n", None, None)) == Piece()
+
+    @pytest.mark.parametrize(
+        ("kind", "problem"),
+        [("overloaded_error", ProviderUnavailable), ("rate_limit_error", ProviderUnavailable),
+         ("api_error", ProviderError), ("authentication_error", ProviderError), ("timeout_error", ProviderTimeout),
+         ("invalid_request_error", ProviderRejected), ("of tomorrow", ProviderError), (["x"], ProviderError)],
+    )  # fmt: skip
+    def test_an_error_in_the_stream_is_what_it_would_be_as_a_status(
+        self, kind: Any, problem: type[Problem]
+    ) -> None:
+        got = translator().piece(
+            event({"type": "error", "error": {"type": kind, "message": "Words."}})
+        )
+        assert type(got.failed) is problem
+        assert (got.failed.detail == "Words.") == (problem is ProviderRejected)
+
+    @pytest.mark.parametrize(
+        "data",
+        [b"not json", b"[1]", b"7", b"[" * 99_999, b"{}", {"type": "message_start"}, {"type": "message_delta"},
+         {"type": "message_start", "message": {"id": "x"}}, {"type": "error", "error": None},
+         {"type": "content_block_delta", "delta": {"type": "text_delta", "text": 7}},
+         {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "too early"}},
+         {"type": "message_stop"}],
+    )  # fmt: skip
+    def test_what_is_no_event_is_a_failure(self, data: Any) -> None:
+        assert isinstance(translator().piece(event(data)).failed, ProviderError)
+
+
+class TestTokens:
+    def test_the_prompts_are_known_from_the_start_and_the_outputs_at_the_end(self) -> None:
+        first, *rest, last, stop = pieces(message(text("Hello")))
+        assert (first.prompt, first.reported) == (Prompt(30, 15), None)
+        assert all(piece.reported is None for piece in rest)
+        assert (last.reported, last.finished) == (Reported(30, 42, 15), True)
+        assert (stop.reported, stop.ended) == (None, True)
+
+    def test_the_last_value_of_each_field_counts_and_nothing_is_added(self) -> None:
+        translate = translator()
+        translate.piece(event(events_of(message())[0]))
+        told = [
+            ({}, {"output_tokens": 7}),
+            ({"stop_reason": "end_turn"}, {"output_tokens": 9, "input_tokens": None}),
+            ({}, {"output_tokens": 10, "input_tokens": 12, "cache_read_input_tokens": 0}),
+            ({}, None),
+        ]
+        given = [
+            translate.piece(event({"type": "message_delta", "delta": delta, "usage": usage}))
+            for delta, usage in told
+        ]
+        assert [piece.reported for piece in given] == [
+            None,
+            Reported(30, 9, 15),
+            Reported(16, 10, 0),
+            Reported(16, 10, 0),
+        ]
+        assert len(chunks_of(given)) == 1
+
+    def test_a_message_that_tells_no_tokens_reports_none(self) -> None:
+        given = pieces(message(text("x"), usage=None), include_usage=True)
+        assert all(piece.reported is None and piece.prompt is None for piece in given)
+        assert all(chunk["choices"] for chunk in chunks_of(given))
+
+    @given(
+        st.lists(
+            st.one_of(
+                st.text(min_size=1).map(text),
+                st.text(min_size=1).map(thought),
+                st.dictionaries(st.text(), st.integers() | st.text()).map(
+                    lambda given: tool_use("t", given)
+                ),
+            )
+        )
+    )
+    def test_whole_or_streamed_an_answer_says_the_same(self, blocks: list[dict[str, Any]]) -> None:
+        answer = message(*blocks)
+        whole, known, size = Anthropic().answer(json.dumps(answer).encode())
+        streamed = pieces(answer)
+        said, built = whole["choices"][0]["message"], put_together(chunks_of(streamed))
+        assert built["content"] == (said["content"] or "")
+        assert built["reasoning_content"] == said.get("reasoning_content", "")
+        assert [call["function"] for call in built["tool_calls"]] == [
+            call["function"] for call in said.get("tool_calls", [])
+        ]
+        assert sum(piece.size for piece in streamed) == size
+        assert known in [piece.reported for piece in streamed]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("status", "kind"),
+        [
+            (400, ProviderRejected), (404, ProviderRejected), (413, ProviderRejected), (422, ProviderRejected),
+            (401, ProviderError), (402, ProviderError), (403, ProviderError), (500, ProviderError),
+            (429, ProviderUnavailable), (503, ProviderUnavailable), (529, ProviderUnavailable), (504, ProviderTimeout),
+        ],
+    )  # fmt: skip
+    def test_what_is_ours_to_solve_is_never_shown_as_the_callers_fault(
+        self, status: int, kind: type[Problem]
+    ) -> None:
+        said = json.dumps({"type": "error", "error": {"type": "x", "message": "Words."}}).encode()
+        refusal = Anthropic().refusal(status, {"Retry-After": "7"}, said)
+        assert type(refusal) is kind
+        assert (refusal.detail == "Words.") == (kind is ProviderRejected)
+        assert refusal.headers.get("Retry-After") == (
+            "7" if status not in (400, 404, 413, 422, 504) else None
+        )
+
+    @pytest.mark.parametrize(
+        "words",
+        ["Your credit balance is too low to access the API.", "You have reached your specified API usage limits."],
+    )  # fmt: skip
+    def test_an_account_without_money_is_ours_to_solve(self, words: str) -> None:
+        said = json.dumps({"error": {"message": words}}).encode()
+        assert type(Anthropic().refusal(400, {}, said)) is ProviderError
+
+    def test_the_credential_is_in_no_refusal(self, settings) -> None:
+        said = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
+        assert Anthropic().refusal(400, {}, said).detail == ProviderRejected.default_detail
+
+
+Asking = Callable[..., Call]
+Serving = Callable[..., MessagesServer]
+
+
+@pytest.mark.django_db
+class TestThroughTheRelay:
+    """Whole calls over sockets: admitted, asked, answered, settled."""
+
+    @pytest.fixture(autouse=True)
+    def serving(self, settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
+        settings.LLM_PROVIDER = "anthropic"
+        # The watch is another thread, which sees nothing of a test's transaction.
+        monkeypatch.setattr(running, "_start_watch", lambda: None)
+        servers: list[Any] = []
+
+        def serve(*replies: Any) -> MessagesServer:
+            servers.append(messages_server(*replies, api_key=settings.LLM_API_KEY()))
+            server: MessagesServer = servers[-1].__enter__()
+            settings.LLM_BASE_URL = server.base_url
+            return server
+
+        provider.cache_clear()
+        yield serve
+        for server in servers:
+            server.__exit__(None, None, None)
+        provider.cache_clear()
+
+    @pytest.fixture
+    def caller(self, pair: TokenPair, user: User) -> Caller:
+        caller = load_caller(user_id=user.pk, session_id=Session.objects.get().pk)
+        assert caller is not None
+        return caller
+
+    @pytest.fixture
+    def ask(self, caller: Caller, now: datetime) -> Asking:
+        def asking(*messages: dict[str, Any], **members: Any) -> Call:
+            asked = chat(*messages, max_tokens=500, **members)
+            return admit(caller=caller, chat=asked, request_id="req", now=now)
+
+        return asking
+
+    @staticmethod
+    def settled() -> tuple[int, int, int, str, str]:
+        """Input, cached, output, source and end of the only call, which the month agrees with."""
+        row, month = UsageRecord.objects.get(), MonthlyUsage.objects.get()
+        assert row.provider == "anthropic"
+        assert (month.input_used, month.output_used) == (row.input_tokens, row.output_tokens)
+        assert (month.input_reserved, month.output_reserved) == (0, 0)
+        assert row.input_tokens is not None
+        return row.input_tokens, row.cached_input_tokens, row.output_tokens, row.source, row.end
+
+    def test_an_answer_is_whole_and_paid_as_reported(self, serving: Serving, ask: Asking) -> None:
+        server = serving(message(thought("Hm."), text("Hello!")))
+        answer = relay.complete(ask())
+        assert answer["choices"][0]["message"]["content"] == "Hello!"
+        assert answer["usage"]["total_tokens"] == 72
+        assert server.bodies[0]["max_tokens"] == 500
+        assert self.settled() == (30, 15, 42, "provider", "done")
+
+    def test_a_stream_is_paid_before_its_last_word(self, serving: Serving, ask: Asking) -> None:
+        serving(message(text("Hello, world!")))
+        stream = relay.stream(ask(stream=True, stream_options={"include_usage": True}))
+        got = b"".join(stream)
+        stream.close()
+        chunks = chunks_in(got)
+        assert put_together(chunks)["content"] == "Hello, world!"
+        assert chunks[-1]["usage"]["completion_tokens"] == 42
+        assert got.endswith(b"data: [DONE]\n\n")
+        assert self.settled() == (30, 15, 42, "provider", "done")
+
+    def test_a_tool_is_called_and_its_result_sent_back(self, serving: Serving, ask: Asking) -> None:
+        server = serving(
+            message(tool_use("weather", {"city": "Ulm"}), stop_reason="tool_use"),
+            message(text("It rains.")),
+        )
+        first = relay.complete(ask(tools=[WEATHER]))["choices"][0]
+        assert first["finish_reason"] == "tool_calls"
+        (call,) = first["message"]["tool_calls"]
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "rain"}
+        last = relay.complete(ask(HI, first["message"], result, tools=[WEATHER]))
+        assert last["choices"][0]["message"]["content"] == "It rains."
+        assert [turn["role"] for turn in server.bodies[1]["messages"]] == [
+            "user",
+            "assistant",
+            "user",
+        ]
+
+    def test_a_stream_that_is_cut_costs_what_was_delivered_not_its_seed(
+        self, serving: Serving, ask: Asking
+    ) -> None:
+        server = serving(message(text("x" * 5 * 806)))
+        server.events = 3 + 806
+        stream = relay.stream(ask(stream=True))
+        got = b"".join(stream)
+        stream.close()
+        assert b"[DONE]" not in got
+        assert b'"code": "provider_error"' in got or b'"code":"provider_error"' in got
+        assert self.settled() == (30, 15, -(-806 * 5 // 4), "counted", "provider_failed")
+
+    def test_an_overload_on_the_way_is_said_in_the_stream(
+        self, serving: Serving, ask: Asking
+    ) -> None:
+        server = serving(message(text("Hello, world!")))
+        server.events = 4
+        error = {"type": "overloaded_error", "message": "Overloaded"}
+        server.extra = [{"type": "error", "error": error}]
+        stream = relay.stream(ask(stream=True))
+        got = b"".join(stream)
+        stream.close()
+        assert put_together(chunks_in(got)[:2])["content"] == "Hello"
+        assert b"provider_unavailable" in got
+        assert b"[DONE]" not in got
+        assert self.settled() == (30, 15, 2, "counted", "provider_failed")
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    @pytest.mark.parametrize(
+        ("reply", "code"),
+        [
+            ((529, "overloaded_error", "Overloaded", {"Retry-After": "3"}), "provider_unavailable"),
+            ((400, "invalid_request_error", "prompt is too long", {}), "provider_rejected"),
+            ((401, "authentication_error", "invalid x-api-key", {}), "provider_error"),
+        ],
+    )  # fmt: skip
+    def test_a_refusal_costs_nothing(
+        self, serving: Serving, ask: Asking, reply: Any, code: str, streamed: bool
+    ) -> None:
+        serving(reply)
+        call = ask(stream=streamed)
+        with pytest.raises(Problem) as caught:
+            (relay.stream if streamed else relay.complete)(call)
+        assert caught.value.code == code
+        assert self.settled() == (0, 0, 0, "counted", "provider_failed")
+
+    def test_what_cannot_be_asked_is_neither_reserved_nor_sent(
+        self, serving: Serving, ask: Asking
+    ) -> None:
+        server = serving(message())
+        with pytest.raises(InvalidRequest):
+            ask(logprobs=True)
+        assert not UsageRecord.objects.exists()
+        assert server.bodies == []
+
+
+def test_the_servers_own_events_have_anthropics_form() -> None:
+    begun, *_, told, stop = map(as_stream, events_of(message(text("x"))))
+    assert begun.startswith(b'event: message_start\ndata: {"type": "message_start", "message": {')
+    assert told.endswith(b'"usage": {"output_tokens": %d}}\n\n' % USAGE["output_tokens"])
+    assert stop == b'event: message_stop\ndata: {"type": "message_stop"}\n\n'

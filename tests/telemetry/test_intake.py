@@ -1,0 +1,130 @@
+"""Batches: what is kept, what is counted, and that nothing is kept twice."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import IntegrityError
+
+from config.problems import Fault, InvalidRequest
+from telemetry.intake import MOST_EVENTS, Taken, TooManyEvents, take_in
+from telemetry.models import Event
+from tests.races import race
+from tests.telemetry.reports import CLIENT, NOON, PERSON, event, report
+
+
+@pytest.mark.django_db
+class TestBatches:
+    def test_what_is_reported_is_kept(self) -> None:
+        given = event(properties={"a": {"ä": [1, 2.5, None, True, "\\u0000 {} \"quoted\", 'so'"]}})
+        assert report(given) == Taken(accepted=1, duplicates=0, rejected=[])
+        kept = Event.objects.get()
+        assert (str(kept.event_id), kept.client_id, kept.user_id) == (given["id"], CLIENT, PERSON)
+        assert (kept.name, kept.app, kept.shell_version) == ("document.opened", "sheets", "1.2.3")
+        assert (kept.occurred_at, kept.received_at) == (NOON - timedelta(minutes=1), NOON)
+        assert kept.properties == given["properties"]
+
+    def test_a_bad_event_does_not_cost_the_good_ones(self) -> None:
+        taken = report(
+            event(), event(name=...), 7, event(properties={"x": "\0"}), event(id="no"), event()
+        )
+        assert (taken.accepted, taken.duplicates, Event.objects.count()) == (2, 0, 2)
+        assert [(each.pointer, each.code) for each in taken.rejected] == [
+            ("/events/1/name", "required"),
+            ("/events/2", "invalid"),
+            ("/events/3/properties/x", "invalid_characters"),
+            ("/events/4/id", "invalid"),
+        ]
+
+    def test_sending_again_is_harmless(self) -> None:
+        batch = [event() for _ in range(3)]
+        report(*batch)
+        again = report(*batch, event(), now=NOON + timedelta(days=1))
+        assert again == Taken(accepted=1, duplicates=3, rejected=[])
+        assert Event.objects.filter(received_at=NOON).count() == 3
+
+    def test_an_id_says_which_event_it_is_whatever_else_has_changed(self) -> None:
+        given = event()
+        report(given)
+        other = {**given, "occurred_at": "2026-11-01T00:00:00Z", "name": "other"}
+        assert report({**other, "id": given["id"].upper()}).duplicates == 1
+        assert Event.objects.get().name == "document.opened"
+
+    def test_one_event_twice_in_a_batch_is_kept_once(self) -> None:
+        given = event()
+        bad = {**given, "name": ""}
+        taken = report(bad, given, given, {**given, "name": "later"})
+        assert (taken.accepted, taken.duplicates, len(taken.rejected)) == (1, 2, 1)
+        assert Event.objects.get().name == "document.opened"
+
+    def test_two_clients_may_use_one_id(self) -> None:
+        given = event()
+        assert report(given).accepted == report(given, client=uuid4()).accepted == 1
+        assert Event.objects.count() == 2
+
+    def test_the_database_itself_refuses_a_second_copy(self) -> None:
+        report(event())
+        copy = Event.objects.get()
+        copy.pk = None
+        with pytest.raises(IntegrityError, match="telemetry_event_once_per_client"):
+            copy.save(force_insert=True)
+
+    def test_the_database_itself_refuses_an_event_without_a_name(self) -> None:
+        with pytest.raises(IntegrityError, match="telemetry_event_has_a_name"):
+            Event.objects.create(
+                event_id=uuid4(),
+                client_id=CLIENT,
+                user_id=PERSON,
+                name="",
+                occurred_at=NOON,
+                received_at=NOON,
+            )
+
+    def test_an_empty_batch_is_fine_and_asks_nothing(self, django_assert_num_queries) -> None:
+        with django_assert_num_queries(0):
+            assert report() == Taken(accepted=0, duplicates=0, rejected=[])
+
+    def test_a_batch_may_have_five_hundred_events_and_no_more(self) -> None:
+        many = [event() for _ in range(MOST_EVENTS)]
+        assert report(*many).accepted == 500
+        with pytest.raises(TooManyEvents) as refused:
+            report(*many, event())
+        assert refused.value.members == {"max_events": 500}
+
+    def test_secrets_are_replaced_before_anything_is_kept(self) -> None:
+        report(event(properties={"who": "ada@acme.test", "deep": [{"password": "hunter2"}]}))
+        kept = Event.objects.get().properties
+        assert kept == {"who": "[email]", "deep": [{"password": "[secret]"}]}
+
+    @pytest.mark.parametrize(
+        ("batch", "code"),
+        [({}, "required"), ({"events": None}, "not_a_list"), ({"events": {}}, "not_a_list")],
+    )
+    def test_without_a_list_there_is_no_batch(self, batch: dict[str, Any], code: str) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON)
+        (fault,) = refused.value.errors
+        assert isinstance(fault, Fault)
+        assert (fault.pointer, fault.code) == ("/events", code)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRaces:
+    @pytest.mark.parametrize("attempt", range(3))
+    def test_one_batch_sent_by_many_at_once_is_kept_once(self, attempt: int) -> None:
+        batch = [event() for _ in range(200)]
+        orders = (batch, batch[::-1], batch[100:] + batch[:100], batch[50:] + batch[:50])
+        results = race(*[lambda given=given: report(*given) for given in orders])
+        taken = [each for each in results if isinstance(each, Taken)]
+        assert len(taken) == len(results), results
+        assert sum(each.accepted for each in taken) == 200
+        assert all(each.accepted + each.duplicates == 200 for each in taken)
+        assert Event.objects.count() == 200
+
+    def test_batches_that_overlap_are_kept_whole_and_once(self) -> None:
+        events = [event() for _ in range(120)]
+        batches = [events[start : start + 60] for start in (0, 20, 40, 60)]
+        results = race(*[lambda given=given: report(*given) for given in batches])
+        assert sum(each.accepted for each in results if isinstance(each, Taken)) == 120
+        assert Event.objects.count() == 120

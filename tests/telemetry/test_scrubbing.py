@@ -1,0 +1,135 @@
+"""What is never kept: canaries of every kind, and what must not be taken for one."""
+
+import time
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from telemetry.scrubbing import scrubbed
+
+JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl-_x"
+REFRESH = "24VL6fw7Rg7a4yMMlNV8pLg1xKb0QeTzUo3dHsJf9Wc"
+
+CANARIES = {
+    JWT: "[token]",
+    f"Bearer {REFRESH}": "Bearer [token]",
+    "bearer abcdefgh": "bearer [token]",
+    "Basic dXNlcjpwYXNzd29yZDE=": "Basic [token]",
+    REFRESH: "[token]",
+    "0123456789abcdef0123456789ABCDEF": "[token]",
+    "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08": "[token]",
+    "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY": "[token]",
+    "sk-proj-abcdefghijklmnop1234": "[key]",
+    "sk-ant-api03-abcdefghijklm": "[key]",
+    "sk_live_4eC39HqLyjWDarjtT1": "[key]",
+    "AKIAIOSFODNN7EXAMPLE": "[key]",
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a": "[key]",
+    "xoxb-1234567890-abcdefghij": "[key]",
+    "ada@acme.test": "[email]",
+    "ada.lovelace+news@mail.acme.co.uk": "[email]",
+    "ada%40acme.test": "[email]",
+    "ädä@bücher.example": "[email]",
+    "https://user:hunter2@host/path": "https://[secret]@host/path",
+    "https://host/p?access_token=abc&x=1": "https://host/p?access_token=[secret]&x=1",
+    "password: hunter2": "password: [secret]",
+    'body {"refreshToken":"abc", "n": 1}': 'body {"refreshToken":"[secret]", "n": 1}',
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----": "[key]",
+    "-----BEGIN PRIVATE KEY-----\nMIIBVgIBADANBgkqh": "[key]",
+}
+HARMLESS = (
+    "The document has been opened.",
+    "0b5c6f9e-6c5e-4db1-9a3b-0d1f8f0f2e11",
+    "0B5C6F9E-6C5E-4DB1-9A3B-0D1F8F0F2E11",
+    "2026-11-20T11:59:00.123Z",
+    "onboarding-step-verification-code-entered",
+    "/Users/Shared/Projects/Shell/src/components/Index.tsx",
+    "https://shell.test/docs/index.html?page=2",
+    "react@18.2.0",
+    "basic functionality of the shell",
+    "max_tokens=500",
+    "risk-assessment-completed-now",
+    "1.2.3-rc.1+build.5",
+    "ms: 12; rss = 40",
+    "@acme",
+)
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_a_canary_leaves_only_its_mark(canary: str) -> None:
+    assert scrubbed(canary) == CANARIES[canary]
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_a_canary_is_found_within_a_text_and_the_text_stays(canary: str) -> None:
+    said = scrubbed(f"It failed, {canary} twice.")
+    # Of a private key that was cut off nobody knows where it ends.
+    rest = "" if canary.startswith("-----BEGIN P") else " twice."
+    assert said == f"It failed, {CANARIES[canary]}{rest}"
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_harmless_stays_as_it_is(text: str) -> None:
+    assert scrubbed(text) == text
+    assert scrubbed({"text": [text]}) == {"text": [text]}
+
+
+def test_uuids_of_every_kind_stay() -> None:
+    for _ in range(200):
+        text = f"document {uuid4()} by {uuid4()}"
+        assert scrubbed(text) == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password", "Password", "new_password", "passwordConfirmation", "dbPassword", "secret", "clientSecret",
+        "token", "refreshToken", "refresh-token", "accesstoken", "token_2", "Authorization", "Proxy-Authorization",
+        "cookie", "api_key", "apiKey", "X-API-Key", "private key", "sessionId", "credentials",
+    ],
+)  # fmt: skip
+def test_the_value_of_a_member_named_secret_goes_whole(name: str) -> None:
+    for value in ("x", 1234, ["x"], {"deep": {"x": 1}}):
+        assert scrubbed({name: value}) == {name: "[secret]"}
+
+
+@pytest.mark.parametrize("value", [True, False, None])
+def test_whether_there_is_one_is_no_secret(value: Any) -> None:
+    assert scrubbed({"password": value}) == {"password": value}
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "tokenCount", "keyboard", "key", "author"])
+def test_names_that_only_sound_like_it_keep_their_value(name: str) -> None:
+    assert scrubbed({name: 5}) == {name: 5}
+
+
+def test_it_goes_into_every_depth_and_leaves_what_it_was_given() -> None:
+    given = {"a": [{"b": ["ada@acme.test", {"c": {"d": JWT}}]}], "n": 1.5, "t": True}
+    assert scrubbed(given) == {
+        "a": [{"b": ["[email]", {"c": {"d": "[token]"}}]}],
+        "n": 1.5,
+        "t": True,
+    }
+    assert given["a"] == [{"b": ["ada@acme.test", {"c": {"d": JWT}}]}]
+
+
+def test_names_of_members_are_texts_too_and_none_is_lost() -> None:
+    said = scrubbed({"ada@acme.test": 1, "eve@acme.test": 2, "[email] 2": 3})
+    assert sorted(said.values()) == [1, 2, 3]
+    assert not any("@" in name for name in said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 16_000, "a@" * 8_000, "a." * 8_000, "x@" + "1." * 8_000, "eyJ" * 5_000, "eyJaaaaa." * 1_700,
+        "bearer " * 2_000, "token" * 3_000, "password=" * 1_700, "-----BEGIN " * 1_400,
+        "-----BEGIN PRIVATE KEY-----" * 600, "://" * 5_000, "://a:" * 3_000, "A1a/" * 4_000, "=" * 16_000,
+        "a-" * 8_000, "0" * 16_000, "%40" * 5_000, "-" * 16_000, "secret " * 2_000, "basic a" * 2_000,
+    ],
+)  # fmt: skip
+def test_no_text_takes_long(text: str) -> None:
+    began = time.process_time()
+    scrubbed(text)
+    # Some milliseconds; a pattern that reads a text again from each of its places takes seconds.
+    assert time.process_time() - began < 1
