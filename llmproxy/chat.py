@@ -15,7 +15,7 @@ _KEPT_HERE = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
 _DROPPED = frozenset({"user", "metadata", "store"})
-_DROPPED_OF_MESSAGES = frozenset({"annotations", "audio", "function_call"})
+_DROPPED_OF_MESSAGES = frozenset({"annotations", "audio", "function_call", "reasoning_content"})
 
 # Faults repeat no value: it may be a prompt.
 _VALIDATOR = Draft202012Validator(CHAT_REQUEST, mask="The value")

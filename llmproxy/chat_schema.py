@@ -82,6 +82,7 @@ _MESSAGE: Schema = {
             "refusal": {"type": ["string", "null"]},
             # An answer may be sent back as it came; these of its members say nothing to a provider.
             "annotations": {"type": ["array", "null"]},
+            "reasoning_content": {"type": ["string", "null"]},
             "audio": {"type": "null"},
             "function_call": {"type": "null"},
         },

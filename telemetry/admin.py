@@ -1,7 +1,7 @@
 """Events, to look at and to take away. Nothing here counts or sorts the whole table."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 
@@ -19,6 +20,7 @@ from accounts.console import ConsoleAdmin
 from accounts.operators import actor_of
 from telemetry.export import FORMATS, lines
 from telemetry.models import Event
+from telemetry.volumes import volumes
 
 DAYS_SHOWN = 14
 NO_APP = "-"
@@ -28,9 +30,7 @@ class DayFilter(OneOf):
     title, parameter_name = "day received (UTC)", "day"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
-        today = timezone.now().astimezone(UTC).date()
-        days = [f"{today - timedelta(days=number)}" for number in range(DAYS_SHOWN)]
-        return [(day, day) for day in days]
+        return [(day, day) for day in _last_days()]
 
     def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         begin = datetime.fromisoformat(value).replace(tzinfo=UTC)
@@ -122,7 +122,26 @@ class EventAdmin(ConsoleAdmin):
             )
             for ending in FORMATS
         ]
+        own.append(path("volumes/", wrap(self._volumes), name="telemetry_event_volumes"))
         return own + super().get_urls()
+
+    def _volumes(self, request: HttpRequest) -> HttpResponse:
+        """How much came in on one of the last days, by app and version."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        days = _last_days()
+        asked = request.GET.get("day")
+        day = asked if asked in days else days[0]
+        found = volumes(day=date.fromisoformat(day))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Volumes",
+            "days": days,
+            "day": day,
+            "volumes": found,
+            "total": sum(each.events for each in found),
+        }
+        return TemplateResponse(request, "admin/console/volumes.html", context)
 
     def _export(self, ending: str) -> Any:
         def view(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
@@ -145,6 +164,12 @@ class EventAdmin(ConsoleAdmin):
             return response
 
         return view
+
+
+def _last_days() -> list[str]:
+    """Today and the days before it (UTC), as ``YYYY-MM-DD``, newest first."""
+    today = timezone.now().astimezone(UTC).date()
+    return [f"{today - timedelta(days=number)}" for number in range(DAYS_SHOWN)]
 
 
 def _app(value: str) -> str:

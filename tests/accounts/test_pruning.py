@@ -167,7 +167,8 @@ def test_pruning_twice_at_once_beside_a_revocation_harms_nothing(
 
     results = race(prune, revoke, prune)
     assert [each for each in results if isinstance(each, Exception)] == []
-    # What just now ended is kept for its thirty days.
-    kept = results[1]
+    # What just now ended is kept for its thirty days, unless it was found before as one long expired.
+    ended_now = results[1]
+    assert isinstance(ended_now, int)
     prune()
-    assert Session.objects.count() == RefreshToken.objects.count() == kept
+    assert Session.objects.count() == RefreshToken.objects.count() <= ended_now

@@ -751,11 +751,12 @@ class TestThroughTheRelay:
 
     def test_a_tool_is_called_and_its_result_sent_back(self, serving: Serving, ask: Asking) -> None:
         server = serving(
-            message(tool_use("weather", {"city": "Ulm"}), stop_reason="tool_use"),
+            message(thought("Hm."), tool_use("weather", {"city": "Ulm"}), stop_reason="tool_use"),
             message(text("It rains.")),
         )
         first = relay.complete(ask(tools=[WEATHER]))["choices"][0]
         assert first["finish_reason"] == "tool_calls"
+        assert first["message"]["reasoning_content"] == "Hm."
         (call,) = first["message"]["tool_calls"]
         result = {"role": "tool", "tool_call_id": call["id"], "content": "rain"}
         last = relay.complete(ask(HI, first["message"], result, tools=[WEATHER]))

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from accounts.models import AuditEvent, User
 from telemetry.export import lines
 from telemetry.models import Event
+from telemetry.volumes import volumes
 from tests.conftest import Browser
 from tests.telemetry.reports import event, report
 
@@ -141,8 +142,27 @@ def test_a_file_of_nonsense_is_no_error_of_ours(
     assert console.get(f"{LIST}export.csv?{query}").status_code in {200, 302, 400}
 
 
+def test_volumes_of_a_day_are_counted_by_app_and_version(
+    console: Browser, kept: list[Event]
+) -> None:
+    today, yesterday = (f"{kept[place].received_at:%Y-%m-%d}" for place in (0, -1))
+    assert volumes(day=kept[0].received_at.date()) == [
+        ("", "2.0.0", 1),
+        ("mail", "2.0.0", 1),
+        ("sheets", "", 1),
+        ("sheets", "1.2.3", 1),
+    ]
+    shown = console.get(f"{LIST}volumes/")
+    assert (shown.context["day"], shown.context["total"]) == (today, 4)
+    assert b"the shell itself" in shown.content
+    before = console.get(f"{LIST}volumes/", {"day": yesterday})
+    assert before.context["volumes"] == [("mail", "1.0.0", 2)]
+    assert console.get(f"{LIST}volumes/", {"day": "nonsense"}).context["day"] == today
+
+
 def test_who_may_not_see_events_gets_no_file(stranger: Browser, kept: list[Event]) -> None:
     assert stranger.get(f"{LIST}export.csv").status_code == 302
     stranger.force_login(User.objects.create_user("new@shell.test", is_staff=True))
     assert stranger.get(f"{LIST}export.csv").status_code == 403
+    assert stranger.get(f"{LIST}volumes/").status_code == 403
     assert not AuditEvent.objects.filter(action="telemetry:exported").exists()

@@ -1,0 +1,130 @@
+"""The service as it is run before Anthropic's Messages API, asked by OpenAI's own SDK."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.llmproxy.anthropic_server import (
+    MessagesServer,
+    message,
+    messages_server,
+    text,
+    thought,
+    tool_use,
+)
+from tests.served.conftest import Ground, SignIn
+from tests.served.database import Database
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
+from tests.served.people import Person
+from tests.served.service import Service, running_service
+from tests.served.shell import PATIENCE
+
+WEATHER: Any = {"type": "function", "function": {"name": "weather"}}
+HELLO = message(thought("Hm."), text("Hello, world!"))
+
+
+@pytest.fixture(scope="module")
+def anthropic() -> Iterator[MessagesServer]:
+    with messages_server(HELLO, api_key=os.environ["LLM_API_KEY"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def translating(ground: Ground, anthropic: MessagesServer) -> Iterator[Service]:
+    environ = {"LLM_PROVIDER": "anthropic", "LLM_BASE_URL": anthropic.base_url}
+    with running_service(ground.folder, {**ground.environ, **environ}) as service:
+        yield service
+        assert service.errors() == []
+
+
+@pytest.fixture
+def sdk(
+    translating: Service, anthropic: MessagesServer, person: Person, sign_in: SignIn
+) -> Iterator[openai.OpenAI]:
+    anthropic.replies = [HELLO]
+    anthropic.events = None
+    shell = sign_in(translating, person)
+    with openai.OpenAI(
+        base_url=f"{translating.url}/v1/llm",
+        api_key=shell.access,
+        max_retries=0,
+        timeout=PATIENCE,
+        http_client=openai.DefaultHttpxClient(trust_env=False),
+    ) as sdk:
+        yield sdk
+
+
+def ask(sdk: openai.OpenAI, *messages: Any, **options: Any) -> Any:
+    given = {
+        "model": "stand-in-small",
+        "messages": [{"role": "user", "content": "Hello"}, *messages],
+    }
+    return sdk.chat.completions.create(**given, **options)
+
+
+def test_it_gets_an_answer_that_is_paid_as_reported(
+    sdk: openai.OpenAI, database: Database, person: Person
+) -> None:
+    answer = ask(sdk)
+    assert answer.choices[0].message.content == "Hello, world!"
+    assert answer.choices[0].message.reasoning_content == "Hm."
+    record = the_record(database, person)
+    assert (record.provider, record.end, record.source) == ("anthropic", "done", "provider")
+    assert (record.input_tokens, record.cached_input_tokens, record.output_tokens) == (30, 15, 42)
+    assert answer.usage.prompt_tokens_details.cached_tokens == 15
+    assert_nothing_is_reserved(database, person)
+
+
+def test_it_gets_a_stream_and_the_usage_that_it_asked_for(
+    sdk: openai.OpenAI, database: Database, person: Person
+) -> None:
+    with ask(sdk, stream=True, stream_options={"include_usage": True}) as stream:
+        *chunks, last = stream
+    said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert said == "Hello, world!"
+    assert (last.choices, last.usage.total_tokens) == ([], 72)
+    record = the_record(database, person)
+    assert (record.source, record.input_tokens, record.output_tokens) == ("provider", 30, 42)
+
+
+def test_an_answer_goes_back_as_it_came(
+    sdk: openai.OpenAI, anthropic: MessagesServer, database: Database, person: Person
+) -> None:
+    called = message(thought("Hm."), tool_use("weather", {}), stop_reason="tool_use")
+    anthropic.replies = [called, message(text("It rains."))]
+    with sdk.chat.completions.stream(
+        model="stand-in-small", messages=[{"role": "user", "content": "Hello"}], tools=[WEATHER]
+    ) as stream:
+        first = stream.get_final_completion().choices[0]
+    assert first.finish_reason == "tool_calls"
+    (call,) = first.message.tool_calls or ()
+    result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+    second = ask(sdk, first.message, result, tools=[WEATHER])
+    assert second.choices[0].message.content == "It rains."
+    assert len(records_of(database, person)) == 2
+    assert_nothing_is_reserved(database, person)
+
+
+def test_a_stream_that_is_cut_is_an_error_and_costs_what_was_delivered(
+    sdk: openai.OpenAI, anthropic: MessagesServer, database: Database, person: Person
+) -> None:
+    anthropic.replies = [message(text("x" * 5 * 806))]
+    anthropic.events = 3 + 806
+    with ask(sdk, stream=True) as stream, pytest.raises(openai.APIError) as caught:
+        list(stream)
+    assert caught.value.code == "provider_error"
+    record = the_record(database, person)
+    assert (record.end, record.source) == ("provider_failed", "counted")
+    assert (record.input_tokens, record.output_tokens) == (30, -(-806 * 5 // 4))
+
+
+def test_what_the_provider_has_nothing_like_is_refused_and_costs_nothing(
+    sdk: openai.OpenAI, database: Database, person: Person
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(sdk, logprobs=True)
+    assert caught.value.code == "invalid_request"
+    assert records_of(database, person) == []
