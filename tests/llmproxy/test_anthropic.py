@@ -14,7 +14,7 @@ from accounts.sign_in import TokenPair
 from config.problems import InvalidRequest, Problem
 from licensing.callers import Caller, load_caller
 from llmproxy import relay, running
-from llmproxy.calls import Call, admit
+from llmproxy.calls import Call, End, admit
 from llmproxy.chat import Chat, parse
 from llmproxy.providers import provider
 from llmproxy.providers.anthropic import Anthropic
@@ -778,6 +778,19 @@ class TestThroughTheRelay:
         assert b"[DONE]" not in got
         assert b'"code": "provider_error"' in got or b'"code":"provider_error"' in got
         assert self.settled() == (30, 15, -(-806 * 5 // 4), "counted", "provider_failed")
+
+    def test_a_caller_who_leaves_pays_for_the_prompt_as_it_was_told(self, ask: Asking) -> None:
+        call = ask(stream=True)
+        call.began, call.prompt = True, Prompt(30, 15)
+        call.deltas, call.size = 3, 8
+        call.settle(End.CLIENT_GONE)
+        assert self.settled() == (30, 15, 3, "counted", "client_gone")
+
+    def test_what_anthropic_adds_to_a_prompt_is_reserved(self, ask: Asking) -> None:
+        ask()
+        ask(response_format={"type": "json_object"})
+        bare, formed = UsageRecord.objects.order_by("reserved_input")
+        assert formed.reserved_input > bare.reserved_input + TOOLS_PROMPT
 
     def test_an_overload_on_the_way_is_said_in_the_stream(
         self, serving: Serving, ask: Asking

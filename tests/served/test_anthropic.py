@@ -1,5 +1,6 @@
 """The service as it is run before Anthropic's Messages API, asked by OpenAI's own SDK."""
 
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -95,17 +96,30 @@ def test_an_answer_goes_back_as_it_came(
 ) -> None:
     called = message(thought("Hm."), tool_use("weather", {}), stop_reason="tool_use")
     anthropic.replies = [called, message(text("It rains."))]
-    with sdk.chat.completions.stream(
-        model="stand-in-small", messages=[{"role": "user", "content": "Hello"}], tools=[WEATHER]
-    ) as stream:
-        first = stream.get_final_completion().choices[0]
+    first = ask(sdk, tools=[WEATHER]).choices[0]
     assert first.finish_reason == "tool_calls"
-    (call,) = first.message.tool_calls or ()
+    (call,) = first.message.tool_calls
     result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
     second = ask(sdk, first.message, result, tools=[WEATHER])
     assert second.choices[0].message.content == "It rains."
     assert len(records_of(database, person)) == 2
     assert_nothing_is_reserved(database, person)
+
+
+def test_a_tool_call_and_a_thought_are_put_together_by_the_sdks_own_helper(
+    sdk: openai.OpenAI, anthropic: MessagesServer
+) -> None:
+    arguments = {"city": "Köln"}
+    anthropic.replies = [
+        message(thought("Hm."), tool_use("weather", arguments), stop_reason="tool_use")
+    ]
+    with sdk.chat.completions.stream(
+        model="stand-in-small", messages=[{"role": "user", "content": "Hello"}], tools=[WEATHER]
+    ) as stream:
+        (choice,) = stream.get_final_completion().choices
+    (call,) = choice.message.tool_calls or ()
+    assert json.loads(call.function.arguments) == arguments
+    assert choice.finish_reason == "tool_calls"
 
 
 def test_a_stream_that_is_cut_is_an_error_and_costs_what_was_delivered(

@@ -2,8 +2,10 @@
 
 import json
 from datetime import datetime
+from typing import Any
 
 import pytest
+from django.db import connection, transaction
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
@@ -11,6 +13,7 @@ from accounts.models import Client, User
 from licensing.models import Licence
 from telemetry import events
 from telemetry.models import Event
+from tests.races import race
 from tests.telemetry.reports import event
 
 pytestmark = pytest.mark.django_db
@@ -118,6 +121,28 @@ def test_batches_of_a_person_are_limited(signed_in: APIClient, settings) -> None
     assert [each.status_code for each in codes] == [202, 202, 429]
     assert codes[2].json()["code"] == "rate_limited"
     assert "Retry-After" in codes[2]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_cannot_be_kept_now_is_not_acknowledged_and_may_be_sent_again(
+    signed_in: APIClient, fresh: str
+) -> None:
+    batch = {"events": [event(occurred_at=fresh) for _ in range(3)]}
+
+    def post_in_vain() -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '200ms'")
+        return signed_in.post(ADDRESS, batch, format="json")
+
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE telemetry_event IN EXCLUSIVE MODE")
+        (refused,) = race(post_in_vain)
+    assert not isinstance(refused, Exception)
+    assert (refused.status_code, refused.json()["code"]) == (503, "service_unavailable")
+    assert "Retry-After" in refused
+    assert not Event.objects.exists()
+    assert signed_in.post(ADDRESS, batch, format="json").json()["accepted"] == 3
 
 
 def test_the_schema_says_the_limits() -> None:
