@@ -15,7 +15,9 @@ _KEPT_HERE = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
 _DROPPED = frozenset({"user", "metadata", "store"})
-_DROPPED_OF_MESSAGES = frozenset({"annotations", "audio", "function_call", "reasoning_content"})
+_DROPPED_OF_MESSAGES = frozenset(
+    {"annotations", "audio", "function_call", "parsed", "reasoning_content"}
+)
 
 # Faults repeat no value: it may be a prompt.
 _VALIDATOR = Draft202012Validator(CHAT_REQUEST, mask="The value")
@@ -74,7 +76,16 @@ def _limit_member(data: dict[str, Any]) -> str:
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in message.items() if name not in _DROPPED_OF_MESSAGES}
+    kept = {name: value for name, value in message.items() if name not in _DROPPED_OF_MESSAGES}
+    if kept.get("tool_calls"):
+        kept["tool_calls"] = [_tool_call(call) for call in kept["tool_calls"]]
+    return kept
+
+
+def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
+    """A tool call as it was answered, without its place in a stream and what a helper read into it."""
+    function = {name: call["function"][name] for name in ("name", "arguments")}
+    return {"id": call["id"], "type": call["type"], "function": function}
 
 
 def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fault]:

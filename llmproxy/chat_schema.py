@@ -60,7 +60,12 @@ _TOOL_CALL: Schema = _closed(
     {
         "id": _TEXT,
         "type": {"const": "function"},
-        "function": _closed({"name": _NAME, "arguments": _TEXT}, "name", "arguments"),
+        "function": _closed(
+            # What an SDK's helper made of the arguments goes no further.
+            {"name": _NAME, "arguments": _TEXT, "parsed_arguments": {}},
+            "name",
+            "arguments",
+        ),
         "index": {"type": "integer"},
     },
     "id",
@@ -83,6 +88,7 @@ _MESSAGE: Schema = {
             # An answer may be sent back as it came; these of its members say nothing to a provider.
             "annotations": {"type": ["array", "null"]},
             "reasoning_content": {"type": ["string", "null"]},
+            "parsed": {},
             "audio": {"type": "null"},
             "function_call": {"type": "null"},
         },

@@ -50,7 +50,6 @@ _session = new_session()
 def complete(call: Call) -> dict[str, Any]:
     """The one-shot answer of a call, settled. Raises a provider's problem, settled too."""
     exchange = _open(call)
-    running.register(call, exchange)
     try:
         exchange.head(settings.LLM_MAX_SECONDS)
         _check_head(exchange)
@@ -162,7 +161,6 @@ class Stream:
 def stream(call: Call) -> Stream:
     """Starts a streamed answer. What fails within one keep-alive interval is raised, settled."""
     exchange = _open(call)
-    running.register(call, exchange)
     try:
         first = _first_bytes(exchange)
         return Stream(call, exchange, first)
@@ -199,20 +197,28 @@ def _check_head(exchange: Exchange) -> None:
 
 
 def _open(call: Call) -> Exchange:
-    outgoing = provider().outgoing(
-        call.chat, model=call.model.provider_name, output_limit=call.reservation.output_limit
-    )
-    return open_exchange(
-        session=_session,
-        method="POST",
-        url=outgoing.url,
-        headers=outgoing.headers,
-        body=outgoing.body,
-        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
-        read_timeout=settings.LLM_READ_TIMEOUT,
-        deadline=time.monotonic() + settings.LLM_MAX_SECONDS,
-        max_bytes=MAX_ANSWER,
-    )
+    """Sends the call to the provider. From here on it ends when its caller's access does."""
+    try:
+        outgoing = provider().outgoing(
+            call.chat,
+            model=call.model.provider_name,
+            output_limit=call.reservation.output_limit,
+        )
+        exchange = open_exchange(
+            session=_session,
+            method="POST",
+            url=outgoing.url,
+            headers=outgoing.headers,
+            body=outgoing.body,
+            connect_timeout=settings.LLM_CONNECT_TIMEOUT,
+            read_timeout=settings.LLM_READ_TIMEOUT,
+            deadline=time.monotonic() + settings.LLM_MAX_SECONDS,
+            max_bytes=MAX_ANSWER,
+        )
+        running.register(call, exchange)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
+        raise _failed(call, error) from None
+    return exchange
 
 
 def _failed(call: Call, error: Exception) -> Problem:

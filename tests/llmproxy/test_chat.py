@@ -98,6 +98,16 @@ def test_an_answer_can_be_sent_back_as_it_came() -> None:
     assert chat.members["messages"][1] == {"role": "assistant", "content": "hi", "refusal": None}
 
 
+def test_what_an_sdks_helper_read_into_an_answer_goes_no_further() -> None:
+    parsed = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
+    call = {"id": "c1", "type": "function", "index": 0, "function": parsed}
+    answer = {"role": "assistant", "content": "{}", "parsed": {"a": 1}, "tool_calls": [call]}
+    chat = parse({"messages": [*HELLO, answer], "tools": []}, stream=False)
+    assert chat.members == {
+        "messages": [*HELLO, {"role": "assistant", "content": "{}", "tool_calls": [TOOL_CALL]}]
+    }
+
+
 def test_the_smaller_of_two_limits_counts() -> None:
     chat = parse({"messages": HELLO, "max_tokens": 50, "max_completion_tokens": 20}, stream=False)
     assert (chat.output_wanted, chat.limit_member) == (20, "max_completion_tokens")
