@@ -23,7 +23,9 @@ from config.problems import ServiceUnavailable
 
 RELOAD_SECONDS = 30.0
 # An unknown kid may be one that another host has just made; asked for no more often than this.
-RELOAD_FOR_UNKNOWN_SECONDS = 5.0
+RELOAD_FOR_UNKNOWN_SECONDS = 0.5
+# After the database could not be read.
+PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +86,26 @@ class KeyRing:
     def _refresh(self, older_than: float) -> None:
         if monotonic() - self._read_at < older_than:
             return
-        with self._lock:
-            if monotonic() - self._read_at < older_than:
-                return
-            try:
-                rows = list(SigningKey.objects.filter(revoked_at=None))
-            except DatabaseError:
-                # A database that is away for a moment must not cost a known key its use.
-                if not self._entries:
-                    raise
-                return
-            self._entries = {row.kid: _Entry(row, _public(row.public_pem)) for row in rows}
-            self._read_at = monotonic()
+        # Whoever knows keys goes on with them while another reads.
+        if not self._lock.acquire(blocking=not self._entries):
+            return
+        try:
+            if monotonic() - self._read_at >= older_than:
+                self._read()
+        finally:
+            self._lock.release()
+
+    def _read(self) -> None:
+        try:
+            rows = list(SigningKey.objects.filter(revoked_at=None))
+        except DatabaseError:
+            # A database that is away must not cost a known key its use, nor each request a wait.
+            if not self._entries:
+                raise
+            self._read_at = monotonic() - RELOAD_SECONDS + PAUSE_SECONDS
+            return
+        self._entries = {row.kid: _Entry(row, _public(row.public_pem)) for row in rows}
+        self._read_at = monotonic()
 
 
 def _public(pem: str) -> RSAPublicKey:

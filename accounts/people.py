@@ -129,13 +129,24 @@ def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: da
 
     Raises ``WrongPassword`` where ``current`` is not theirs, and what :func:`set_password` raises.
     """
-    if not check_password(current, User.objects.get(pk=user_id).password):
-        raise WrongPassword(errors=[Fault("/current", "wrong", WrongPassword.default_detail)])
+    known = User.objects.get(pk=user_id)
+    if not check_password(current, known.password):
+        raise _wrong_password()
     try:
-        return set_password(user_id=user_id, password=new, by=by, now=now)
+        encoded = hash_password(new, user=known)
     except InvalidRequest as refusal:
         faults = [Fault("/new", fault.code, fault.detail) for fault in refusal.errors]
         raise InvalidRequest(errors=faults) from None
+    with transaction.atomic():
+        user = lock_user(user_id)
+        # What was checked is compared again: a change must not outlive a revocation or another's new password.
+        if (user.password, user.epoch) != (known.password, known.epoch):
+            raise _wrong_password()
+        return put_password(user=user, encoded=encoded, by=by, now=now)
+
+
+def _wrong_password() -> WrongPassword:
+    return WrongPassword(errors=[Fault("/current", "wrong", WrongPassword.default_detail)])
 
 
 def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:

@@ -5,6 +5,7 @@ which this side has but a hash, together with the caller's ``Idempotency-Key`` a
 device or another token does not open it, and then it is reuse.
 """
 
+import re
 import secrets
 from datetime import datetime, timedelta
 
@@ -20,14 +21,15 @@ from config.problems import Fault, InvalidRequest
 LIFETIME = timedelta(hours=24)
 SHORTEST_KEY = 22
 LONGEST_KEY = 64
+KEY = re.compile(rf"[!-~]{{{SHORTEST_KEY},{LONGEST_KEY}}}")
 NONCE = 12
 
 
 def checked_key(key: str | None) -> str | None:
     """A caller's ``Idempotency-Key``; raises ``InvalidRequest`` for one that is too short to be random or too long."""
-    if key is not None and not (SHORTEST_KEY <= len(key) <= LONGEST_KEY and key.isascii()):
-        detail = f"Idempotency-Key takes {SHORTEST_KEY} to {LONGEST_KEY} ASCII characters."
-        raise InvalidRequest(detail, errors=[Fault("", "idempotency_key", detail)])
+    if key is not None and not KEY.fullmatch(key):
+        detail = f"Idempotency-Key takes {SHORTEST_KEY} to {LONGEST_KEY} printable ASCII characters without spaces."
+        raise InvalidRequest(detail, errors=[Fault("/Idempotency-Key", "invalid", detail)])
     return key
 
 

@@ -40,7 +40,7 @@ class RefreshSerializer(serializers.Serializer[Any]):
 
 
 class LogoutSerializer(serializers.Serializer[Any]):
-    refresh = TextField(max_length=200, trim_whitespace=False)
+    refresh = TextField(allow_blank=True, trim_whitespace=False)
 
 
 class TokenPairSerializer(serializers.Serializer[Any]):
@@ -78,8 +78,8 @@ class SessionListSerializer(serializers.Serializer[Any]):
 
 
 class PasswordChangeSerializer(serializers.Serializer[Any]):
-    current = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
-    new = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
+    current = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
+    new = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
 
 
 class PasswordResetSerializer(serializers.Serializer[Any]):

@@ -82,10 +82,12 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
             name=user.email, id=user.pk, address=device.address, request_id=device.request_id
         )
         record("session:started", by=by, now=now, target=user.email, target_id=session.pk)
-    token = AccessToken.issue(
-        user_id=user.pk, session_id=session.pk, epoch=user.epoch, claims=claims, now=now
-    )
-    return TokenPair(str(token), secret.text(), int(settings.ACCESS_LIFETIME.total_seconds()))
+        token = AccessToken.issue(
+            user_id=user.pk, session_id=session.pk, epoch=user.epoch, claims=claims, now=now
+        )
+        # Signed before it is committed, so that a key that cannot sign leaves no session behind.
+        access = str(token)
+    return TokenPair(access, secret.text(), int(settings.ACCESS_LIFETIME.total_seconds()))
 
 
 def _may_sign_in(user: User) -> bool:

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
+from accounts.key_ring import KeyRing
 from accounts.models import AuditEvent, RefreshToken, Session, User
 from accounts.refresh_tokens import RefreshSecret
 from accounts.retries import checked_key, unseal, wipe_expired
 from accounts.revocation import revoke_all, sign_out
 from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
-from config.problems import InvalidRequest
+from config.problems import InvalidRequest, ServiceUnavailable
 from tests.conftest import PASSWORD
 from tests.races import race
 
@@ -203,6 +205,23 @@ class TestRaces:
         assert (len(won), len(lost)) == (1, 19)
         assert Session.objects.get().ended_by == Session.Ended.REUSE
         assert AuditEvent.objects.filter(action="session:token_reused").count() == 1
+
+    def test_a_loser_whose_clock_is_behind_is_reuse_too(
+        self, pair: TokenPair, now: datetime
+    ) -> None:
+        refreshed(pair.refresh, now)
+        with pytest.raises(InvalidRefreshToken):
+            refreshed(pair.refresh, now - timedelta(milliseconds=1))
+        assert Session.objects.get().ended_by == Session.Ended.REUSE
+
+    def test_a_key_that_cannot_sign_costs_nobody_their_token(
+        self, pair: TokenPair, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(KeyRing, "signer", Mock(side_effect=ServiceUnavailable))
+            with pytest.raises(ServiceUnavailable):
+                refreshed(pair.refresh, now)
+        assert refreshed(pair.refresh, now).access
 
     def test_no_refresh_outlives_a_revocation(
         self, user: User, signing_key: None, by: Actor, now: datetime

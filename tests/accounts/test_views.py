@@ -5,9 +5,12 @@ from datetime import datetime
 import pytest
 from rest_framework.test import APIClient
 
+from accounts import people
+from accounts.audit import Actor
 from accounts.models import Client, RefreshToken, Session, User
+from accounts.people import hash_password
 from accounts.refresh_tokens import RefreshSecret
-from accounts.revocation import sign_out
+from accounts.revocation import revoke_all, sign_out
 from accounts.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD
 
@@ -92,7 +95,7 @@ class TestLogout:
         assert not RefreshToken.objects.unrevoked().exists()
         assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
 
-    @pytest.mark.parametrize("token", ["x", "a" * 43])
+    @pytest.mark.parametrize("token", ["", "x", "a" * 43, "a" * 5000])
     def test_whatever_the_token_it_answers_the_same(
         self, api: APIClient, token: str, pair: TokenPair
     ) -> None:
@@ -162,6 +165,19 @@ class TestPasswordChange:
         assert (response.status_code, response.json()["code"]) == (400, "invalid_request")
         assert {fault["pointer"] for fault in response.json()["errors"]} == {pointer}
         assert signed_in.get("/v1/auth/me").status_code == 200
+        user.refresh_from_db()
+        assert user.check_password(PASSWORD)
+
+    def test_a_change_does_not_outlive_a_revocation(
+        self, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def revoked_meanwhile(password: str, *, user: User) -> str:
+            revoke_all(user_id=user.pk, by=by, reason="stolen", now=now)
+            return hash_password(password, user=user)
+
+        monkeypatch.setattr(people, "hash_password", revoked_meanwhile)
+        with pytest.raises(people.WrongPassword):
+            people.change_password(user_id=user.pk, current=PASSWORD, new=self.NEW, by=by, now=now)
         user.refresh_from_db()
         assert user.check_password(PASSWORD)
 
