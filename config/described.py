@@ -23,7 +23,6 @@ MEMBERS: Mapping[str, Described] = {
         "limit": {"type": "integer", "description": "The most bytes that this address takes."}
     },
     "rate_limited": {"retry_after_iso": _INSTANT},
-    "cap_reserved": _SPENT,
     "daily_limit_reached": _SPENT,
     "monthly_cap_exceeded": {
         **_SPENT,

@@ -5,6 +5,7 @@ gathered and :func:`seal` reports all of them together, so that an operator mend
 repeats a value. What may be replaced while the service runs is read through :class:`Secret`.
 """
 
+import logging
 import os
 import re
 from base64 import b64decode
@@ -16,9 +17,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import dj_database_url
 import dj_email_url
+from cryptography.fernet import Fernet
 from environs import EnvValidationError, FileAwareEnv, ValidationError
 
 Network = IPv4Network | IPv6Network
+log = logging.getLogger(__name__)
+
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
 MINISIGN_KEY_BYTES = 2 + 8 + 32
 
@@ -39,9 +43,20 @@ class Secret:
 
     def __call__(self) -> str:
         if self._path is not None and (stamp := self._look()) != self._stamp:
-            self._value = self._path.read_text().strip()
-            self._stamp = stamp
+            self._read(self._path, stamp)
         return self._value
+
+    def _read(self, path: Path, stamp: tuple[int, int, int] | None) -> None:
+        """Takes what the file holds now; an empty or unreadable one changes nothing and is told once."""
+        self._stamp = stamp
+        try:
+            value = path.read_text().strip()
+        except (OSError, ValueError):
+            value = ""
+        if value:
+            self._value = value
+        else:
+            log.error("secret_file_not_usable", extra={"setting": self.name})
 
     def listed(self) -> list[str]:
         """The members of a comma-separated value, without empty ones."""
@@ -56,14 +71,14 @@ class Secret:
             return None
         try:
             stat = self._path.stat()
-        except FileNotFoundError:
+        except OSError:
             return self._stamp
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def secret(name: str, *, default: Any = ...) -> Secret:
+def secret(name: str, *, default: Any = ..., check: Callable[[str], None] | None = None) -> Secret:
     """A secret by name; missing or empty is a fault unless there is a default."""
-    validate = None if default is not ... else _not_empty
+    validate = check or (None if default is not ... else _not_empty)
     value = env.str(name, default, validate=validate)
     return Secret(name, value or "", os.environ.get(f"{name}_FILE"))
 
@@ -71,6 +86,29 @@ def secret(name: str, *, default: Any = ...) -> Secret:
 def text(name: str, **kwargs: Any) -> str:
     """A required text that is not empty."""
     return env.str(name, validate=_not_empty, **kwargs) or ""
+
+
+def positive(value: float) -> None:
+    """A check that a number of seconds or days can be waited for."""
+    if value <= 0:
+        raise ValidationError("Must be more than 0.")
+
+
+def fernet_keys(value: str) -> None:
+    """A check that there is a key, and that each can encrypt: found out now and not when somebody signs in."""
+    keys = [part for each in value.split(",") if (part := each.strip())]
+    try:
+        usable = bool([Fernet(key) for key in keys])
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValidationError("Must be Fernet keys: 32 random bytes each, in base64url.")
+
+
+def redis_address(value: str) -> None:
+    """A check that a cache address is one, or empty."""
+    if value and urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
+        raise ValidationError("Must be redis://…, rediss://… or unix://…, or empty.")
 
 
 def one_of(*choices: str) -> Callable[[str], None]:

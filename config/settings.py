@@ -10,7 +10,16 @@ from urllib.parse import urlsplit
 
 from environs import validate
 
-from config.env import env, one_of, seal, secret, text
+from config.env import (
+    env,
+    fernet_keys,
+    one_of,
+    positive,
+    redis_address,
+    seal,
+    secret,
+    text,
+)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
@@ -24,9 +33,9 @@ WEB_WORKERS: int | None = env.int("WEB_WORKERS", None)
 BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
-CACHE_URL: str = env.str("CACHE_URL") or ""
+CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
 SECRET_KEY: str = text("SECRET_KEY")
-ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS")
+ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
 ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host)
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
@@ -36,12 +45,12 @@ LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=one_of("openai", "anthropic
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
 LLM_API_KEY = secret("LLM_API_KEY")
 LLM_DEFAULT_MODEL: str = text("LLM_DEFAULT_MODEL")
-LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0)
-LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0)
-LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0)
-LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0)
+LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=positive)
+LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=positive)
+LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=positive)
+LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=positive)
 
-SESSION_DAYS: int | None = env.int("SESSION_DAYS", None)
+SESSION_DAYS: int | None = env.int("SESSION_DAYS", None, validate=positive)
 REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0)
 AUDIT_RETENTION_DAYS: int = (
     env.int("AUDIT_RETENTION_DAYS", 90, validate=validate.Range(min=1)) or 90
@@ -202,11 +211,25 @@ CORS_ALLOW_HEADERS = [
     "idempotency-key",
     "if-none-match",
     "x-request-id",
+    # OpenAI's SDKs say what they are and which try this is.
+    "x-stainless-arch",
+    "x-stainless-async",
+    "x-stainless-helper-method",
+    "x-stainless-lang",
+    "x-stainless-os",
+    "x-stainless-package-version",
+    "x-stainless-retry-count",
+    "x-stainless-runtime",
+    "x-stainless-runtime-version",
+    "x-stainless-timeout",
 ]
 CORS_EXPOSE_HEADERS = [
     "etag",
     "retry-after",
+    "www-authenticate",
+    "x-manifest-signature",
     "x-ratelimit-degraded",
+    "x-should-retry",
     "x-request-id",
     "x-tokens-remaining-month",
     "x-tokens-remaining-day",

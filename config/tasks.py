@@ -3,7 +3,7 @@
 from procrastinate import JobContext
 
 from config import mail
-from config.queue import periodic, rescue_jobs, task
+from config.queue import URGENT, periodic, rescue_jobs, task
 
 __all__ = ["mail"]
 
@@ -11,7 +11,13 @@ FORGET_AFTER_HOURS = 7 * 24
 
 
 @periodic(cron="* * * * *")
-@task(name="queue.rescue", queue="queue", queueing_lock="queue.rescue", pass_context=True)
+@task(
+    name="queue.rescue",
+    queue="queue",
+    queueing_lock="queue.rescue",
+    priority=URGENT,
+    pass_context=True,
+)
 async def rescue(context: JobContext, timestamp: int) -> None:
     """Every minute: what a worker was doing when it died is queued again."""
     await rescue_jobs(context.app.job_manager)

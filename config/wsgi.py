@@ -9,5 +9,6 @@ from config.entrance import Entrance
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup(set_prefix=False)
-logs.take_over()
 application = Entrance()
+# Last, so that what keeps the service from starting is still told in full.
+logs.take_over()

@@ -65,6 +65,17 @@ def set_operator_status(
     return licence
 
 
+def end_operator_words(*, now: datetime) -> int:
+    """Takes back operators' words whose time is over, so that billing's count again; gives how many."""
+    over = Licence.objects.filter(operator_until__lte=now).values_list("pk", flat=True)
+    by = Actor(name="the worker, every hour")
+    for licence_id in over:
+        set_operator_status(
+            licence_id=licence_id, status=None, reason="Its time was over.", by=by, now=now
+        )
+    return len(over)
+
+
 def set_terms(
     *, licence_id: int, plan: Plan, entitlements: list[str], reason: str, by: Actor, now: datetime
 ) -> Licence:

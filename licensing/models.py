@@ -47,11 +47,6 @@ class Plan(models.Model):
         return self.name
 
 
-class LicenceQuerySet(models.QuerySet["Licence"]):
-    def suspended(self) -> "LicenceQuerySet":
-        return self.filter(status=Standing.SUSPENDED)
-
-
 class Licence(models.Model):
     """A client's licence, on two axes: what billing says and what an operator says.
 
@@ -97,8 +92,6 @@ class Licence(models.Model):
 
     client_id: UUID
     plan_id: int
-
-    objects = LicenceQuerySet.as_manager()
 
     class Meta:
         ordering = ("client__name",)

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 from uuid import UUID
 
-from django.db import Error as DatabaseError
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from config.database import release_connection
@@ -42,7 +42,7 @@ class Call:
     model: LanguageModel
     reservation: Reservation
     input_estimate: int
-    # What has been seen of the answer so far: whether any of it came, the provider's numbers, and what was delivered.
+    # What has been seen of the answer: that the provider set to work, its numbers, and what was delivered.
     began: bool = False
     reported: Reported | None = None
     # What the provider said of the prompt, where it did so before it reported the whole.
@@ -72,18 +72,20 @@ class Call:
             return self.settled
 
     def _spent(self, end: UsageRecord.End) -> tuple[Spent, UsageRecord.Source]:
+        output = delivered_tokens(deltas=self.deltas, size=self.size)
         if (known := self.reported) is not None:
+            # A report in mid-answer says less than what has been delivered since.
+            whole = end == End.DONE or known.output >= output
             spent = Spent(
                 input=known.input,
                 cached_input=known.cached_input,
-                output=known.output,
+                output=known.output if whole else output,
                 reasoning=known.reasoning,
             )
-            return spent, UsageRecord.Source.PROVIDER
+            return spent, UsageRecord.Source.PROVIDER if whole else UsageRecord.Source.COUNTED
         if not self.began and end not in LEFT:
             # A provider that failed before its first byte is owed nothing, and neither are we.
             return Spent(), UsageRecord.Source.COUNTED
-        output = delivered_tokens(deltas=self.deltas, size=self.size)
         prompt = self.prompt or Prompt(self.input_estimate)
         spent = Spent(input=prompt.input, cached_input=prompt.cached_input, output=output)
         return spent, UsageRecord.Source.COUNTED
@@ -121,7 +123,7 @@ def _persistently(
         try:
             settle(record_id=record_id, spent=spent, source=source, end=end, now=timezone.now())
             return True
-        except DatabaseError:
+        except (OperationalError, InterfaceError):
             release_connection()
             if wait is None:
                 log.exception("settlement_failed")

@@ -10,6 +10,8 @@ from config.problems import Fault, InvalidRequest
 from llmproxy.chat_schema import CHAT_REQUEST
 
 MAX_FAULTS = 20
+# With more than these, the first fault alone is told.
+MAX_PARTS = 500
 # Taken and not passed on: they say nothing to a provider, or something it shall not know.
 _KEPT_HERE = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
@@ -41,7 +43,9 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
 
     Raises ``InvalidRequest`` with a pointer for each fault.
     """
-    faults = [*_faults(data), *_stream_faults(data, stream=stream)]
+    faults = [*_stream_faults(data, stream=stream)]
+    if not _VALIDATOR.is_valid(data):
+        faults = [*_faults(data), *faults]
     if faults:
         raise InvalidRequest(errors=faults[:MAX_FAULTS])
     streamed = bool(data.get("stream")) if stream is None else stream
@@ -94,9 +98,30 @@ def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fau
 
 
 def _faults(data: dict[str, Any]) -> Iterator[Fault]:
-    for error in _VALIDATOR.iter_errors(data):
+    # The validator gathers all faults at once, which a large body could make very many.
+    errors = _VALIDATOR.iter_errors(data) if _size(data) <= MAX_PARTS else _first_error(data)
+    for error in errors:
         pointer = "".join(f"/{_escaped(step)}" for step in error.instance_path)
         yield from _faults_of(error, pointer)
+
+
+def _size(data: dict[str, Any]) -> int:
+    """How many messages and parts a body has, counted no further than the limit."""
+    messages = data.get("messages")
+    if not isinstance(messages, list) or len(messages) > MAX_PARTS:
+        return len(messages) if isinstance(messages, list) else 0
+    lists = (value for each in messages if isinstance(each, dict) for value in each.values())
+    others = (value for name, value in data.items() if name != "messages")
+    return len(messages) + sum(
+        len(each) for each in (*lists, *others) if isinstance(each, list | dict)
+    )
+
+
+def _first_error(data: dict[str, Any]) -> Iterator[ValidationError]:
+    try:
+        _VALIDATOR.validate(data)
+    except ValidationError as error:
+        yield error
 
 
 def _faults_of(error: ValidationError, pointer: str) -> Iterator[Fault]:

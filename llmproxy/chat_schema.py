@@ -30,6 +30,7 @@ def _number(low: float, high: float) -> Schema:
 
 _TEXT: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
+_ID: Schema = {"type": "string", "maxLength": 256}
 _FLAG: Schema = {"type": ["boolean", "null"]}
 _FREE: Schema = {"type": "object", "description": "A JSON Schema of the caller's own."}
 _LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": 1_000_000}
@@ -51,14 +52,17 @@ _PART: Schema = {
         "type",
     ),
     "allOf": [
-        {"if": {"properties": {"type": {"const": kind}}}, "then": {"required": [kind]}}
+        {
+            "if": {"properties": {"type": {"const": kind}}},
+            "then": {"required": [kind], "maxProperties": 2},
+        }
         for kind in ("text", "image_url", "refusal")
     ],
 }
 
 _TOOL_CALL: Schema = _closed(
     {
-        "id": _TEXT,
+        "id": _ID,
         "type": {"const": "function"},
         "function": _closed(
             # What an SDK's helper made of the arguments goes no further.
@@ -80,10 +84,20 @@ _MESSAGE: Schema = {
                 "type": "string",
                 "enum": ["system", "developer", "user", "assistant", "tool"],
             },
-            "content": {"type": ["string", "array", "null"], "items": _PART, "minItems": 1},
+            "content": {
+                "type": ["string", "array", "null"],
+                "items": _PART,
+                "minItems": 1,
+                "maxItems": 10_000,
+            },
             "name": _or_null({"type": "string", "maxLength": 64}),
-            "tool_calls": {"type": ["array", "null"], "items": _TOOL_CALL, "minItems": 1},
-            "tool_call_id": _TEXT,
+            "tool_calls": {
+                "type": ["array", "null"],
+                "items": _TOOL_CALL,
+                "minItems": 1,
+                "maxItems": 1_000,
+            },
+            "tool_call_id": _ID,
             "refusal": {"type": ["string", "null"]},
             # An answer may be sent back as it came; these of its members say nothing to a provider.
             "annotations": {"type": ["array", "null"]},

@@ -5,11 +5,6 @@ from django.db import models
 from licensing.models import Plan
 
 
-class LanguageModelQuerySet(models.QuerySet["LanguageModel"]):
-    def offered(self) -> "LanguageModelQuerySet":
-        return self.filter(is_on=True)
-
-
 class LanguageModel(models.Model):
     """A model as people name it, and as the provider does."""
 
@@ -27,8 +22,6 @@ class LanguageModel(models.Model):
         help_text="Who may use it; none chosen means every plan.",
     )
     created_at = models.DateTimeField(auto_now_add=True)
-
-    objects = LanguageModelQuerySet.as_manager()
 
     class Meta:
         ordering = ("name",)

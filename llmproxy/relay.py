@@ -52,15 +52,15 @@ def complete(call: Call) -> dict[str, Any]:
     exchange = _open(call)
     try:
         exchange.head(settings.LLM_MAX_SECONDS)
-        _check_head(exchange)
+        _check_head(call, exchange)
         answer, call.reported, call.size = provider().answer(exchange.body())
-        call.began = True
     except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
         raise _failed(call, error) from None
     finally:
         running.forget(call)
         exchange.close()
-    call.settle(End.DONE)
+    if not call.settle(End.DONE):
+        raise ServiceUnavailable
     return answer
 
 
@@ -77,13 +77,16 @@ class Stream:
         self._translator = provider().translator(call.chat)
         self._finished = False
         self._over = False
+        self._spoke = time.monotonic()
         self._parts = self._relay(first)
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
-        return next(self._parts)
+        part = next(self._parts)
+        self._spoke = time.monotonic()
+        return part
 
     def close(self) -> None:
         """The server calls this when it is done with us, whether we were done or not."""
@@ -110,19 +113,24 @@ class Stream:
                 else:
                     yield from self._forward(chunk)
                     chunk = None
+                    if not self._over and self._is_silent():
+                        # The provider said something that is not for the caller.
+                        yield KEEP_ALIVE
         except Exception as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
             yield stream_error(_failed(self._call, error))
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._spoke >= settings.LLM_KEEPALIVE_SECONDS
 
     def _next_chunk(self) -> bytes | None:
         """The next bytes, None after a silence. Reads the head on the way, which may be a refusal."""
         if self._exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
             return None
-        _check_head(self._exchange)
+        _check_head(self._call, self._exchange)
         return self._exchange.chunk(settings.LLM_KEEPALIVE_SECONDS)
 
     def _forward(self, chunk: bytes) -> Iterator[bytes]:
         out = bytearray()
-        self._call.began = self._call.began or bool(chunk)
         for event in self._parser.feed(chunk) if chunk else self._parser.finish():
             piece = self._translator.piece(event)
             if piece.failed is not None:
@@ -162,7 +170,7 @@ def stream(call: Call) -> Stream:
     """Starts a streamed answer. What fails within one keep-alive interval is raised, settled."""
     exchange = _open(call)
     try:
-        first = _first_bytes(exchange)
+        first = _first_bytes(call, exchange)
         return Stream(call, exchange, first)
     except Exception as error:  # noqa: BLE001 - as above
         exchange.close()
@@ -175,25 +183,26 @@ def _whole(event: bytes) -> bytes:
     return event if not event or event.endswith(BLANK_LINES) else event + b"\n\n"
 
 
-def _first_bytes(exchange: Exchange) -> bytes | None:
+def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:
     """What the provider says first, None if it says nothing for one keep-alive interval."""
     until = time.monotonic() + settings.LLM_KEEPALIVE_SECONDS
     if exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
         return None
-    _check_head(exchange)
+    _check_head(call, exchange)
     chunk = exchange.chunk(max(0.0, until - time.monotonic()))
     if chunk == b"":
         raise ProviderError
     return chunk
 
 
-def _check_head(exchange: Exchange) -> None:
-    """Raises what the provider refused the request with, if it did."""
+def _check_head(call: Call, exchange: Exchange) -> None:
+    """Notes that the provider set to work, or raises what it refused the request with."""
     head = exchange.head(0)
     if head is None:
         raise TimedOut("no answer", sent=True)
     if head.status != OK:
         raise provider().refusal(head.status, head.headers, exchange.body())
+    call.began = True
 
 
 def _open(call: Call) -> Exchange:
@@ -226,6 +235,8 @@ def _failed(call: Call, error: Exception) -> Problem:
     if call.stopped is not None:
         call.settle(End.STOPPED)
         return call.stopped
+    # What it may have worked on it may charge for, whatever became of the answer.
+    call.began = call.began or (isinstance(error, TimedOut) and error.sent)
     problem = _problem(error)
     end = End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED
     if isinstance(problem, InternalError):

@@ -217,22 +217,31 @@ def _refusal(*, asked: Asked, plan: PlanCaps, period: Period, now: datetime) -> 
         shares, ("input", "output", None), strict=True
     ):
         if cap is not None and used + wanted > cap:
-            return _spent(cap, used, reserved, dimension=dimension, period=period, now=now)
+            told = f"This call may cost {wanted} tokens, more than the whole limit of {cap}."
+            detail = told if wanted > cap else None
+            return _spent(cap, used, reserved, detail, dimension=dimension, period=period, now=now)
     if any(cap is not None and used + held + wanted > cap for cap, used, held, wanted in shares):
         return CapReserved(now=now, until=now + RESERVED_RETRY)
     return None
 
 
 def _spent(
-    cap: int, used: int, reserved: int, *, dimension: str | None, period: Period, now: datetime
+    cap: int,
+    used: int,
+    reserved: int,
+    detail: str | None,
+    *,
+    dimension: str | None,
+    period: Period,
+    now: datetime,
 ) -> RefusedUntil:
     """Used up for good: until the next month of a dimension, or the next day."""
     never = {"x-should-retry": "false"}
     numbers: dict[str, Any] = {"cap": cap, "used": used, "reserved": reserved}
     if dimension is None:
-        return DailyLimitReached(now=now, until=period.next_day, headers=never, **numbers)
+        return DailyLimitReached(detail, now=now, until=period.next_day, headers=never, **numbers)
     return MonthlyCapExceeded(
-        now=now, until=period.next_month, headers=never, dimension=dimension, **numbers
+        detail, now=now, until=period.next_month, headers=never, dimension=dimension, **numbers
     )
 
 

@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from config.queue import periodic, task
+from config.queue import URGENT, periodic, task
 from usage.settlement import settle_abandoned
 
 
@@ -11,6 +11,7 @@ from usage.settlement import settle_abandoned
     name="usage.settle_abandoned",
     queue="usage",
     queueing_lock="usage.settle_abandoned",
+    priority=URGENT,
     pass_context=False,
 )
 def settle_abandoned_calls(timestamp: int) -> None:

@@ -127,7 +127,12 @@ def _detail(usage: dict[str, Any], group: str, name: str) -> int:
 
 def _size(message: dict[str, Any]) -> int:
     """Bytes of everything in a message or delta that a provider counts as output."""
-    texts = [message.get("content"), message.get("refusal"), message.get("reasoning_content")]
+    texts = [
+        message.get("content"),
+        message.get("refusal"),
+        message.get("reasoning_content"),
+        message.get("reasoning"),
+    ]
     return sum(
         len(text.encode("utf-8", "replace")) for text in [*texts, *_arguments(message)] if text
     )

@@ -169,10 +169,15 @@ class TestPage:
         assert stranger.get(address).status_code == 200
 
     def test_the_secret_is_in_no_log(
-        self, stranger: Browser, address: str, caplog: pytest.LogCaptureFixture
+        self,
+        stranger: Browser,
+        address: str,
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         caplog.set_level(logging.DEBUG)
-        caplog.handler.setFormatter(AllowListFormatter())
+        # The handler is one for all tests, so what is changed of it has to be put back.
+        monkeypatch.setattr(caplog.handler, "formatter", AllowListFormatter())
         for response in (
             stranger.get(address),
             stranger.post(address, given("x")),

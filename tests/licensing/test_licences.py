@@ -8,7 +8,12 @@ from django.db import IntegrityError, connection, transaction
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
 from config.problems import InvalidRequest
-from licensing.licences import create_client, set_operator_status, set_terms
+from licensing.licences import (
+    create_client,
+    end_operator_words,
+    set_operator_status,
+    set_terms,
+)
 from licensing.models import Licence, Plan, Standing
 
 pytestmark = pytest.mark.django_db
@@ -104,6 +109,25 @@ class TestRules:
         )
         assert changed.status == "active"
         assert AuditEvent.objects.filter(action="licence:operator_cleared").exists()
+
+    def test_a_word_given_until_a_time_ends_then(
+        self, licence: Licence, by: Actor, now: datetime
+    ) -> None:
+        until = now + timedelta(days=1)
+        set_operator_status(
+            licence_id=licence.pk,
+            status=Standing.SUSPENDED,
+            reason="audit",
+            ends_at=until,
+            by=by,
+            now=now,
+        )
+        assert end_operator_words(now=until - timedelta(seconds=1)) == 0
+        assert end_operator_words(now=until) == 1
+        licence.refresh_from_db()
+        assert (licence.status, licence.operator_until) == ("active", None)
+        event = AuditEvent.objects.get(action="licence:operator_cleared")
+        assert event.actor == "the worker, every hour"
 
     @pytest.mark.parametrize(
         ("change", "pointer"),

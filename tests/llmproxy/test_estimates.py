@@ -18,6 +18,9 @@ def of(text: str) -> int:
     [
         # The least is what a tokenizer in use makes of it, or more; the most is what is not silly.
         ("the quick brown fox jumps over the lazy dog", 9, 22),
+        ("aLtErNaTiNg cAsE", 12, 16),
+        ("CamelPairsOfLetters", 10, 19),
+        ("XQZJVK", 6, 6),
         ("0123456789", 10, 10),
         ("{}[]();", 7, 7),
         ("\n\n\n\n", 4, 4),

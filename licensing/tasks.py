@@ -1,0 +1,13 @@
+"""What the worker does for licences."""
+
+from django.utils import timezone
+
+from config.queue import periodic, task
+from licensing.licences import end_operator_words
+
+
+@periodic(cron="3 * * * *")
+@task(name="licensing.end_words", queue="licensing", queueing_lock="licensing.end_words")
+def end_words(timestamp: int) -> None:
+    """Every hour: an operator's word that was given until a time ends at that time."""
+    end_operator_words(now=timezone.now())
