@@ -99,7 +99,7 @@ def test_the_word_of_an_operator_that_has_ended_is_told(
     )
     assert "this counts until" in words(console, page(organisation))
     Licence.objects.update(operator_until=now - timedelta(minutes=1))
-    assert "the next nightly run takes it back" in words(console, page(organisation))
+    assert "is taken back within the hour" in words(console, page(organisation))
 
 
 def test_suspending_counts_at_once_and_is_written_down(
