@@ -57,7 +57,7 @@ class SetStatus(Act):
         yield f"Now: {target.status}. Billing says: {target.billing_status}."
         yield "Shells see a change at their next look, within a minute."
         yield "Suspending ends running model calls within 15 seconds; signing in and looking up usage still work."
-        yield "The nightly run and billing never undo an operator's word."
+        yield "Billing never undoes an operator's word; at its end it is taken back within the hour."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {
