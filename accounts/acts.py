@@ -6,6 +6,7 @@ refuses stands as an error beside the field that is meant.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,6 +50,25 @@ class Done(NamedTuple):
     then: Model | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """What an act would do, told before it is done. The form is shown next and holds what was given so far."""
+
+    form: forms.BaseForm
+    template: str
+    shown: dict[str, Any]
+    # What stands on the next button; "" as on the one before.
+    button: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownOnce:
+    """What was done and must be read now: it stands in this answer alone, never in a message, which is a cookie."""
+
+    template: str
+    shown: dict[str, Any]
+
+
 class Act(ABC):
     """One thing that may be done to one row, or that adds one (then its target is None)."""
 
@@ -56,6 +76,8 @@ class Act(ABC):
     name: ClassVar[str]
     # What stands on its button.
     label: ClassVar[str]
+    # What stands on the button of its page, where that is not the label.
+    button: ClassVar[str] = ""
     form_class: ClassVar[type[Any]] = WithReason
     # Django's word for who may: add, change or delete rows of this model.
     permission: ClassVar[str] = "change"
@@ -78,8 +100,10 @@ class Act(ABC):
         return self.form_class(data, initial=self.initial(target, by=by))
 
     @abstractmethod
-    def do(self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        """Calls the rule, with the form's values. May raise what the rule raises."""
+    def do(
+        self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> Done | Foreseen | ShownOnce:
+        """Calls the rule, with the form's values, or tells what it would do. May raise what the rule raises."""
 
 
 class ActOnSeveral(Act):

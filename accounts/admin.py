@@ -10,15 +10,20 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import URLPattern, path
 from django.utils import timezone
+from django.utils.timesince import timeuntil
 
 from accounts.acts import ActOnSeveral
 from accounts.audit import Actor
 from accounts.columns import OneOf, moment
-from accounts.console import ConsoleAdmin
+from accounts.connections import admin as connections
+from accounts.console import ConsoleAdmin, events_about
 from accounts.models import RefreshToken, Session, SigningKey
-from accounts.models.keys import VERIFYING
+from accounts.models.keys import Stage
 from accounts.revocation import end_session
 from accounts.templatetags.console import instant
+
+# Registered there, found through here.
+__all__ = ["connections"]
 
 TOKENS_SHOWN = 20
 
@@ -49,10 +54,15 @@ class EndSession(ActOnSeveral):
 
 class SessionState(OneOf):
     title, parameter_name = "state", "state"
-    choices_of = (("open", "not ended"), ("ended", "ended"))
+    choices_of = (("live", "live"), ("expired", "expired"), ("ended", "ended"))
 
     def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(ended_at__isnull=value == "open")
+        if value == "ended":
+            return rows.exclude(ended_at=None)
+        live = Session.objects.live(at=timezone.now())
+        if value == "live":
+            return rows & live
+        return rows.filter(ended_at=None).exclude(pk__in=live)
 
 
 @admin.register(Session)
@@ -65,6 +75,7 @@ class SessionAdmin(ConsoleAdmin):
         "device_fp",
         moment("started_at"),
         moment("last_used_at"),
+        "last_used_from",
         moment("ended_at"),
         "ended_by",
     )
@@ -77,7 +88,9 @@ class SessionAdmin(ConsoleAdmin):
         "user",
         "device_fp",
         moment("started_at"),
+        "started_from",
         moment("last_used_at"),
+        "last_used_from",
         moment("expires_at"),
         moment("ended_at"),
         "ended_by",
@@ -88,7 +101,10 @@ class SessionAdmin(ConsoleAdmin):
         return str(session.pk)[:8]
 
     def beside(self, request: HttpRequest, row: Session) -> dict[str, Any]:
-        return {"tokens": RefreshToken.objects.filter(session=row)[:TOKENS_SHOWN]}
+        return {
+            "tokens": RefreshToken.objects.filter(session=row)[:TOKENS_SHOWN],
+            "recent_events": events_about([row.pk, row.user_id]),
+        }
 
 
 class TokenState(OneOf):
@@ -97,7 +113,7 @@ class TokenState(OneOf):
 
     def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "live":
-            return rows.filter(revoked_at=None, replaced_by=None, expires_at__gt=timezone.now())
+            return rows.filter(revoked_at=None, replaced_at=None, expires_at__gt=timezone.now())
         return rows.filter(**{f"{value}_at__isnull": False})
 
 
@@ -125,29 +141,48 @@ class RefreshTokenAdmin(ConsoleAdmin):
         return [path("", view, name="accounts_refreshtoken_changelist")]
 
 
+class KeyStage(OneOf):
+    title, parameter_name = "stage", "stage"
+    choices_of = tuple((each.value, each.label) for each in Stage)
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return SigningKey.objects.filter(pk__in=rows).at_stage(Stage(value), at=timezone.now())
+
+
 @admin.register(SigningKey)
 class SigningKeyAdmin(ConsoleAdmin):
     list_display = (
         "kid",
         "stage",
+        "next",
         moment("published_at"),
         moment("signs_from"),
-        moment("superseded_at"),
+        moment("superseded_at", "signs until"),
         "verifies_until",
         moment("revoked_at"),
     )
+    list_filter = (KeyStage,)
     fields = (*list_display, "public_pem")
-    readonly_fields = ("stage", "verifies_until")
+    readonly_fields = ("stage", "next", "verifies_until")
 
     @admin.display(description="stage")
     def stage(self, key: SigningKey) -> str:
+        return key.stage(at=timezone.now()).label
+
+    @admin.display(description="what happens next")
+    def next(self, key: SigningKey) -> str:
         now = timezone.now()
-        if not key.verifies(at=now):
-            return "retired"
-        if key.superseded_at is not None and key.superseded_at <= now:
-            return "verifying"
-        return "signing" if key.signs_from <= now else "published"
+        stage = key.stage(at=now)
+        if stage in {Stage.PLANNED, Stage.PUBLISHED}:
+            return f"signs in {timeuntil(key.signs_from, now)}"
+        if stage == Stage.SIGNING and key.superseded_at is not None:
+            return f"stops signing in {timeuntil(key.superseded_at, now)}"
+        if stage == Stage.SIGNING:
+            return "signs until another is made"
+        if stage == Stage.VERIFYING and key.verifies_until is not None:
+            return f"retires in {timeuntil(key.verifies_until, now)}"
+        return "void since it was revoked" if key.revoked_at else "nothing"
 
     @admin.display(description="verifies until")
     def verifies_until(self, key: SigningKey) -> str:
-        return instant(key.superseded_at + VERIFYING if key.superseded_at else None)
+        return instant(key.verifies_until)

@@ -12,7 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
-from accounts.acts import Act, ActOnSeveral, show_refusal
+from accounts.acts import Act, ActOnSeveral, Done, Foreseen, ShownOnce, show_refusal
 from accounts.operators import actor_of
 from config.problems import Problem
 
@@ -82,18 +82,24 @@ class Asking(_ModelAdmin):
     def ask(self, request: HttpRequest, act: Act, row: Any) -> HttpResponse:
         """The page of an act on one row, or on none to add one; does it on a good answer."""
         form = act.form(row, request.POST if request.method == "POST" else None, by=request)
+        foreseen: Foreseen | None = None
         if request.method == "POST" and form.is_valid():
             try:
                 done = act.do(row, form.cleaned_data, by=actor_of(request), now=timezone.now())
             except Problem as problem:
                 show_refusal(form, problem)
             else:
-                self.message_user(request, done.said, messages.SUCCESS)
-                return HttpResponseRedirect(page_of(done.then) if done.then else self._list())
-        if row is None:
-            return self._page(request, act, form, back=self._list(), effects=act.effects(None))
-        back, called = page_of(row), self.called(row)
-        return self._page(request, act, form, back=back, called=called, effects=act.effects(row))
+                if isinstance(done, Done):
+                    self.message_user(request, done.said, messages.SUCCESS)
+                    return HttpResponseRedirect(page_of(done.then) if done.then else self._list())
+                if isinstance(done, ShownOnce):
+                    return self._shown_once(request, act, row, done)
+                form, foreseen = done.form, done
+        effects = () if foreseen else act.effects(row)
+        where: dict[str, Any] = {"back": self._list(), "effects": effects, "foreseen": foreseen}
+        if row is not None:
+            where |= {"back": page_of(row), "called": self.called(row)}
+        return self._page(request, act, form, **where)
 
     def ask_for_several(
         self, request: HttpRequest, act: ActOnSeveral, rows: Sequence[Any], *, asked: bool
@@ -118,11 +124,24 @@ class Asking(_ModelAdmin):
             form_address=reverse(f"admin:{self._route(act)}_several"),
         )
 
+    def _shown_once(
+        self, request: HttpRequest, act: Act, row: Any, done: ShownOnce
+    ) -> HttpResponse:
+        own = {"opts": self.opts, "act": act, "title": act.label, "heading": act.label}
+        if row is not None:
+            own |= {"back": page_of(row), "called": self.called(row)}
+            own["heading"] = f"{act.label}: {self.called(row)}"
+        context = {**self.admin_site.each_context(request), **own, "shown": done.shown}
+        return TemplateResponse(request, done.template, context)
+
     def _page(self, request: HttpRequest, act: Act, form: Any, **context: Any) -> HttpResponse:
         called = context.get("called", "")
         own = {
             "opts": self.opts,
             "act": act,
+            "button": (foreseen.button if (foreseen := context.get("foreseen")) else "")
+            or act.button
+            or act.label,
             "title": act.label,
             "heading": f"{act.label}: {called}" if called else act.label,
             "form": form,

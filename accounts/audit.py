@@ -1,5 +1,6 @@
 """Writing the audit log. A rule calls :func:`record` inside the transaction of what it does."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
@@ -34,7 +35,36 @@ def record(
     after: dict[str, Any] | None = None,
 ) -> None:
     """One act, as ``subject:action``. ``before`` and ``after`` hold what changed, never a secret."""
-    AuditEvent.objects.create(
+    event = _event(action, by=by, now=now, target=target, target_id=target_id, after=after)
+    event.reason, event.before = reason, before
+    event.save(force_insert=True)
+
+
+def record_each(
+    action: str,
+    *,
+    by: Actor,
+    now: datetime,
+    of: Iterable[tuple[str, object]],
+    after: dict[str, Any] | None = None,
+) -> None:
+    """The same act on many: an event for each target, ``of`` names and ids, written together."""
+    AuditEvent.objects.bulk_create(
+        _event(action, by=by, now=now, target=target, target_id=target_id, after=after)
+        for target, target_id in of
+    )
+
+
+def _event(
+    action: str,
+    *,
+    by: Actor,
+    now: datetime,
+    target: str,
+    target_id: object,
+    after: dict[str, Any] | None,
+) -> AuditEvent:
+    return AuditEvent(
         at=now,
         action=action,
         actor=by.name,
@@ -43,7 +73,5 @@ def record(
         target_id=str(target_id),
         address=by.address,
         request_id=by.request_id,
-        reason=reason,
-        before=before,
         after=after,
     )

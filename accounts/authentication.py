@@ -15,6 +15,8 @@ from accounts.access_tokens import AccessToken
 from config.problems import NotAuthenticated, Problem
 
 SCHEME = b"bearer"
+# Ours have some 800 bytes; what is much longer is not looked into.
+LONGEST = 8192
 
 
 class InvalidAccessToken(Problem):
@@ -82,7 +84,7 @@ def _presented(request: Request) -> bytes | None:
         return None
     if parts[0].lower() != SCHEME:
         raise NotAuthenticated("This needs a bearer access token.")
-    if len(parts) != 2:
+    if len(parts) != 2 or len(parts[1]) > LONGEST:
         raise InvalidAccessToken
     return bytes(parts[1])
 

@@ -17,6 +17,27 @@ class ClientHasPeople(InvalidRequest):
     )
 
 
+class NoSuchClient(InvalidRequest):
+    """Nothing, or more than one, goes by a name."""
+
+
+def find_client(written: str) -> Client:
+    """The client of a name, in whatever case, or of an id. Raises ``NoSuchClient``."""
+    named = written.strip()
+    try:
+        found = list(Client.objects.filter(pk=UUID(named)))
+    except ValueError:
+        found = list(Client.objects.filter(name__iexact=named)[:2])
+    if len(found) == 1:
+        return found[0]
+    sentence = (
+        "Several clients are called this: give the id of one."
+        if found
+        else "There is no client of this name."
+    )
+    raise NoSuchClient(errors=[Fault("/client", "ambiguous" if found else "unknown", sentence)])
+
+
 def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Client:
     """Another name for an organisation; its id, which tokens and the ledger carry, stays."""
     if not name.strip():

@@ -5,29 +5,55 @@ What holds no secret is queued in the transaction of what it tells of; a link is
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from accounts.models import PasswordLink, User
+from accounts.models import PasswordLink, RefreshToken, Session, User
 from config.mail import deliver, queue_for_operators, queue_for_person
 
 
-def token_reused(*, user: User, session_id: UUID, evidence: dict[str, Any]) -> None:
-    """To operators: a refresh token was presented twice, and what is known of both uses."""
+def token_reused(*, session: Session, evidence: dict[str, Any]) -> None:
+    """To operators: a refresh token was presented after it had been replaced, and what is known of both uses."""
+    if "ended_at" in evidence:
+        ended = f"{evidence['ended_at']}, {evidence['ended_by']}"
+        consequence = f"Its session had ended before ({ended}), so nothing was open."
+    else:
+        consequence = "Its session has been ended, and the person told why."
     queue_for_operators(
-        subject=f"A refresh token of {user.email} was used twice",
+        subject=f"A refresh token of {session.user.email} was used twice",
         text=(
-            f"A refresh token of {user.email} was presented after it had been replaced. The session has been "
-            "ended; the person has to sign in again on that device.\n\n"
+            f"A refresh token of {session.user.email} was presented after it had been replaced. {consequence}\n\n"
+            f"Kind:       {evidence['kind']}\n"
             f"First use:  {evidence['used_at']} from {evidence['used_from'] or 'an unknown address'}\n"
-            f"Second use: {evidence['replayed_at']} from {evidence['replayed_from'] or 'an unknown address'}\n\n"
+            f"Second use: {evidence['replayed_at']} from {evidence['replayed_from'] or 'an unknown address'}"
+            f" ({'the same device' if evidence['device_same'] else 'another device'}, as far as it says)\n\n"
             "Two addresses that the person does not know speak for theft; one and the same address seconds "
-            "apart speaks for a lost answer."
+            "apart speaks for a lost answer. Further uses of tokens of this session are in the audit log, "
+            "at most one an hour, and are not mailed."
         ),
-        path=f"/admin/accounts/session/{session_id}/change/",
+        path=f"/admin/accounts/session/{session.pk}/change/",
+    )
+
+
+def signed_out(*, token: RefreshToken, replayed_from: str | None, now: datetime) -> None:
+    """To the person: why one device has to sign in again, and what to do if it was not they. Of a used token."""
+    session = token.session
+    given = {
+        "email": session.user.email,
+        "device": session.device_fp,
+        "started_at": session.started_at.astimezone(UTC),
+        "used_at": token.replaced_at and token.replaced_at.astimezone(UTC),
+        "used_from": token.replaced_from,
+        "replayed_at": now.astimezone(UTC),
+        "replayed_from": replayed_from,
+    }
+    queue_for_person(
+        to=session.user.email,
+        subject="One of your devices was signed out",
+        text=render_to_string("account/mail/signed_out.txt", given),
+        html=render_to_string("account/mail/signed_out.html", given),
     )
 
 
@@ -39,6 +65,17 @@ def password_changed(*, user: User, now: datetime) -> None:
         subject="Your password was changed",
         text=render_to_string("account/mail/changed.txt", given),
         html=render_to_string("account/mail/changed.html", given),
+    )
+
+
+def one_time_password_set(*, user: User, now: datetime) -> None:
+    """To the person, without the password: an operator has replaced theirs by a one-time one."""
+    given = {"email": user.email, "at": now.astimezone(UTC)}
+    queue_for_person(
+        to=user.email,
+        subject="You were given a one-time password",
+        text=render_to_string("account/mail/one_time.txt", given),
+        html=render_to_string("account/mail/one_time.html", given),
     )
 
 

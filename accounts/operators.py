@@ -1,10 +1,11 @@
 """Operators as the audit log names them."""
 
+from datetime import datetime
 from typing import cast
 
 from django.http import HttpRequest
 
-from accounts.audit import Actor
+from accounts.audit import Actor, record
 from accounts.models import User
 from config.client_address import address_of
 from config.request_ids import current
@@ -15,4 +16,20 @@ def actor_of(request: HttpRequest) -> Actor:
     operator = cast("User", request.user)
     return Actor(
         name=operator.email, id=operator.pk, address=address_of(request), request_id=current()
+    )
+
+
+def record_refused_sign_in(email: str, request: HttpRequest, *, now: datetime) -> None:
+    """Somebody tried to come in to the console, and was told nothing.
+
+    Whose account was meant is kept only where there is one: what else was typed may be a password. It is written
+    either way, so that the time it takes does not tell them apart; how often is bounded by the rate limits.
+    """
+    meant = User.objects.filter(email=email[:254]).first()
+    record(
+        "operator:sign_in_refused",
+        by=Actor(name="a stranger", address=address_of(request), request_id=current()),
+        now=now,
+        target=meant.email if meant else "",
+        target_id=meant.pk if meant else "",
     )

@@ -1,4 +1,7 @@
-"""The page behind a mailed link, where a person sets a password. It needs no script, cookie or sign-in."""
+"""The pages where a person sets a password: behind a mailed link, and with a one-time password.
+
+They need no script, cookie or sign-in.
+"""
 
 from typing import Any
 
@@ -13,6 +16,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from accounts.acts import show_refusal
 from accounts.models import PasswordLink
+from accounts.one_time import find_one_time
 from accounts.password_links import LinkSpent, find_link, use_link
 from accounts.sign_in import MAX_PASSWORD
 from config.client_address import address_of
@@ -20,6 +24,10 @@ from config.problems import InvalidRequest
 from config.request_ids import current as request_id
 
 PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+ONE_TIME_SPENT = (
+    "This email and one-time password do not go together, or do not any more. Ask for a new one."
+)
 
 
 class PasswordForm(forms.Form):
@@ -46,8 +54,27 @@ class PasswordForm(forms.Form):
 
     def focus(self) -> None:
         """Puts the cursor where something is to be entered: at the first fault, or at the beginning."""
-        name = next((name for name in self.fields if name in self.errors), "password")
+        name = next((name for name in self.fields if name in self.errors), next(iter(self.fields)))
         self.fields[name].widget.attrs["autofocus"] = True
+
+
+class OneTimeForm(PasswordForm):
+    email = forms.EmailField(
+        max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "username"})
+    )
+    one_time = forms.CharField(
+        label="One-time password",
+        max_length=100,
+        widget=forms.TextInput(
+            attrs={
+                "autocomplete": "one-time-code",
+                "autocapitalize": "characters",
+                "spellcheck": "false",
+            }
+        ),
+        help_text="Twenty letters and digits, as you were told them. Dashes and spaces do not matter.",
+    )
+    field_order = ("email", "one_time", "password", "again")
 
 
 class AccountPage(View):
@@ -100,6 +127,39 @@ class PasswordPage(AccountPage):
         return HttpResponseRedirect(reverse("account:password-set"))
 
 
+@method_decorator(csrf_exempt, name="dispatch")
+class OneTimePage(AccountPage):
+    """The one thing a one-time password is good for."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return _one_time_page(request, OneTimeForm())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        now = timezone.now()
+        form = OneTimeForm(request.POST)
+        try:
+            if form.is_valid():
+                given = form.cleaned_data
+                use_link(
+                    presented=find_one_time(
+                        email=given["email"], password=given["one_time"], now=now
+                    ),
+                    password=given["password"],
+                    address=address_of(request),
+                    request_id=request_id(),
+                    now=now,
+                )
+        except LinkSpent:
+            form.add_error("one_time", ONE_TIME_SPENT)
+        except InvalidRequest as refusal:
+            show_refusal(form, refusal)
+        if not form.is_valid():
+            return _one_time_page(request, form)
+        return HttpResponseRedirect(reverse("account:password-set"))
+
+
 class PasswordSetPage(AccountPage):
     http_method_names = ["get", "head"]
 
@@ -112,6 +172,11 @@ def _page(request: HttpRequest, link: PasswordLink, form: PasswordForm) -> HttpR
     invited = link.kind == PasswordLink.Kind.INVITATION
     given = {"form": form, "email": link.user.email, "invited": invited}
     return render(request, "account/password.html", given)
+
+
+def _one_time_page(request: HttpRequest, form: OneTimeForm) -> HttpResponse:
+    form.focus()
+    return render(request, "account/one_time.html", {"form": form})
 
 
 def _spent(request: HttpRequest) -> HttpResponse:

@@ -6,6 +6,7 @@ mail alone.
 """
 
 import secrets
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
 from uuid import UUID
@@ -23,6 +24,12 @@ from config.problems import InvalidRequest, NotFound
 LIFETIMES = {
     PasswordLink.Kind.RESET: timedelta(minutes=30),
     PasswordLink.Kind.INVITATION: timedelta(hours=72),
+    PasswordLink.Kind.ONE_TIME: timedelta(hours=24),
+}
+HOW: Mapping[str, str] = {
+    PasswordLink.Kind.RESET: "a mailed link (reset)",
+    PasswordLink.Kind.INVITATION: "a mailed link (invitation)",
+    PasswordLink.Kind.ONE_TIME: "a one-time password",
 }
 # What a stranger can have sent to one person within the lifetime of a reset link.
 RESETS_AT_A_TIME = 3
@@ -43,6 +50,9 @@ class Disabled(InvalidRequest):
 
 def request_reset(*, email: str, address: str | None, request_id: str) -> None:
     """Queues a reset for whoever has this email, if anybody has."""
+    if "@" not in email:
+        # Nobody's address, and perhaps a password in the wrong field, which must not be kept with a job.
+        return
     job = app.configure_task("accounts.send_reset", queue="mail")
     job.defer(email=email.lower(), address=address, request_id=request_id)
 
@@ -53,6 +63,8 @@ def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: date
         user = lock_user(user_id)
         if not user.is_active:
             raise Disabled
+        if kind == PasswordLink.Kind.INVITATION:
+            User.objects.filter(pk=user.pk).update(invited_at=now)
         record(
             "user:password_link_requested",
             by=by,
@@ -125,7 +137,7 @@ def use_link(
         if not PasswordLink.objects.live(at=now).filter(pk=link.pk).update(used_at=now):
             raise LinkSpent
         by = Actor(name=user.email, id=user.pk, address=address, request_id=request_id)
-        reason = f"By a mailed link ({link.kind})."
+        reason = f"By {HOW[link.kind]}."
         return put_password(user=user, encoded=encoded, by=by, now=now, reason=reason)
 
 
@@ -148,14 +160,19 @@ def _make(
                 target_id=user.pk,
                 after={"kind": kind.value},
             )
-        return PasswordLink.objects.create(
-            user=user,
-            kind=kind,
-            secret_hash=_hash(secret),
-            epoch=user.epoch,
-            made_at=now,
-            expires_at=now + LIFETIMES[kind],
-        )
+        return make_link(user, kind=kind, secret=secret, now=now)
+
+
+def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime) -> PasswordLink:
+    """The record of a secret that sets the password of somebody whose row the caller has locked."""
+    return PasswordLink.objects.create(
+        user=user,
+        kind=kind,
+        secret_hash=_hash(secret),
+        epoch=user.epoch,
+        made_at=now,
+        expires_at=now + LIFETIMES[kind],
+    )
 
 
 def _has_enough(user: User, *, now: datetime) -> bool:

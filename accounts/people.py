@@ -1,5 +1,6 @@
-"""People: adding and changing them, and taking access away, which takes it at once."""
+"""People: adding, changing and moving them, and taking access away, which takes it at once."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -7,17 +8,21 @@ from uuid import UUID
 from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
 from accounts import mails
-from accounts.audit import Actor, record
-from accounts.models import Client, PasswordLink, User
+from accounts.audit import Actor, record, record_each
+from accounts.connections.disconnecting import disconnect_all
+from accounts.models import Client, PasswordLink, Session, User
 from accounts.revocation import lock_user, revoke_all
 from accounts.sign_in import MAX_PASSWORD
 from config.problems import Fault, InvalidRequest
 
 EMAIL_TAKEN = Fault("/email", "unique", "There is a user with this email already.")
+NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")
+SAME_CLIENT = Fault("/client", "unchanged", "This is where they are already.")
 
 
 class NotYourself(InvalidRequest):
@@ -37,8 +42,14 @@ class StillNeeded(InvalidRequest):
 
     default_detail = (
         "Something that must stay refers to this person, such as usage in the ledger. "
-        "They can be disabled, not deleted."
+        "They can be disabled or erased, not deleted."
     )
+
+
+class Erased(InvalidRequest):
+    """There is nobody left to do anything to."""
+
+    default_detail = "This person has been erased, which cannot be undone."
 
 
 def add_user(*, email: str, client: Client | None, by: Actor, now: datetime) -> User:
@@ -46,46 +57,115 @@ def add_user(*, email: str, client: Client | None, by: Actor, now: datetime) -> 
 
     Raises ``InvalidRequest`` for an email that another user has, in whatever case.
     """
+    return add_users(emails=[email], client=client, by=by, now=now)[0]
+
+
+def add_users(
+    *, emails: Sequence[str], client: Client | None, by: Actor, now: datetime
+) -> list[User]:
+    """The same for several at once: all of them or, where one email is taken, nobody."""
+    people = [
+        User(email=email.lower(), client=client, password=make_password(None), created_at=now)
+        for email in emails
+    ]
     with transaction.atomic():
         try:
             with transaction.atomic():
-                user = User.objects.create_user(email, client=client, created_at=now)
+                User.objects.bulk_create(people)
+        except IntegrityError:
+            raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
+        named = [(user.email, user.pk) for user in people]
+        after = {"client": client.name if client else None}
+        record_each("user:created", by=by, now=now, of=named, after=after)
+    return people
+
+
+def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) -> User:
+    """An operator who belongs to no client, and so cannot use the API; without a password they cannot sign in yet.
+
+    Raises ``InvalidRequest`` for an email that is none or is taken, and with a fault for each validator that the
+    password fails.
+    """
+    operator = User(email=email.lower(), is_staff=True, is_superuser=True, created_at=now)
+    try:
+        validate_email(operator.email)
+    except ValidationError:
+        raise InvalidRequest(errors=[NOT_AN_EMAIL]) from None
+    operator.password = (
+        make_password(None) if password is None else hash_password(password, user=operator)
+    )
+    with transaction.atomic():
+        try:
+            with transaction.atomic():
+                operator.save()
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
         record(
-            "user:created", by=by, now=now, target=user.email, target_id=user.pk, after=_seen(user)
+            "operator:added",
+            by=by,
+            now=now,
+            target=operator.email,
+            target_id=operator.pk,
+            after=_seen(operator),
+        )
+    return operator
+
+
+def change_email(*, user_id: UUID, email: str, by: Actor, now: datetime) -> User:
+    """Another email to sign in with; sessions go on. Raises ``InvalidRequest`` for an email that is taken."""
+    with transaction.atomic():
+        user = lock_person(user_id)
+        before = _seen(user)
+        user.email = email.lower()
+        if user.email == before["email"]:
+            return user
+        # A link that was sent to the address before must not let its reader in, an invitation included.
+        PasswordLink.objects.filter(user=user).delete()
+        user.invited_at = None
+        try:
+            with transaction.atomic():
+                user.save(update_fields=["email", "invited_at"])
+        except IntegrityError:
+            raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
+        record(
+            "user:email_changed",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user.pk,
+            before={"email": before["email"]},
+            after={"email": user.email},
         )
     return user
 
 
-def change_user(
-    *, user_id: UUID, email: str, client: Client | None, by: Actor, now: datetime
-) -> User:
-    """Another email, or another client to work for. Raises ``InvalidRequest`` for an email that is taken."""
+def move_user(
+    *, user_id: UUID, client: Client | None, reason: str, by: Actor, now: datetime
+) -> int:
+    """Another client to work for, or none. Gives the number of sessions ended.
+
+    Tokens name the client, so what was granted before ends with the move. The ledger keeps each call with the
+    client it was made for, and the person's own total of the month goes on. An invitation that has not been
+    accepted is void, as every link is after a revocation.
+    """
+    check_reason(reason)
     with transaction.atomic():
-        user = lock_user(user_id)
-        before = _seen(user)
-        user.email, user.client = email.lower(), client
-        try:
-            with transaction.atomic():
-                user.save(update_fields=["email", "client"])
-        except IntegrityError:
-            raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
-        after = _seen(user)
-        if after["email"] != before["email"]:
-            # A link that was sent to the address before must not let its reader in.
-            PasswordLink.objects.filter(user=user).delete()
-        if after != before:
-            record(
-                "user:changed",
-                by=by,
-                now=now,
-                target=user.email,
-                target_id=user.pk,
-                before=before,
-                after=after,
-            )
-    return user
+        user = lock_person(user_id)
+        before, after = _client_of(user.client), _client_of(client)
+        if before == after:
+            raise InvalidRequest(errors=[SAME_CLIENT])
+        User.objects.filter(pk=user_id).update(client=client, invited_at=None)
+        record(
+            "user:moved",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user.pk,
+            reason=reason,
+            before=before,
+            after=after,
+        )
+        return revoke_all(user_id=user_id, by=by, reason=reason, now=now)
 
 
 def set_password(
@@ -98,7 +178,7 @@ def set_password(
     """
     encoded = hash_password(password, user=User.objects.get(pk=user_id))
     with transaction.atomic():
-        user = lock_user(user_id)
+        user = lock_person(user_id)
         return put_password(user=user, encoded=encoded, by=by, now=now, reason=reason)
 
 
@@ -121,7 +201,9 @@ def put_password(*, user: User, encoded: str, by: Actor, now: datetime, reason: 
     )
     if user.has_usable_password():
         mails.password_changed(user=user, now=now)
-    return revoke_all(user_id=user.pk, by=by, reason="A new password was set.", now=now)
+    why = Session.Ended.PASSWORD
+    reason = "A new password was set."
+    return revoke_all(user_id=user.pk, by=by, reason=reason, why=why, now=now)
 
 
 def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: datetime) -> int:
@@ -145,32 +227,42 @@ def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: da
         return put_password(user=user, encoded=encoded, by=by, now=now)
 
 
+def lock_person(user_id: UUID) -> User:
+    """Locks the row of somebody who is still somebody. Raises ``Erased``."""
+    user = lock_user(user_id)
+    if user.erased_at is not None:
+        raise Erased
+    return user
+
+
 def _wrong_password() -> WrongPassword:
     return WrongPassword(errors=[Fault("/current", "wrong", WrongPassword.default_detail)])
 
 
 def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
-    """No access until :func:`enable`. Gives the number of sessions this ended."""
-    _check_not_oneself(user_id, by)
-    _check_reason(reason)
+    """No access until :func:`enable`, and no connections, which are revoked. Gives the number of sessions ended."""
+    check_not_oneself(user_id, by)
+    check_reason(reason)
     with transaction.atomic():
         _set_enabled(user_id, enabled=False, reason=reason, by=by, now=now)
-        return revoke_all(user_id=user_id, by=by, reason=reason, now=now)
+        disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
+        why = Session.Ended.DISABLED
+        return revoke_all(user_id=user_id, by=by, reason=reason, why=why, now=now)
 
 
 def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
     """Lets a disabled person sign in again, with the password they had."""
-    _check_reason(reason)
+    check_reason(reason)
     with transaction.atomic():
         _set_enabled(user_id, enabled=True, reason=reason, by=by, now=now)
 
 
 def set_operator(*, user_id: UUID, operator: bool, reason: str, by: Actor, now: datetime) -> None:
     """Makes somebody an operator, who may do everything in the console, or no longer one."""
-    _check_not_oneself(user_id, by)
-    _check_reason(reason)
+    check_not_oneself(user_id, by)
+    check_reason(reason)
     with transaction.atomic():
-        user = lock_user(user_id)
+        user = lock_person(user_id)
         before = {"operator": user.is_staff}
         User.objects.filter(pk=user_id).update(is_staff=operator, is_superuser=operator)
         record(
@@ -187,11 +279,12 @@ def set_operator(*, user_id: UUID, operator: bool, reason: str, by: Actor, now: 
 
 def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
     """Removes a person with sessions and tokens. Raises ``StillNeeded`` for one who has usage."""
-    _check_not_oneself(user_id, by)
-    _check_reason(reason)
+    check_not_oneself(user_id, by)
+    check_reason(reason)
     with transaction.atomic():
         user = lock_user(user_id)
         before = _seen(user)
+        disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
         try:
             user.delete()
         except ProtectedError:
@@ -208,7 +301,7 @@ def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None
 
 
 def _set_enabled(user_id: UUID, *, enabled: bool, reason: str, by: Actor, now: datetime) -> None:
-    user = lock_user(user_id)
+    user = lock_person(user_id)
     User.objects.filter(pk=user_id).update(is_active=enabled)
     record(
         "user:enabled" if enabled else "user:disabled",
@@ -238,12 +331,12 @@ def _check_password(password: str, *, user: User) -> None:
         ) from None
 
 
-def _check_reason(reason: str) -> None:
+def check_reason(reason: str) -> None:
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
 
 
-def _check_not_oneself(user_id: UUID, by: Actor) -> None:
+def check_not_oneself(user_id: UUID, by: Actor) -> None:
     if by.id == user_id:
         raise NotYourself
 
@@ -251,3 +344,11 @@ def _check_not_oneself(user_id: UUID, by: Actor) -> None:
 def _seen(user: User) -> dict[str, Any]:
     """A person as the audit log keeps it."""
     return {"email": user.email, "client": user.client.name if user.client else None}
+
+
+def _client_of(client: Client | None) -> dict[str, Any]:
+    """A client as the audit log keeps it; names may be the same, ids are not."""
+    return {
+        "client": client.name if client else None,
+        "client_id": str(client.pk) if client else None,
+    }

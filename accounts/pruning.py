@@ -8,6 +8,7 @@ from django.db.models import Exists, OuterRef, Q
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, RefreshToken, Session, User
+from config.problems import instant
 
 EVENTS_AT_A_TIME = 2000
 SESSIONS_AT_A_TIME = 100
@@ -18,24 +19,31 @@ OVER_KEPT = timedelta(days=30)
 def prune_audit_log(*, by: Actor, now: datetime, dry_run: bool = False) -> int:
     """Removes audit events older than ``AUDIT_RETENTION_DAYS``; gives how many, or would be.
 
-    That it was done is an event itself.
+    That it was done is an event itself, also where it was broken off: each batch is a transaction of its own, so
+    that nobody who writes waits for all of them.
     """
     before = now - timedelta(days=settings.AUDIT_RETENTION_DAYS)
     if dry_run:
         return AuditEvent.objects.filter(at__lt=before).count()
     removed = 0
-    while batch := _remove_events(before):
-        removed += batch
-    if removed:
-        record("audit:pruned", by=by, now=now, after={"events": removed})
+    try:
+        while batch := _remove_events(before):
+            removed += batch
+    finally:
+        if removed:
+            after = {"events": removed, "older_than": instant(before)}
+            record("audit:pruned", by=by, now=now, after=after)
     return removed
 
 
-def prune_refresh_tokens(*, now: datetime) -> tuple[int, int]:
-    """Removes sessions that ended or expired 30 days ago, with their tokens; gives how many of each.
+def prune_refresh_tokens(*, now: datetime, dry_run: bool = False) -> tuple[int, int]:
+    """Removes sessions that ended or expired 30 days ago, with their tokens; gives how many of each, or would be.
 
     A replaced token stays as long as its session lives, because presenting it again must still be noticed.
     """
+    if dry_run:
+        over = Session.objects.filter(over_since(now - OVER_KEPT)).order_by()
+        return over.count(), RefreshToken.objects.filter(session__in=over).count()
     sessions = tokens = 0
     while (batch := _remove_sessions(now - OVER_KEPT))[0]:
         sessions += batch[0]

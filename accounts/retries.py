@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.db.models import Q
 
 from accounts.models import RefreshToken
 from accounts.refresh_tokens import RefreshSecret
@@ -49,10 +50,9 @@ def unseal(box: bytes, *, presented: RefreshSecret, key: str, device: str) -> Re
 
 
 def wipe_expired(*, now: datetime) -> int:
-    """Empties boxes that have had their 24 hours; gives how many."""
-    return RefreshToken.objects.filter(
-        retry_box__isnull=False, replaced_at__lte=now - LIFETIME
-    ).update(retry_box=None)
+    """Empties boxes that have had their 24 hours, or whose session has had its time; gives how many."""
+    over = Q(replaced_at__lte=now - LIFETIME) | Q(session__expires_at__lte=now)
+    return RefreshToken.objects.filter(over, retry_box__isnull=False).update(retry_box=None)
 
 
 def _cipher(presented: RefreshSecret, key: str, device: str) -> AESGCM:

@@ -17,14 +17,22 @@ from accounts.refresh_tokens import RefreshSecret
 PEOPLE_AT_A_TIME = 200
 
 
-def revoke_all(*, user_id: UUID, by: Actor, reason: str, now: datetime) -> int:
+def revoke_all(
+    *,
+    user_id: UUID,
+    by: Actor,
+    reason: str,
+    now: datetime,
+    why: Session.Ended = Session.Ended.REVOKED,
+) -> int:
     """The kill switch: every session and token of a user is dead when this returns. Gives the number of sessions ended.
 
-    The epoch moves, so access tokens are refused from the next call on; a login right after this works.
+    The epoch moves, so access tokens are refused from the next call on; a login right after this works. It asks
+    nothing but the database, so it holds whatever else is away.
     """
     with transaction.atomic():
         user = lock_user(user_id)
-        ended = _void([user.pk], now=now)
+        ended = _void([user.pk], why=why, now=now)
         record(
             "user:tokens_revoked",
             by=by,
@@ -40,6 +48,9 @@ def revoke_all(*, user_id: UUID, by: Actor, reason: str, now: datetime) -> int:
 def revoke_everything(*, by: Actor, reason: str, now: datetime) -> tuple[int, int]:
     """Voids every token of everybody, as after a restore. Gives the numbers of people and of sessions ended.
 
+    A restored epoch may come, by this, to be one that was in use between backup and loss. Tokens of then are
+    dead all the same: their sessions are ended here, or are unknown because they began after the backup.
+
     A few hundred people at a time, each under the lock that granting takes, so that nobody's sign-in waits for
     all the others'. It can be begun again where it was interrupted; it is audited once, at its end.
     """
@@ -48,7 +59,7 @@ def revoke_everything(*, by: Actor, reason: str, now: datetime) -> tuple[int, in
     while True:
         with transaction.atomic():
             ids = _lock_people_after(last)
-            sessions += _void(ids, now=now)
+            sessions += _void(ids, why=Session.Ended.REVOKED, now=now)
         if not ids:
             break
         people, last = people + len(ids), ids[-1]
@@ -64,13 +75,11 @@ def _lock_people_after(last: UUID | None) -> list[UUID]:
     return list(people.values_list("pk", flat=True)[:PEOPLE_AT_A_TIME])
 
 
-def _void(ids: list[UUID], *, now: datetime) -> int:
+def _void(ids: list[UUID], *, why: Session.Ended, now: datetime) -> int:
     """Moves the epochs of people whose rows are locked, and ends what they hold; gives the sessions ended."""
     User.objects.filter(pk__in=ids).update(epoch=F("epoch") + 1)
     RefreshToken.objects.filter(user__in=ids).unrevoked().update(revoked_at=now, retry_box=None)
-    return Session.objects.filter(user__in=ids, ended_at=None).update(
-        ended_at=now, ended_by=Session.Ended.REVOKED
-    )
+    return Session.objects.filter(user__in=ids, ended_at=None).update(ended_at=now, ended_by=why)
 
 
 def end_session(

@@ -1,29 +1,21 @@
 """Rotation: a refresh token is used once and replaced by the next of its chain.
 
-Presented again it is a theft signal, because of two holders one is not the owner: the session ends, the
-audit log keeps when and from where it was used and replayed, and operators hear of it.
+Presented again it is either the retry of its own lost answer (``accounts.retries``) or reuse (``accounts.reuse``).
 """
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-from uuid import UUID
 
-from django.conf import settings
 from django.db import transaction
 
-from accounts import audit, mails, retries
-from accounts.access_tokens import AccessToken, Claims
-from accounts.audit import Actor
+from accounts import retries, reuse
+from accounts.access_tokens import AccessToken
 from accounts.claims import claims_of
 from accounts.models import RefreshToken, Session, User
 from accounts.refresh_tokens import RefreshSecret
-from accounts.revocation import end_locked_session, find, lock_user
+from accounts.revocation import find, lock_user
 from accounts.sign_in import Device, TokenPair, token_end
-from config.problems import Problem, instant
-
-# Two uses closer than this look like one device that asked twice; further apart, like two holders.
-CONCURRENT_SECONDS = 10.0
+from config.problems import Problem
 
 
 class InvalidRefreshToken(Problem):
@@ -50,37 +42,32 @@ def rotate(
     fresh = RefreshSecret.new()
     rotation = _Rotation(token, secret, device, retry_key, now)
     token_hash = fresh.hash()
+    pair: TokenPair | None = None
     with transaction.atomic():
         try:
             user = lock_user(token.user_id)
         except User.DoesNotExist:
             raise InvalidRefreshToken from None
         claims = claims_of(user.pk) if user.is_active else None
-        if claims is None:
-            raise InvalidRefreshToken
-        won = rotation.replace(fresh, token_hash=token_hash)
+        won = claims is not None and rotation.replace(fresh, token_hash=token_hash)
         successor = fresh if won else rotation.again()
         if successor is None:
             # Whatever this finds is committed; the refusal comes after.
-            rotation.weigh(user)
-            pair = None
-        else:
-            # Signed before it is committed: a key that cannot sign must not cost the presented token.
-            pair = _pair(
-                user, session_id=token.session_id, successor=successor, claims=claims, now=now
+            reuse.weigh(token_id=token.pk, device=device, now=now)
+        elif claims is not None:
+            rotation.note_use()
+            access = AccessToken.issue(
+                user_id=user.pk,
+                session_id=token.session_id,
+                epoch=user.epoch,
+                claims=claims,
+                now=now,
+                session_end=token.session.expires_at,
             )
+            pair = TokenPair.of(access, successor)
     if pair is None:
         raise InvalidRefreshToken
     return pair
-
-
-def _pair(
-    user: User, *, session_id: UUID, successor: RefreshSecret, claims: Claims, now: datetime
-) -> TokenPair:
-    access = AccessToken.issue(
-        user_id=user.pk, session_id=session_id, epoch=user.epoch, claims=claims, now=now
-    )
-    return TokenPair(str(access), successor.text(), int(settings.ACCESS_LIFETIME.total_seconds()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +108,6 @@ class _Rotation:
         RefreshToken.objects.filter(replaced_by=token.pk, retry_box__isnull=False).update(
             retry_box=None
         )
-        Session.objects.filter(pk=token.session_id).update(last_used_at=now)
         return True
 
     def again(self) -> RefreshSecret | None:
@@ -145,30 +131,10 @@ class _Rotation:
             device=self.device.fingerprint,
         )
 
-    def weigh(self, user: User) -> None:
-        """A token that no longer counts: expired and revoked ones are merely refused, reuse ends its session."""
-        token = RefreshToken.objects.select_related("session", "user", "replaced_by").get(
-            pk=self.token.pk
+    def note_use(self) -> None:
+        Session.objects.filter(pk=self.token.session_id).update(
+            last_used_at=self.now, last_used_from=self.device.address
         )
-        if token.replaced_by is None or token.session.ended_at is not None or self._is_race(token):
-            return
-        by = Actor(
-            name=user.email,
-            id=user.pk,
-            address=self.device.address,
-            request_id=self.device.request_id,
-        )
-        end_locked_session(session=token.session, why=Session.Ended.REUSE, by=by, now=self.now)
-        evidence = self._evidence(token)
-        audit.record(
-            "session:token_reused",
-            by=by,
-            now=self.now,
-            target=user.email,
-            target_id=token.session_id,
-            after=evidence,
-        )
-        mails.token_reused(user=user, session_id=token.session_id, evidence=evidence)
 
     def _box(self, successor: RefreshSecret) -> bytes | None:
         if self.retry_key is None:
@@ -176,31 +142,3 @@ class _Rotation:
         return retries.seal(
             successor, presented=self.secret, key=self.retry_key, device=self.device.fingerprint
         )
-
-    def _is_race(self, token: RefreshToken) -> bool:
-        """Two uses at nearly the same moment on one device, where operators have chosen to tolerate that."""
-        if not settings.REFRESH_RACE_SECONDS or token.replaced_at is None:
-            return False
-        # Hosts' clocks differ, so the loser's may read earlier than the winner's.
-        gap = abs((self.now - token.replaced_at).total_seconds())
-        return (
-            gap < settings.REFRESH_RACE_SECONDS
-            and self.device.fingerprint == token.device_fp
-            and token.replaced_by is not None
-            and token.replaced_by.replaced_by_id is None
-        )
-
-    def _evidence(self, token: RefreshToken) -> dict[str, Any]:
-        """When and from where a token was used and replayed, and what that looks like."""
-        assert token.replaced_at is not None
-        assert token.replaced_by is not None
-        gap = (self.now - token.replaced_at).total_seconds()
-        stale = token.replaced_by.replaced_by_id is not None or gap > CONCURRENT_SECONDS
-        return {
-            "kind": "stale" if stale else "concurrent",
-            "used_at": instant(token.replaced_at),
-            "used_from": token.replaced_from,
-            "replayed_at": instant(self.now),
-            "replayed_from": self.device.address,
-            "device_same": self.device.fingerprint == token.device_fp,
-        }

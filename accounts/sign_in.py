@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from django.conf import settings
 from django.contrib.auth.hashers import check_password
@@ -39,6 +39,11 @@ class TokenPair(NamedTuple):
     access: str
     refresh: str
     expires_in: int
+
+    @classmethod
+    def of(cls, access: AccessToken, refresh: RefreshSecret) -> Self:
+        """Signs the access token; to be done before the other is committed, lest a key that cannot sign cost it."""
+        return cls(str(access), refresh.text(), access.expires_in)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +87,15 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
             name=user.email, id=user.pk, address=device.address, request_id=device.request_id
         )
         record("session:started", by=by, now=now, target=user.email, target_id=session.pk)
-        token = AccessToken.issue(
-            user_id=user.pk, session_id=session.pk, epoch=user.epoch, claims=claims, now=now
+        access = AccessToken.issue(
+            user_id=user.pk,
+            session_id=session.pk,
+            epoch=user.epoch,
+            claims=claims,
+            now=now,
+            session_end=session.expires_at,
         )
-        # Signed before it is committed, so that a key that cannot sign leaves no session behind.
-        access = str(token)
-    return TokenPair(access, secret.text(), int(settings.ACCESS_LIFETIME.total_seconds()))
+        return TokenPair.of(access, secret)
 
 
 def _may_sign_in(user: User) -> bool:
@@ -117,6 +125,8 @@ def _start_session(user: User, *, device: Device, now: datetime) -> Session:
         user=user,
         device_fp=device.fingerprint,
         started_at=now,
+        started_from=device.address,
         last_used_at=now,
+        last_used_from=device.address,
         expires_at=now + timedelta(days=days) if days else None,
     )

@@ -1,4 +1,4 @@
-"""Making and rotating the keys that sign access tokens."""
+"""Making and rotating the keys that sign access tokens, and keeping them encrypted."""
 
 from base64 import urlsafe_b64encode
 from datetime import datetime, timedelta
@@ -17,39 +17,50 @@ from django.db import connection, transaction
 from jwt.algorithms import RSAAlgorithm
 
 from accounts.audit import Actor, record
-from accounts.key_ring import ring
+from accounts.key_ring import RELOAD_SECONDS, ring
 from accounts.models import SigningKey
-from config.encryption import encrypt
-from config.problems import InvalidRequest
+from accounts.models.keys import Stage
+from config.encryption import decrypt, encrypt, is_current
+from config.problems import InvalidRequest, instant
 
 KEY_BITS = 2048
+# No key signs before every process has read it and serves it to verifiers, with time to spare for clocks that
+# differ. A verifier that keeps its list wants longer: the max-age of the list, and that is the caller's to ask.
+LEAST_AHEAD = timedelta(seconds=2 * RELOAD_SECONDS)
 
 
 class KeyIsAhead(InvalidRequest):
     """A second one published ahead would cut short what verifiers were promised of the first."""
 
     default_detail = (
-        "A key is published already and has not begun to sign. Wait until it does, or replace all keys "
+        "A key is published already and signs later than that. Wait until it does, or replace all keys "
         "at once (--emergency)."
     )
 
 
 def rotate_signing_key(*, publish_ahead: timedelta, by: Actor, now: datetime) -> SigningKey:
-    """Makes a key that is published now and signs after ``publish_ahead``; the one before stops signing then.
+    """Makes the key that signs next: published now, signing after ``publish_ahead``, at least ``LEAST_AHEAD``.
 
-    Raises ``KeyIsAhead`` while an earlier key waits to sign.
+    The key before stops signing at that moment and verifies for 90 days more. Where no key signs, nobody can
+    sign in, and the new one signs at once. Asked again while a key waits that signs no later than asked, that
+    one is given and none is made; raises ``KeyIsAhead`` while one waits that signs later.
     """
     made = _made()
-    signs_from = now + publish_ahead
     with transaction.atomic():
         _lock_keys()
-        if SigningKey.objects.filter(signs_from__gt=now, revoked_at=None).exists():
-            raise KeyIsAhead
+        before = SigningKey.objects.at_stage(Stage.SIGNING, at=now).first()
+        signs_from = now + max(publish_ahead, LEAST_AHEAD) if before else now
+        waiting = SigningKey.objects.at_stage(Stage.PUBLISHED, at=now).first()
+        if waiting is not None:
+            if waiting.signs_from > signs_from:
+                raise KeyIsAhead
+            return waiting
         SigningKey.objects.filter(superseded_at=None, revoked_at=None).update(
             superseded_at=signs_from
         )
         key = SigningKey.objects.create(**made, published_at=now, signs_from=signs_from)
-        record("signing_key:made", by=by, now=now, target=key.kid, target_id=key.kid)
+        after = {"signs_from": instant(signs_from), "supersedes": before.kid if before else None}
+        record("signing_key:made", by=by, now=now, target=key.kid, target_id=key.kid, after=after)
     ring.forget()
     return key
 
@@ -75,14 +86,47 @@ def replace_signing_keys(*, by: Actor, now: datetime) -> SigningKey:
     return key
 
 
+def reencrypt_signing_keys(*, by: Actor, now: datetime) -> tuple[int, int]:
+    """Puts every private half under the newest of ``ENCRYPTION_KEYS``; gives how many were moved, of how many.
+
+    Raises ``CannotDecrypt``, and moves none, where one is under a key that is no longer known. Safe to do twice.
+    """
+    with transaction.atomic():
+        _lock_keys()
+        keys = SigningKey.objects.verifying(at=now)
+        moved = []
+        for key in keys:
+            private = bytes(key.private_key)
+            if not is_current(private):
+                fresh = encrypt(decrypt(private))
+                SigningKey.objects.filter(pk=key.pk).update(private_key=fresh)
+                moved.append(key.kid)
+        if moved:
+            record("signing_key:reencrypted", by=by, now=now, after={"keys": sorted(moved)})
+    return len(moved), len(keys)
+
+
 def public_files(*, now: datetime) -> dict[str, bytes]:
-    """What a build takes along to verify tokens offline, by file name: a PEM for each key that verifies now or
-    will, and ``jwks.json`` as it is served. The same keys give the same bytes."""
+    """What a build takes along to verify tokens offline, by file name. The same keys give the same bytes.
+
+    A PEM for each key that verifies now or will; ``jwks.json`` as it is served; and ``keys.json``, which says
+    of each from when it signs and until when it verifies (null while nothing supersedes it).
+    """
     ring.forget()
-    keys = [key for key in SigningKey.objects.order_by("kid") if key.verifies(at=now)]
+    keys = list(SigningKey.objects.verifying(at=now).order_by("kid"))
     files = {f"{key.kid}.pem": key.public_pem.encode() for key in keys}
     files["jwks.json"], _ = ring.jwks(now=now)
+    files["keys.json"] = dumps({"keys": [_times(key) for key in keys]}, indent=2).encode()
     return files
+
+
+def _times(key: SigningKey) -> dict[str, str | None]:
+    return {
+        "kid": key.kid,
+        "published_at": instant(key.published_at),
+        "signs_from": instant(key.signs_from),
+        "verifies_until": instant(key.verifies_until) if key.verifies_until else None,
+    }
 
 
 def _made() -> dict[str, Any]:

@@ -4,8 +4,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from accounts import password_links, pruning
+from accounts import password_links, pruning, signing_keys
 from accounts.audit import Actor
+from accounts.connections import authorisation, disconnecting, reencrypting
 from accounts.models import PasswordLink
 from accounts.retries import wipe_expired
 from config.queue import BACKOFF, periodic, task
@@ -41,3 +42,41 @@ def send_password_link(user_id: str, kind: str) -> None:
     password_links.send_link(
         user_id=UUID(user_id), kind=PasswordLink.Kind(kind), now=timezone.now()
     )
+
+
+@task(name="accounts.revoke_connection", queue="connections", retry=BACKOFF)
+def revoke_connection(revocation_id: int) -> None:
+    """A connection was ended here; its provider is told. A failure queues the next try by itself."""
+    disconnecting.revoke(revocation_id=revocation_id, now=timezone.now())
+
+
+@periodic(cron="37 * * * *")
+@task(name="accounts.tidy_connections", queue="accounts", queueing_lock="accounts.tidy_connections")
+def tidy_connections(timestamp: int) -> None:
+    """Every hour: authorisations that nobody ended are forgotten, and lost tries of revocations queued again."""
+    now = timezone.now()
+    authorisation.forget_expired(now=now)
+    disconnecting.queue_overdue(now=now)
+
+
+@periodic(cron="47 2 * * *")
+@task(
+    name="accounts.reencrypt_connections",
+    queue="accounts",
+    queueing_lock="accounts.reencrypt_connections",
+)
+def reencrypt_connections(timestamp: int) -> None:
+    """Every night: what is kept of connections goes under the newest of ``ENCRYPTION_KEYS``."""
+    reencrypting.reencrypt()
+
+
+@periodic(cron="52 2 * * *")
+@task(
+    name="accounts.reencrypt_signing_keys",
+    queue="accounts",
+    queueing_lock="accounts.reencrypt_signing_keys",
+)
+def reencrypt_signing_keys(timestamp: int) -> None:
+    """Every night: the private signing keys go under the newest of ``ENCRYPTION_KEYS``."""
+    by = Actor(name="the worker, every night")
+    signing_keys.reencrypt_signing_keys(by=by, now=timezone.now())

@@ -3,10 +3,7 @@
 from typing import Any, cast
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
-from django.utils.cache import get_conditional_response
-from django.views.decorators.http import require_safe
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
@@ -16,12 +13,12 @@ from rest_framework.viewsets import ViewSet
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
 from accounts.authentication import Caller
-from accounts.key_ring import ring
+from accounts.known_places import limits_of_holder, limits_of_sign_in
 from accounts.models import Session
 from accounts.password_links import request_reset
 from accounts.people import WrongPassword, change_password
 from accounts.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
-from accounts.revocation import end_session, sign_out
+from accounts.revocation import end_session, revoke_all, sign_out
 from accounts.rotation import rotate
 from accounts.serializers import (
     LoginSerializer,
@@ -34,13 +31,12 @@ from accounts.serializers import (
     TokenPairSerializer,
 )
 from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
-from config import ratelimits
+from config.attempts import attempt
 from config.client_address import address_of
 from config.problems import NotFound
 from config.request_ids import current as request_id
 from config.schema import problems
 
-JWKS_MAX_AGE = 300
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": SHORTEST_KEY, "maxLength": LONGEST_KEY, "pattern": "^[!-~]*$"},
@@ -68,22 +64,10 @@ class AccessViewSet(ViewSet):
     def login(self, request: Request) -> Response:
         """Sign in with email and password."""
         given = _valid(LoginSerializer, request)
-        now = timezone.now()
-        account = given["email"].lower()
-        ratelimits.refuse_if_spent("auth.account", key=account, now=now)
-        ratelimits.refuse_if_spent("auth.all", now=now)
-        try:
-            pair = sign_in(
-                email=given["email"],
-                password=given["password"],
-                device=_device(request, given),
-                now=now,
-            )
-        except InvalidCredentials:
-            ratelimits.spend("auth.account", key=account)
-            ratelimits.spend("auth.all")
-            raise
-        return _tokens(pair)
+        email, device, now = given["email"], _device(request, given), timezone.now()
+        limits = limits_of_sign_in(email=email, device=device)
+        with attempt(*limits, failing=InvalidCredentials, now=now):
+            return _tokens(sign_in(email=email, password=given["password"], device=device, now=now))
 
     @problems("invalid_refresh_token")
     @extend_schema(
@@ -164,6 +148,22 @@ class SessionViewSet(ViewSet):
         end_session(session=session, why=Session.Ended.LOGOUT, by=_actor(request), now=now)
         return Response(status=204)
 
+    @extend_schema(
+        operation_id="end_all_sessions",
+        responses={204: OpenApiResponse(description="Every session has ended.")},
+        tags=["access"],
+    )
+    def destroy_all(self, request: Request) -> Response:
+        """Sign out everywhere. It ends every session, this one too."""
+        revoke_all(
+            user_id=cast("Caller", request.user).user_id,
+            by=_actor(request),
+            reason="Signed out everywhere.",
+            why=Session.Ended.LOGOUT,
+            now=timezone.now(),
+        )
+        return Response(status=204)
+
 
 class PasswordViewSet(ViewSet):
     """The caller's own password."""
@@ -181,19 +181,15 @@ class PasswordViewSet(ViewSet):
         """Change one's password. It ends every session, this one too."""
         given = _valid(PasswordChangeSerializer, request)
         now = timezone.now()
-        actor = _actor(request)
-        ratelimits.refuse_if_spent("auth.account", key=actor.name, now=now)
-        try:
+        user_id = cast("Caller", request.user).user_id
+        with attempt(*limits_of_holder(user_id=user_id), failing=WrongPassword, now=now):
             change_password(
-                user_id=cast("Caller", request.user).user_id,
+                user_id=user_id,
                 current=given["current"],
                 new=given["new"],
-                by=actor,
+                by=_actor(request),
                 now=now,
             )
-        except WrongPassword:
-            ratelimits.spend("auth.account", key=actor.name)
-            raise
         return Response(status=204)
 
 
@@ -218,16 +214,6 @@ class PasswordResetViewSet(ViewSet):
         given = _valid(PasswordResetSerializer, request)
         request_reset(email=given["email"], address=address_of(request), request_id=request_id())
         return Response(status=204)
-
-
-@require_safe
-def jwks(request: HttpRequest) -> HttpResponse:
-    """The public keys that verify access tokens (RFC 7517)."""
-    body, etag = ring.jwks(now=timezone.now())
-    response = HttpResponse(body, content_type="application/jwk-set+json")
-    response["ETag"] = etag
-    response["Cache-Control"] = f"public, max-age={JWKS_MAX_AGE}"
-    return get_conditional_response(request, etag=etag, response=response) or response
 
 
 def _valid(serializer: type[Any], request: Request) -> dict[str, Any]:

@@ -23,5 +23,14 @@ def decrypt(token: bytes) -> bytes:
         raise CannotDecrypt from None
 
 
+def is_current(token: bytes) -> bool:
+    """Whether a value was encrypted under the newest key."""
+    try:
+        Fernet(settings.ENCRYPTION_KEYS.listed()[0]).decrypt(token)
+    except InvalidToken:
+        return False
+    return True
+
+
 def _keys() -> MultiFernet:
     return MultiFernet([Fernet(key) for key in settings.ENCRYPTION_KEYS.listed()])

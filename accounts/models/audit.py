@@ -1,6 +1,8 @@
 """What was done, by whom, on what, from where. Written by the rules, read by operators, changed by nobody."""
 
+from django.contrib.postgres.indexes import OpClass
 from django.db import models
+from django.db.models.functions import Upper
 
 
 class AuditEvent(models.Model):
@@ -32,6 +34,25 @@ class AuditEvent(models.Model):
         indexes = (
             models.Index(fields=("-at", "-id"), name="audit_newest_first"),
             models.Index(fields=("target_id", "-at"), name="audit_by_target"),
+            # What operators look for, by its beginning; no extension of PostgreSQL is asked for.
+            models.Index(
+                fields=("action", "at"),
+                opclasses=("varchar_pattern_ops", "timestamptz_ops"),
+                name="audit_by_action",
+            ),
+            models.Index(
+                OpClass(Upper("actor"), name="text_pattern_ops"), name="audit_by_actor_name"
+            ),
+            models.Index(
+                OpClass(Upper("target"), name="text_pattern_ops"), name="audit_by_target_name"
+            ),
+            models.Index(
+                fields=("request_id",),
+                condition=~models.Q(request_id=""),
+                name="audit_by_request",
+            ),
+            models.Index(fields=("address",), name="audit_by_address"),
+            models.Index(fields=("actor_id",), name="audit_by_actor"),
         )
 
     def __str__(self) -> str:

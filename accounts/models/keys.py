@@ -5,7 +5,29 @@ from datetime import datetime, timedelta
 from django.db import models
 from django.db.models import F, Q
 
+# What a key has signed is accepted for so long after its last signature; a token itself lives an hour.
 VERIFYING = timedelta(days=90)
+
+
+class Stage(models.TextChoices):
+    """The life of a key, in this order. There is no column of it: it is asked of the timestamps at an instant."""
+
+    PLANNED = "planned", "planned"
+    PUBLISHED = "published", "published, does not sign yet"
+    SIGNING = "signing", "signs"
+    VERIFYING = "verifying", "signs no more, still verifies"
+    RETIRED = "retired", "retired"
+
+
+class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
+    """The same questions as :meth:`SigningKey.stage` answers, asked of the database."""
+
+    def at_stage(self, stage: Stage, *, at: datetime) -> "SigningKeyQuerySet":
+        return self.filter(_STAGES[stage](at))
+
+    def verifying(self, *, at: datetime) -> "SigningKeyQuerySet":
+        """Keys whose signatures are accepted, whether they sign still, not yet or no more."""
+        return self.exclude(_STAGES[Stage.RETIRED](at))
 
 
 class SigningKey(models.Model):
@@ -21,6 +43,8 @@ class SigningKey(models.Model):
     signs_from = models.DateTimeField()
     superseded_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = SigningKeyQuerySet.as_manager()
 
     class Meta:
         ordering = ("-signs_from", "kid")
@@ -38,8 +62,45 @@ class SigningKey(models.Model):
     def __str__(self) -> str:
         return self.kid
 
+    def stage(self, *, at: datetime) -> Stage:
+        """Where the key is in its life at an instant."""
+        if not self.verifies(at=at):
+            return Stage.RETIRED
+        if self.superseded_at is not None and self.superseded_at <= at:
+            return Stage.VERIFYING
+        if self.signs_from <= at:
+            return Stage.SIGNING
+        return Stage.PUBLISHED if self.published_at <= at else Stage.PLANNED
+
     def verifies(self, *, at: datetime) -> bool:
-        """Whether signatures of this key are accepted: from its publication until 90 days after its last one."""
-        if self.revoked_at is not None or self.published_at > at:
+        """Whether signatures of this key are accepted: from the first on until 90 days after the last.
+
+        A host whose clock is behind may meet a key before its time, so a key that is known is never too early.
+        """
+        if self.revoked_at is not None:
             return False
-        return self.superseded_at is None or at < self.superseded_at + VERIFYING
+        return self.verifies_until is None or at < self.verifies_until
+
+    @property
+    def verifies_until(self) -> datetime | None:
+        """When the key retires; None while nothing is to supersede it."""
+        if self.revoked_at is not None:
+            return self.revoked_at
+        return self.superseded_at + VERIFYING if self.superseded_at else None
+
+
+def _live(at: datetime) -> Q:
+    return Q(revoked_at=None) & (Q(superseded_at=None) | Q(superseded_at__gt=at - VERIFYING))
+
+
+def _signs_still(at: datetime) -> Q:
+    return Q(revoked_at=None) & (Q(superseded_at=None) | Q(superseded_at__gt=at))
+
+
+_STAGES = {
+    Stage.PLANNED: lambda at: _signs_still(at) & Q(published_at__gt=at),
+    Stage.PUBLISHED: lambda at: _signs_still(at) & Q(published_at__lte=at, signs_from__gt=at),
+    Stage.SIGNING: lambda at: _signs_still(at) & Q(signs_from__lte=at),
+    Stage.VERIFYING: lambda at: _live(at) & Q(superseded_at__lte=at),
+    Stage.RETIRED: lambda at: ~_live(at),
+}

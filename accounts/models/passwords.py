@@ -1,4 +1,4 @@
-"""Links by which a person sets a password, as a mail holds them."""
+"""What lets a person set a password without knowing one: links as a mail holds them, and one-time passwords."""
 
 from datetime import datetime
 from uuid import UUID
@@ -28,11 +28,12 @@ class PasswordLinkQuerySet(models.QuerySet["PasswordLink"]):
 
 
 class PasswordLink(models.Model):
-    """One mailed link. Only a hash of its secret is kept; SHA-256 is enough for 256 random bits."""
+    """One mailed link or one-time password. Only a hash of its secret is kept; SHA-256 is enough for random bits."""
 
     class Kind(models.TextChoices):
         RESET = "reset", "reset"
         INVITATION = "invitation", "invitation"
+        ONE_TIME = "one_time", "one-time password"
 
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="password_links")
@@ -55,7 +56,8 @@ class PasswordLink(models.Model):
                 condition=Q(expires_at__gt=F("made_at")), name="password_link_expires_later"
             ),
             models.CheckConstraint(
-                condition=Q(kind__in=("reset", "invitation")), name="password_link_is_of_a_kind"
+                condition=Q(kind__in=("reset", "invitation", "one_time")),
+                name="password_link_is_one_of_three",
             ),
         )
 

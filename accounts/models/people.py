@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
 from django.db.models.functions import Lower
@@ -57,7 +58,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     """A person. Operators are people with ``is_staff``; people of the shell belong to a client.
 
     ``epoch`` counts revocations: an access token carries the epoch of its issue (claim ``ver``) and is dead
-    as soon as the row has moved on.
+    as soon as the row has moved on. An erased person's row stays for the ledger, with nothing personal in it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
@@ -69,6 +70,10 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_staff = models.BooleanField("operator", default=False)
     epoch = models.PositiveIntegerField(default=0, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    invited_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="when an invitation was last asked for"
+    )
+    erased_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -80,6 +85,19 @@ class User(AbstractBaseUser, PermissionsMixin):
         constraints = (
             models.CheckConstraint(
                 condition=models.Q(email=Lower("email")), name="user_email_is_lower_case"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(erased_at=None)
+                | models.Q(
+                    is_active=False,
+                    is_staff=False,
+                    is_superuser=False,
+                    last_login=None,
+                    invited_at=None,
+                    email__endswith="@erased.invalid",
+                    password__startswith=UNUSABLE_PASSWORD_PREFIX,
+                ),
+                name="user_erased_is_nobody",
             ),
         )
 

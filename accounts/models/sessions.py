@@ -24,6 +24,8 @@ class Session(models.Model):
     class Ended(models.TextChoices):
         LOGOUT = "logout", "signed out"
         REVOKED = "revoked", "revoked"
+        PASSWORD = "password", "a new password was set"
+        DISABLED = "disabled", "the person was disabled"
         REUSE = "reuse", "a replaced token was presented again"
 
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
@@ -32,7 +34,9 @@ class Session(models.Model):
     )
     device_fp = models.CharField("device", max_length=200, blank=True)
     started_at = models.DateTimeField()
+    started_from = models.GenericIPAddressField(null=True, blank=True)
     last_used_at = models.DateTimeField()
+    last_used_from = models.GenericIPAddressField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     ended_by = models.CharField(max_length=10, choices=Ended, blank=True)
@@ -56,7 +60,7 @@ class Session(models.Model):
 class RefreshTokenQuerySet(models.QuerySet["RefreshToken"]):
     def live(self, *, at: datetime) -> "RefreshTokenQuerySet":
         """Tokens that would be accepted now."""
-        return self.filter(revoked_at=None, replaced_by=None, expires_at__gt=at)
+        return self.filter(revoked_at=None, replaced_at=None, expires_at__gt=at)
 
     def unrevoked(self) -> "RefreshTokenQuerySet":
         return self.filter(revoked_at=None)
@@ -97,6 +101,20 @@ class RefreshToken(models.Model):
             ),
             models.CheckConstraint(
                 condition=~Q(replaced_by=models.F("id")), name="token_replaces_another"
+            ),
+            models.CheckConstraint(
+                condition=Q(replaced_by=None) | Q(replaced_at__isnull=False),
+                name="token_replacement_has_a_moment",
+            ),
+            models.CheckConstraint(
+                condition=Q(retry_box=None) | Q(replaced_at__isnull=False, revoked_at=None),
+                name="token_box_ends_with_its_token",
+            ),
+            # Not of what has expired: an index knows no clock.
+            models.UniqueConstraint(
+                fields=("session",),
+                condition=Q(revoked_at=None, replaced_at=None),
+                name="token_is_the_last_of_its_chain",
             ),
         )
         indexes = (

@@ -1,5 +1,7 @@
 """Sessions, tokens and keys as operators see them."""
 
+import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import pytest
@@ -7,10 +9,12 @@ from django.urls import reverse
 
 from accounts.audit import Actor
 from accounts.models import RefreshToken, Session, SigningKey, User
-from accounts.rotation import rotate
-from accounts.sign_in import Device, TokenPair
+from accounts.models.keys import Stage
+from accounts.revocation import sign_out
+from accounts.rotation import InvalidRefreshToken, rotate
+from accounts.sign_in import Device, TokenPair, sign_in
 from accounts.signing_keys import rotate_signing_key
-from tests.conftest import Browser
+from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
 
@@ -32,20 +36,40 @@ def test_a_session_shows_its_chain_by_short_names(
     assert "198.51.100.9" in text
 
 
+def test_a_session_says_from_where_it_was_used_and_why_it_ended(
+    console: Browser, pair: TokenPair, now: datetime
+) -> None:
+    for address in ("192.0.2.9", "198.51.100.9"):
+        with suppress(InvalidRefreshToken):
+            rotate(presented=pair.refresh, device=Device(address=address), now=now)
+    session = Session.objects.get()
+    page = console.get(reverse("admin:accounts_session_change", args=[session.pk]))
+    text = " ".join(page.content.decode().split())
+    assert "a replaced token was presented again" in text
+    assert "session:token_reused" in text
+    for address in ("192.0.2.9", "198.51.100.9"):
+        assert address in text
+    listed = console.get(reverse("admin:accounts_session_changelist")).content.decode()
+    assert "192.0.2.9" in listed
+    assert "a replaced token was presented again" in listed
+
+
 def test_sessions_and_tokens_are_narrowed_by_state_and_person(
     console: Browser, user: User, pair: TokenPair, now: datetime
 ) -> None:
     rotate(presented=pair.refresh, device=Device(), now=now)
-    assert (
-        number(console, "session", "state=open"),
-        number(console, "session", "state=ended"),
-    ) == (1, 0)
-    assert number(console, "refreshtoken") == 2
-    for state, rows in (("live", 1), ("replaced", 1), ("revoked", 0)):
-        assert number(console, "refreshtoken", f"state={state}") == rows
-    session = Session.objects.get()
-    for query in (f"q={user.pk}", f"user__id__exact={user.pk}", "q=ada@", f"q={session.pk}"):
-        assert number(console, "session", query) == 1, query
+    gone = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+    sign_out(presented=gone.refresh, by_address=None, request_id="", now=now)
+    month_ago = now - timedelta(days=31)
+    sign_in(email=user.email, password=PASSWORD, device=Device(), now=month_ago)
+    for state in ("live", "expired", "ended"):
+        assert number(console, "session", f"state={state}") == 1, state
+    assert number(console, "refreshtoken") == 4
+    for state in ("live", "replaced", "revoked"):
+        assert number(console, "refreshtoken", f"state={state}") == 1, state
+    for query in (f"q={user.pk}", f"user__id__exact={user.pk}", "q=ada@"):
+        assert number(console, "session", query) == 3, query
+    assert number(console, "session", f"q={Session.objects.live(at=now).get().pk}") == 1
 
 
 def test_keys_show_where_they_are_in_their_life(console: Browser, by: Actor, now: datetime) -> None:
@@ -60,8 +84,21 @@ def test_keys_show_where_they_are_in_their_life(console: Browser, by: Actor, now
     page = console.get(reverse("admin:accounts_signingkey_changelist"))
     admin = page.context["cl"].model_admin
     keys = SigningKey.objects.order_by("published_at")
-    assert [admin.stage(key) for key in keys] == ["retired", "verifying", "signing", "published"]
+    assert [admin.stage(key) for key in keys] == [
+        "retired",
+        "signs no more, still verifies",
+        "signs",
+        "published, does not sign yet",
+    ]
+    retired, verifying, signing, published = map(admin.next, keys)
+    assert retired == "nothing"
+    assert re.fullmatch("retires in 1 month, .*", verifying)
+    for says, what in ((signing, "stops signing"), (published, "signs")):
+        assert re.fullmatch(f"{what} in (23 hours, 59 minutes|1 day)", says), says
+    for stage in Stage:
+        assert number(console, "signingkey", f"stage={stage}") == (stage != Stage.PLANNED)
     key = keys[2]
     text = console.get(reverse("admin:accounts_signingkey_change", args=[key.pk])).content.decode()
     assert "BEGIN PUBLIC KEY" in text
+    assert bytes(key.private_key).decode() not in text
     assert "PRIVATE" not in text

@@ -25,7 +25,7 @@ from accounts.password_links import (
     send_reset,
     use_link,
 )
-from accounts.people import change_user, disable, enable, set_password
+from accounts.people import change_email, disable, enable, set_password
 from accounts.revocation import revoke_all
 from accounts.sign_in import Device, TokenPair, sign_in
 from config.problems import InvalidRequest
@@ -212,7 +212,7 @@ class TestUsing:
         elif what == "revoked":
             revoke_all(user_id=user.pk, reason="stolen", by=by, now=now)
         elif what == "email":
-            change_user(user_id=user.pk, email="x@acme.test", client=user.client, by=by, now=now)
+            change_email(user_id=user.pk, email="x@acme.test", by=by, now=now)
         elif what == "gone":
             user.delete()
         else:

@@ -2,24 +2,32 @@
 
 from datetime import datetime, timedelta
 
+import jwt
 import pytest
 
 from accounts.audit import Actor
-from accounts.models import AuditEvent, Client, Session, User
+from accounts.models import AuditEvent, Client, PasswordLink, Session, User
+from accounts.password_links import request_link, send_link
 from accounts.people import (
     NotYourself,
+    StillNeeded,
     add_user,
-    change_user,
+    change_email,
     delete_user,
     disable,
     enable,
+    move_user,
     set_operator,
     set_password,
 )
 from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config.problems import InvalidRequest
+from licensing.licences import create_client
+from licensing.models import Plan
+from tests.accounts.test_erasure import use
 from tests.conftest import PASSWORD
 from tests.races import race
+from usage.models import MonthlyUsage
 
 NEW = "another good horse battery"
 
@@ -47,14 +55,75 @@ def test_an_email_is_one_person_in_whatever_case(
 def test_an_email_of_somebody_else_cannot_be_taken(user: User, by: Actor, now: datetime) -> None:
     other = add_user(email="bert@acme.test", client=user.client, by=by, now=now)
     with pytest.raises(InvalidRequest):
-        change_user(user_id=other.pk, email="ADA@acme.test", client=None, by=by, now=now)
+        change_email(user_id=other.pk, email="ADA@acme.test", by=by, now=now)
     other.refresh_from_db()
     assert (other.email, other.client) == ("bert@acme.test", user.client)
 
 
 @pytest.mark.django_db
 def test_changing_nothing_writes_nothing(user: User, by: Actor, now: datetime) -> None:
-    change_user(user_id=user.pk, email="ADA@acme.test", client=user.client, by=by, now=now)
+    change_email(user_id=user.pk, email="ADA@acme.test", by=by, now=now)
+    assert actions() == []
+
+
+@pytest.mark.django_db
+def test_a_move_ends_sessions_and_leaves_the_ledger_where_it_was(
+    user: User, pair: TokenPair, plan: Plan, by: Actor, now: datetime
+) -> None:
+    old = user.client
+    other = create_client(name="Borealis", plan=plan, by=by, now=now)
+    record = use(user, now)
+    with pytest.raises(InvalidRequest):
+        move_user(user_id=user.pk, client=old, reason="x", by=by, now=now)
+    with pytest.raises(InvalidRequest):
+        move_user(user_id=user.pk, client=other, reason=" ", by=by, now=now)
+    assert move_user(user_id=user.pk, client=other, reason="Changed jobs.", by=by, now=now) == 1
+    again = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+    assert jwt.decode(again.access, options={"verify_signature": False})["cid"] == str(other.pk)
+    record.refresh_from_db()
+    assert old is not None
+    assert (record.client_id, MonthlyUsage.objects.get(user=user).input_used) == (old.pk, 7)
+    assert actions() == ["user:moved", "user:tokens_revoked"]
+
+
+@pytest.mark.django_db
+def test_an_invitation_ends_with_a_move_and_with_another_email(
+    organisation: Client, plan: Plan, by: Actor, now: datetime
+) -> None:
+    other = create_client(name="Borealis", plan=plan, by=by, now=now)
+    user = add_user(email="ada@acme.test", client=organisation, by=by, now=now)
+    kind = PasswordLink.Kind.INVITATION
+    for end in (
+        lambda: move_user(user_id=user.pk, client=other, reason="x", by=by, now=now),
+        lambda: change_email(user_id=user.pk, email="ada@borealis.test", by=by, now=now),
+    ):
+        request_link(user_id=user.pk, kind=kind, by=by, now=now)
+        send_link(user_id=user.pk, kind=kind, now=now)
+        assert PasswordLink.objects.live(at=now).filter(user=user).exists()
+        end()
+        assert not PasswordLink.objects.live(at=now).filter(user=user).exists()
+        user.refresh_from_db()
+        assert user.invited_at is None
+
+
+@pytest.mark.django_db
+def test_who_belongs_to_no_client_any_more_cannot_sign_in(
+    user: User, pair: TokenPair, by: Actor, now: datetime
+) -> None:
+    assert move_user(user_id=user.pk, client=None, reason="Left.", by=by, now=now) == 1
+    with pytest.raises(InvalidCredentials):
+        sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+
+
+@pytest.mark.django_db
+def test_whom_the_ledger_refers_to_is_not_deleted(
+    user: User, pair: TokenPair, by: Actor, now: datetime
+) -> None:
+    use(user, now)
+    with pytest.raises(StillNeeded) as refused:
+        delete_user(user_id=user.pk, reason="Has left.", by=by, now=now)
+    assert "disabled or erased, not deleted" in refused.value.detail
+    assert Session.objects.live(at=now).exists()
     assert actions() == []
 
 

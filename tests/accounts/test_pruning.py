@@ -13,6 +13,7 @@ from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from accounts.revocation import revoke_all
 from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
+from config.problems import instant
 from tests.conftest import PASSWORD
 from tests.races import race
 
@@ -38,7 +39,8 @@ class TestAuditLog:
         assert prune_audit_log(by=by, now=now) == 5
         assert ages() == ["0", "89", "90"]
         event = AuditEvent.objects.get(action="audit:pruned")
-        assert (event.actor, event.after) == (by.name, {"events": 5})
+        before = instant(now - 90 * DAYS)
+        assert (event.actor, event.after) == (by.name, {"events": 5, "older_than": before})
         assert prune_audit_log(by=by, now=now) == 0
         assert AuditEvent.objects.filter(action="audit:pruned").count() == 1
 

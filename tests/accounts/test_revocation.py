@@ -1,6 +1,7 @@
 """The kill switch, and the log that cannot be changed."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from hashlib import sha256
 
 import jwt
 import pytest
@@ -9,10 +10,12 @@ from django.db import IntegrityError, connection, transaction
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor, record
-from accounts.models import AuditEvent, Client, RefreshToken, Session, User
+from accounts.models import AuditEvent, Client, PasswordLink, RefreshToken, Session, User
+from accounts.password_links import LinkSpent, find_link
 from accounts.revocation import revoke_all, revoke_everything
+from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
-from tests.conftest import PASSWORD
+from tests.conftest import PASSWORD, Browser
 from tests.races import race
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +93,94 @@ class TestEverybody:
             with pytest.raises(CommandError):
                 call_command("revoke_all_tokens", reason=reason)
         assert not AuditEvent.objects.exists()
+
+
+class TestARestore:
+    """Rows as a backup had them, while tokens that were given out since are still held."""
+
+    def test_revives_nothing_once_every_token_is_revoked(
+        self,
+        pair: TokenPair,
+        user: User,
+        console: Browser,
+        by: Actor,
+        api: APIClient,
+        now: datetime,
+    ) -> None:
+        kept = enter(user, now)
+        back_up()
+        # Since the backup: a refresh, a revocation, a login under the new epoch, and another revocation.
+        refreshed = rotate(presented=kept.refresh, device=Device(), now=now)
+        revoke_all(user_id=user.pk, by=by, reason="since the backup", now=now)
+        later = enter(user, now)
+        revoke_all(user_id=user.pk, by=by, reason="since the backup", now=now)
+        latest = enter(user, now)
+        restore()
+        # This is what the command is for.
+        assert is_accepted(api, pair)
+        assert RefreshToken.objects.live(at=now).count() == 2
+        call_command("revoke_all_tokens", reason="restored from a backup")
+
+        # The epoch is now one that was in use before the loss, by the same person.
+        epoch = User.objects.get(pk=user.pk).epoch
+        assert epoch == jwt.decode(later.access, options={"verify_signature": False})["ver"]
+        for each in (pair, kept, refreshed, later, latest):
+            assert not is_accepted(api, each)
+            with pytest.raises(InvalidRefreshToken):
+                rotate(presented=each.refresh, device=Device(), now=now)
+        assert console.get("/admin/").status_code == 302
+        fresh = enter(user, now)
+        for each in (pair, kept, refreshed, later, latest):
+            assert not is_accepted(api, each), "nor once the epoch is in use again"
+        assert is_accepted(api, fresh)
+
+    def test_revives_no_link_that_sets_a_password(self, user: User, now: datetime) -> None:
+        PasswordLink.objects.create(
+            user=user,
+            kind=PasswordLink.Kind.INVITATION,
+            secret_hash=sha256(b"mailed").hexdigest(),
+            epoch=user.epoch,
+            made_at=now,
+            expires_at=now + timedelta(hours=72),
+        )
+        back_up()
+        PasswordLink.objects.all().delete()
+        restore()
+        assert find_link("mailed", now=now)
+        call_command("revoke_all_tokens", reason="restored from a backup")
+        with pytest.raises(LinkSpent):
+            find_link("mailed", now=now)
+
+
+# Children after their parents.
+RESTORED = (
+    "accounts_user", "accounts_session", "accounts_refreshtoken", "accounts_passwordlink", "django_session",
+)  # fmt: skip
+
+
+def back_up() -> None:
+    with connection.cursor() as cursor:
+        for table in RESTORED:
+            cursor.execute(f"CREATE TEMPORARY TABLE backup_{table} AS TABLE {table}")
+
+
+def restore() -> None:
+    """The rows of the backup and no others, below everything that Django could do about it."""
+    with connection.cursor() as cursor:
+        for table in reversed(RESTORED):
+            cursor.execute(f"DELETE FROM {table}")
+        for table in RESTORED:
+            cursor.execute(f"INSERT INTO {table} SELECT * FROM backup_{table}")
+
+
+def enter(user: User, now: datetime) -> TokenPair:
+    return sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+
+
+def is_accepted(api: APIClient, pair: TokenPair) -> bool:
+    answer = api.get("/v1/auth/me", HTTP_AUTHORIZATION=f"Bearer {pair.access}")
+    assert answer.status_code == 200 or answer.json()["code"] == "access_revoked"
+    return bool(answer.status_code == 200)
 
 
 class TestAuditLog:

@@ -1,23 +1,23 @@
-"""Rotation, reuse, and their races with revocation."""
+"""Rotation and the keyed retry of a lost answer."""
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from unittest.mock import Mock
 
+import jwt
 import pytest
-from procrastinate.contrib.django.models import ProcrastinateJob
+from django.db import IntegrityError
 
 from accounts.audit import Actor
 from accounts.key_ring import KeyRing
 from accounts.models import AuditEvent, RefreshToken, Session, User
+from accounts.people import delete_user, disable
 from accounts.refresh_tokens import RefreshSecret
 from accounts.retries import checked_key, unseal, wipe_expired
-from accounts.revocation import revoke_all, sign_out
+from accounts.revocation import end_session, revoke_all, sign_out
 from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
 from config.problems import InvalidRequest, ServiceUnavailable
 from tests.conftest import PASSWORD
-from tests.races import race
 
 
 def refreshed(token: str, now: datetime) -> TokenPair:
@@ -35,33 +35,14 @@ class TestRotation:
         assert RefreshToken.objects.live(at=now).count() == 1
         assert Session.objects.count() == 1
 
-    def test_a_replaced_token_ends_its_session_and_keeps_the_evidence(
-        self, pair: TokenPair, now: datetime, settings
-    ) -> None:
+    def test_a_replaced_token_ends_its_session(self, pair: TokenPair, now: datetime) -> None:
         second = refreshed(pair.refresh, now)
         with pytest.raises(InvalidRefreshToken):
-            rotate(
-                presented=pair.refresh,
-                device=Device(address="198.51.100.4"),
-                now=now + timedelta(hours=2),
-            )
+            refreshed(pair.refresh, now + timedelta(hours=2))
         with pytest.raises(InvalidRefreshToken):
             refreshed(second.refresh, now)
         assert not RefreshToken.objects.unrevoked().exists()
         assert Session.objects.get().ended_by == Session.Ended.REUSE
-        evidence = AuditEvent.objects.get(action="session:token_reused").after
-        assert (evidence["used_from"], evidence["replayed_from"]) == ("192.0.2.9", "198.51.100.4")
-        mail = ProcrastinateJob.objects.get(task_name="mail.send")
-        assert mail.args["to"] == settings.OPERATOR_EMAILS
-
-    def test_a_replayed_token_of_an_ended_session_is_merely_refused(
-        self, pair: TokenPair, now: datetime
-    ) -> None:
-        refreshed(pair.refresh, now)
-        for _ in range(3):
-            with pytest.raises(InvalidRefreshToken):
-                refreshed(pair.refresh, now)
-        assert AuditEvent.objects.filter(action="session:token_reused").count() == 1
 
     def test_refreshing_leaves_other_sessions_alone(
         self, pair: TokenPair, user: User, now: datetime
@@ -100,6 +81,15 @@ class TestRotation:
         with pytest.raises(InvalidRefreshToken):
             refreshed(forged, now)
         sign_out(presented=forged, by_address=None, request_id="", now=now)
+        assert refreshed(pair.refresh, now).access
+
+    def test_a_key_that_cannot_sign_costs_nobody_their_token(
+        self, pair: TokenPair, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as broken:
+            broken.setattr(KeyRing, "signer", Mock(side_effect=ServiceUnavailable))
+            with pytest.raises(ServiceUnavailable):
+                refreshed(pair.refresh, now)
         assert refreshed(pair.refresh, now).access
 
 
@@ -141,14 +131,46 @@ class TestKeyedRetry:
             retried(pair.refresh, now)
         assert AuditEvent.objects.get(action="session:token_reused").after["kind"] == "stale"
 
-    def test_the_end_of_the_session_empties_it_too(
-        self, pair: TokenPair, user: User, by: Actor, now: datetime
+    @pytest.mark.parametrize("end", ["revoked", "ended", "signed out", "disabled", "reuse"])
+    def test_every_end_of_the_session_empties_it_at_once(
+        self, pair: TokenPair, user: User, by: Actor, now: datetime, end: str
     ) -> None:
-        retried(pair.refresh, now)
-        revoke_all(user_id=user.pk, by=by, reason="test", now=now)
+        second = retried(pair.refresh, now)
+        session = Session.objects.get()
+        if end == "revoked":
+            revoke_all(user_id=user.pk, by=by, reason="test", now=now)
+        elif end == "ended":
+            end_session(session=session, why=Session.Ended.REVOKED, by=by, now=now)
+        elif end == "signed out":
+            sign_out(presented=second.refresh, by_address=None, request_id="", now=now)
+        elif end == "disabled":
+            disable(user_id=user.pk, reason="test", by=by, now=now)
+        else:
+            with pytest.raises(InvalidRefreshToken):
+                retried(pair.refresh, now, key=None)
         assert not RefreshToken.objects.filter(retry_box__isnull=False).exists()
         with pytest.raises(InvalidRefreshToken):
             retried(pair.refresh, now)
+
+    def test_with_the_person_it_is_deleted(
+        self, pair: TokenPair, user: User, by: Actor, now: datetime
+    ) -> None:
+        retried(retried(pair.refresh, now).refresh, now)
+        delete_user(user_id=user.pk, reason="test", by=by, now=now)
+        assert not RefreshToken.objects.exists()
+
+    def test_a_session_that_had_its_time_keeps_none(
+        self, user: User, signing_key: None, now: datetime, settings
+    ) -> None:
+        settings.SESSION_DAYS = 1
+        first = sign_in(
+            email=user.email, password=PASSWORD, device=Device(fingerprint="desk"), now=now
+        ).refresh
+        late = now + timedelta(hours=23)
+        retried(first, late)
+        over = now + timedelta(days=1)
+        assert wipe_expired(now=over - timedelta(seconds=1)) == 0
+        assert wipe_expired(now=over) == 1
 
     def test_a_day_later_it_is_wiped(self, pair: TokenPair, now: datetime) -> None:
         retried(pair.refresh, now)
@@ -187,72 +209,87 @@ def test_a_race_is_tolerated_only_where_operators_chose_to(
     assert third.refresh
 
 
-@pytest.mark.django_db(transaction=True)
-class TestRaces:
-    def test_of_twenty_keyed_refreshes_all_get_the_same_successor(
-        self, pair: TokenPair, now: datetime
-    ) -> None:
-        results = race(*[lambda: retried(pair.refresh, now)] * 20)
-        assert len({each.refresh for each in results}) == 1
-        assert RefreshToken.objects.live(at=now).count() == 1
+@pytest.mark.django_db
+class TestTheEndOfASession:
+    """``SESSION_DAYS`` after its login a session is over, with everything that was given out in it."""
 
-    def test_of_twenty_refreshes_with_one_token_one_succeeds(
-        self, pair: TokenPair, now: datetime
-    ) -> None:
-        results = race(*[lambda: refreshed(pair.refresh, now)] * 20)
-        won = [each for each in results if isinstance(each, TokenPair)]
-        lost = [each for each in results if isinstance(each, InvalidRefreshToken)]
-        assert (len(won), len(lost)) == (1, 19)
-        assert Session.objects.get().ended_by == Session.Ended.REUSE
-        assert AuditEvent.objects.filter(action="session:token_reused").count() == 1
+    @pytest.fixture(autouse=True)
+    def _one_day(self, settings) -> None:
+        settings.SESSION_DAYS = 1
 
-    def test_a_loser_whose_clock_is_behind_is_reuse_too(
-        self, pair: TokenPair, now: datetime
+    def test_no_access_token_outlives_it(
+        self, user: User, signing_key: None, now: datetime
     ) -> None:
-        refreshed(pair.refresh, now)
+        end = int((now + timedelta(days=1)).timestamp())
+        first = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        assert first.expires_in == lasts(first) == 3600
+        late = now + timedelta(hours=23, minutes=50)
+        for pair in (
+            retried(first.refresh, late, device=""),
+            retried(first.refresh, late, device=""),
+        ):
+            assert claims(pair)["exp"] == end
+            assert pair.expires_in == lasts(pair)
+            assert 599 <= pair.expires_in <= 601
+
+    def test_nor_the_first_one_where_it_is_shorter_than_an_hour(
+        self, user: User, signing_key: None, now: datetime, settings
+    ) -> None:
+        settings.SESSION_DAYS = 1 / 48
+        pair = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        assert pair.expires_in == lasts(pair) == 1800
+
+    def test_after_it_nothing_refreshes(self, user: User, signing_key: None, now: datetime) -> None:
+        first = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        over = now + timedelta(days=1)
         with pytest.raises(InvalidRefreshToken):
-            refreshed(pair.refresh, now - timedelta(milliseconds=1))
-        assert Session.objects.get().ended_by == Session.Ended.REUSE
+            refreshed(first.refresh, over)
+        assert not Session.objects.live(at=over).exists()
 
-    def test_a_key_that_cannot_sign_costs_nobody_their_token(
-        self, pair: TokenPair, now: datetime, monkeypatch: pytest.MonkeyPatch
+
+def claims(pair: TokenPair) -> dict:
+    return jwt.decode(pair.access, options={"verify_signature": False})
+
+
+def lasts(pair: TokenPair) -> int:
+    return claims(pair)["exp"] - claims(pair)["iat"]
+
+
+@pytest.mark.django_db
+class TestWhatTheDatabaseHolds:
+    @pytest.mark.parametrize(
+        ("constraint", "broken"),
+        [
+            ("token_replacement_has_a_moment", {"replaced_at": None, "retry_box": None}),
+            ("token_box_ends_with_its_token", {"revoked_at": datetime(2026, 1, 1, tzinfo=UTC)}),
+        ],
+    )
+    def test_a_replaced_token_that_is_none_is_refused(
+        self, pair: TokenPair, now: datetime, constraint: str, broken: dict
     ) -> None:
-        with monkeypatch.context() as broken:
-            broken.setattr(KeyRing, "signer", Mock(side_effect=ServiceUnavailable))
-            with pytest.raises(ServiceUnavailable):
-                refreshed(pair.refresh, now)
-        assert refreshed(pair.refresh, now).access
+        retried(pair.refresh, now)
+        replaced = RefreshToken.objects.exclude(replaced_by=None)
+        with pytest.raises(IntegrityError, match=constraint):
+            replaced.update(**broken)
 
-    def test_no_refresh_outlives_a_revocation(
-        self, user: User, signing_key: None, by: Actor, now: datetime
-    ) -> None:
-        def revoke() -> object:
-            return revoke_all(user_id=user.pk, by=by, reason="race", now=now)
+    def test_a_chain_has_one_last_token(self, pair: TokenPair, now: datetime) -> None:
+        last = RefreshToken.objects.get()
+        last.pk = RefreshSecret.new().id
+        with pytest.raises(IntegrityError, match="token_is_the_last_of_its_chain"):
+            last.save(force_insert=True)
 
-        def refresh_of(token: str) -> Callable[[], object]:
-            return lambda: refreshed(token, now)
 
-        survivors = 0
-        for _ in range(200):
-            pair = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
-            race(refresh_of(pair.refresh), revoke, refresh_of(pair.refresh))
-            survivors += RefreshToken.objects.unrevoked().count()
-        assert survivors == 0
-
-    def test_no_login_outlives_a_password_change(
-        self, user: User, signing_key: None, by: Actor, now: datetime
-    ) -> None:
-        for round_ in range(10):
-            password = f"password number {round_}"
-            user.set_password(password)
-            user.save()
-
-            def change() -> object:
-                User.objects.filter(pk=user.pk).update(password="changed")
-                return revoke_all(user_id=user.pk, by=by, reason="changed", now=now)
-
-            def login(password: str = password) -> object:
-                return sign_in(email=user.email, password=password, device=Device(), now=now)
-
-            race(login, change)
-            assert not RefreshToken.objects.unrevoked().exists()
+@pytest.mark.django_db
+def test_a_session_knows_from_where_it_was_last_used(pair: TokenPair, now: datetime) -> None:
+    assert Session.objects.get().last_used_from is None
+    first = rotate(
+        presented=pair.refresh, device=Device(address="192.0.2.9"), retry_key=KEY, now=now
+    )
+    assert Session.objects.get().last_used_from == "192.0.2.9"
+    later = now + timedelta(minutes=1)
+    again = rotate(
+        presented=pair.refresh, device=Device(address="2001:db8::7"), retry_key=KEY, now=later
+    )
+    assert again.refresh == first.refresh
+    session = Session.objects.get()
+    assert (session.last_used_from, session.last_used_at) == ("2001:db8::7", later)

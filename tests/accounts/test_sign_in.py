@@ -23,6 +23,7 @@ def test_a_login_starts_a_session_with_its_first_token(user: User, now: datetime
     session = Session.objects.get()
     token = RefreshToken.objects.get()
     assert (session.user_id, session.device_fp, session.started_at) == (user.pk, "desk-7", now)
+    assert session.started_from == session.last_used_from == "192.0.2.7"
     assert (token.session_id, token.user_id, token.issued_at) == (session.pk, user.pk, now)
     assert token.expires_at == now + timedelta(days=30)
     assert token.token_hash.startswith("$argon2id$")

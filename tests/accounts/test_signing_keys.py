@@ -1,52 +1,170 @@
 """How signing keys come and go, and what builds take of them."""
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import jwt
 import pytest
+from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
+from django.db import IntegrityError
 from rest_framework.test import APIClient
 
+from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.key_ring import RELOAD_SECONDS, KeyRing, ring
+from accounts.key_ring import KeyRing, ring
+from accounts.management.commands import rotate_signing_key as command
 from accounts.models import AuditEvent, Client, SigningKey
+from accounts.models.keys import VERIFYING, Stage
 from accounts.sign_in import TokenPair
 from accounts.signing_keys import (
+    LEAST_AHEAD,
     KeyIsAhead,
     public_files,
     replace_signing_keys,
     rotate_signing_key,
 )
+from config.env import Secret
 from tests.races import race
 
 AT_ONCE, A_DAY = timedelta(0), timedelta(hours=24)
+MOMENT = timedelta(microseconds=1)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the command has waited, in seconds, without waiting it."""
+    waits: list[float] = []
+    monkeypatch.setattr(command, "sleep", waits.append)
+    return waits
 
 
 def rotated(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     call_command("rotate_signing_key", *arguments)
-    return capsys.readouterr().out
+    (line,) = capsys.readouterr().out.splitlines()
+    return str(line)
+
+
+@pytest.mark.django_db
+class TestLife:
+    def test_it_follows_from_the_timestamps_alone_and_the_database_agrees(
+        self, by: Actor, now: datetime
+    ) -> None:
+        first = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
+        second = rotate_signing_key(publish_ahead=A_DAY, by=by, now=now + A_DAY)
+        first.refresh_from_db()
+        signs_until, verifies_until = second.signs_from, second.signs_from + VERIFYING
+        for at, of_first, of_second in (
+            (now, Stage.SIGNING, Stage.PLANNED),
+            (now + A_DAY, Stage.SIGNING, Stage.PUBLISHED),
+            (signs_until - MOMENT, Stage.SIGNING, Stage.PUBLISHED),
+            (signs_until, Stage.VERIFYING, Stage.SIGNING),
+            (verifies_until - MOMENT, Stage.VERIFYING, Stage.SIGNING),
+            (verifies_until, Stage.RETIRED, Stage.SIGNING),
+        ):
+            assert (first.stage(at=at), second.stage(at=at)) == (of_first, of_second)
+            for stage in Stage:
+                here = {key.kid for key in (first, second) if key.stage(at=at) == stage}
+                rows = SigningKey.objects.at_stage(stage, at=at)
+                assert {row.kid for row in rows} == here, (stage, at)
+            verifying = SigningKey.objects.verifying(at=at)
+            assert {row.kid for row in verifying} == {
+                key.kid for key in (first, second) if key.verifies(at=at)
+            }
+
+    def test_a_revoked_key_is_retired_wherever_it_was(self, by: Actor, now: datetime) -> None:
+        keys = [rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now - A_DAY)]
+        keys += [rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)]
+        replace_signing_keys(by=by, now=now)
+        for key in keys:
+            key.refresh_from_db()
+            assert (key.stage(at=now), key.verifies_until) == (Stage.RETIRED, now)
+        assert SigningKey.objects.at_stage(Stage.RETIRED, at=now).count() == 2
+
+    def test_a_key_outlives_every_token_it_has_signed(self) -> None:
+        assert AccessToken.lifetime < VERIFYING
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"signs_from": -timedelta(seconds=1)},
+            {"superseded_at": -timedelta(seconds=1)},
+        ],
+    )
+    def test_the_database_holds_the_order_of_the_timestamps(
+        self, by: Actor, now: datetime, wrong: dict[str, timedelta]
+    ) -> None:
+        key = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
+        with pytest.raises(IntegrityError):
+            SigningKey.objects.filter(pk=key.pk).update(
+                **{name: now + ahead for name, ahead in wrong.items()}
+            )
 
 
 @pytest.mark.django_db
 class TestRotation:
-    def test_nothing_rotates_while_a_published_key_waits_to_sign(
+    def test_the_first_key_signs_at_once_because_nobody_can_sign_in_without(
+        self, by: Actor, now: datetime
+    ) -> None:
+        key = rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)
+        assert key.signs_from == now
+
+    def test_no_other_signs_before_every_process_knows_it(
+        self, signing_key: None, by: Actor, now: datetime
+    ) -> None:
+        (old,) = SigningKey.objects.all()
+        key = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
+        old.refresh_from_db()
+        assert key.signs_from == old.superseded_at == now + LEAST_AHEAD
+        assert ring.signer(now=now + LEAST_AHEAD - MOMENT)[0] == old.kid
+        assert ring.signer(now=now + LEAST_AHEAD)[0] == key.kid
+
+    def test_asked_again_while_a_key_waits_it_makes_no_other(
         self, signing_key: None, by: Actor, now: datetime
     ) -> None:
         ahead = rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)
-        for publish_ahead in (AT_ONCE, A_DAY):
-            with pytest.raises(KeyIsAhead):
-                rotate_signing_key(publish_ahead=publish_ahead, by=by, now=now)
+        again = rotate_signing_key(publish_ahead=A_DAY, by=by, now=now + timedelta(hours=1))
+        assert again == ahead
+        with pytest.raises(KeyIsAhead):
+            rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
         assert SigningKey.objects.count() == 2
+        assert AuditEvent.objects.filter(action="signing_key:made").count() == 2
         following = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now + A_DAY)
         ahead.refresh_from_db()
         assert ahead.superseded_at == following.signs_from
 
-    def test_the_command_says_so(
-        self, signing_key: None, capsys: pytest.CaptureFixture[str]
+    def test_it_is_audited_with_what_it_supersedes(
+        self, signing_key: None, by: Actor, now: datetime
     ) -> None:
-        assert "signs from" in rotated(capsys, "--publish-first", "24")
-        with pytest.raises(CommandError, match="not begun to sign"):
+        (old,) = SigningKey.objects.all()
+        key = rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)
+        event = AuditEvent.objects.get(action="signing_key:made", target_id=key.kid)
+        assert event.after is not None
+        assert (event.after["supersedes"], event.actor) == (old.kid, by.name)
+
+
+@pytest.mark.django_db
+class TestCommand:
+    def test_it_comes_back_when_the_new_key_signs(
+        self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        said = rotated(capsys)
+        key = SigningKey.objects.get(superseded_at=None)
+        assert said.startswith(f"rotate_signing_key: {key.kid} is published and signs since")
+        (waited,) = waits
+        assert 0 < waited <= LEAST_AHEAD.total_seconds()
+        assert f"{key.kid} had been published before and signs since" in rotated(capsys)
+
+    def test_published_first_it_comes_back_at_once(
+        self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert "is published and signs from" in rotated(capsys, "--publish-first", "24")
+        assert "had been published before and signs from" in rotated(
+            capsys, "--publish-first", "24"
+        )
+        assert waits == []
+        with pytest.raises(CommandError, match="signs later"):
             call_command("rotate_signing_key")
 
     @pytest.mark.parametrize(
@@ -83,25 +201,28 @@ class TestEmergency:
         signed_in.credentials(HTTP_AUTHORIZATION=f"Bearer {fresh['access']}")
         assert signed_in.get("/v1/auth/me").status_code == 200
 
-    def test_another_process_follows_within_its_reload(
-        self, signing_key: None, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        clock = 1000.0
-        monkeypatch.setattr("accounts.key_ring.monotonic", lambda: clock)
-        other = KeyRing()
-        old, _ = other.signer(now=now)
-        key = replace_signing_keys(by=by, now=now)
-        assert other.verifier(old, now=now) is not None
-        clock += RELOAD_SECONDS
-        assert other.verifier(old, now=now) is None
-        assert other.signer(now=now)[0] == key.kid
-
-    def test_it_is_audited_key_by_key(
-        self, signing_key: None, capsys: pytest.CaptureFixture[str]
+    def test_the_command_comes_back_when_every_process_has_followed(
+        self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]
     ) -> None:
         (old,) = SigningKey.objects.values_list("kid", flat=True)
-        said = rotated(capsys, "--emergency")
-        assert f"within {RELOAD_SECONDS:.0f} s" in said
+        clock = 1000.0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("accounts.key_ring.monotonic", lambda: clock)
+            other = KeyRing()
+            assert other.verifier(old, now=datetime.now().astimezone()) is not None
+            said = rotated(capsys, "--emergency")
+            assert other.verifier(old, now=datetime.now().astimezone()) is not None
+            clock += waits[0]
+            assert other.verifier(old, now=datetime.now().astimezone()) is None
+            key = SigningKey.objects.get(revoked_at=None)
+            assert other.signer(now=datetime.now().astimezone())[0] == key.kid
+        assert said == (
+            f"rotate_signing_key: {key.kid} signs, every other key is void in every process"
+        )
+
+    def test_it_is_audited_key_by_key(self, signing_key: None, waits: list[float]) -> None:
+        (old,) = SigningKey.objects.values_list("kid", flat=True)
+        call_command("rotate_signing_key", "--emergency")
         (event,) = AuditEvent.objects.filter(action="signing_key:revoked")
         assert (event.target, event.actor) == (old, "manage.py rotate_signing_key")
         made = AuditEvent.objects.filter(action="signing_key:made")[:1].get()
@@ -117,15 +238,56 @@ class TestEmergency:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_rotations_at_once_only_one_publishes_a_key_ahead(
-    organisation: Client, signing_key: None, by: Actor, now: datetime
-) -> None:
-    def ahead() -> SigningKey:
-        return rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)
+class TestAtOnce:
+    @pytest.mark.parametrize("ahead", [AT_ONCE, A_DAY])
+    def test_of_several_rotations_one_makes_the_key(
+        self, organisation: Client, signing_key: None, by: Actor, now: datetime, ahead: timedelta
+    ) -> None:
+        def rotate() -> SigningKey:
+            return rotate_signing_key(publish_ahead=ahead, by=by, now=now)
 
-    results = race(ahead, ahead, ahead)
-    assert [type(each) for each in results].count(KeyIsAhead) == 2
-    assert SigningKey.objects.filter(superseded_at=None).count() == 1
+        kids = {key.kid for key in race(rotate, rotate, rotate) if isinstance(key, SigningKey)}
+        assert len(kids) == 1
+        assert SigningKey.objects.get(superseded_at=None).kid in kids
+        assert SigningKey.objects.count() == 2
+
+    def test_of_several_emergencies_and_rotations_one_key_is_left_that_signs(
+        self, organisation: Client, signing_key: None, by: Actor, now: datetime
+    ) -> None:
+        def replace() -> SigningKey:
+            return replace_signing_keys(by=by, now=now)
+
+        def rotate() -> SigningKey:
+            return rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
+
+        assert all(isinstance(key, SigningKey) for key in race(replace, rotate, replace))
+        assert SigningKey.objects.at_stage(Stage.SIGNING, at=now).count() == 1
+        assert SigningKey.objects.filter(superseded_at=None, revoked_at=None).count() == 1
+
+
+@pytest.mark.django_db
+class TestEncryption:
+    def test_private_halves_move_under_the_newest_key_so_that_the_old_one_can_go(
+        self, signing_key: None, settings, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        old, new = settings.ENCRYPTION_KEYS(), Fernet.generate_key().decode()
+        settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", f"{new},{old}")
+        call_command("reencrypt_signing_keys")
+        assert "1 of 1 moved" in capsys.readouterr().out
+        settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", new)
+        (key,) = SigningKey.objects.all()
+        assert KeyRing().signer(now=datetime.now().astimezone())[0] == key.kid
+        call_command("reencrypt_signing_keys")
+        assert "0 of 1 moved" in capsys.readouterr().out
+        (event,) = AuditEvent.objects.filter(action="signing_key:reencrypted")
+        assert event.after == {"keys": [key.kid]}
+
+    def test_it_says_so_where_the_old_key_is_gone_already(
+        self, signing_key: None, settings
+    ) -> None:
+        settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", Fernet.generate_key().decode())
+        with pytest.raises(CommandError, match="no longer has"):
+            call_command("reencrypt_signing_keys")
 
 
 @pytest.mark.django_db
@@ -136,17 +298,26 @@ class TestExport:
         long_ago, before = now - timedelta(days=100), now - timedelta(days=95)
         retired = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=long_ago)
         verifying = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=before)
-        signing = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
+        signing = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now - A_DAY)
         ahead = rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)
         (tmp_path / f"{retired.kid}.pem").write_text("of an earlier export")
         (tmp_path / "README").write_text("of somebody else")
         call_command("export_public_keys", output=tmp_path)
         kids = {verifying.kid, signing.kid, ahead.kid}
         names = {path.name for path in tmp_path.iterdir()}
-        assert names == {"README", "jwks.json", *(f"{kid}.pem" for kid in kids)}
+        assert names == {"README", "jwks.json", "keys.json", *(f"{kid}.pem" for kid in kids)}
         served = api.get("/.well-known/jwks.json").content
         assert (tmp_path / "jwks.json").read_bytes() == served
         assert b"PRIVATE" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+        times = {
+            key["kid"]: key for key in json.loads((tmp_path / "keys.json").read_text())["keys"]
+        }
+        assert times.keys() == kids
+        until = datetime.fromisoformat(times[verifying.kid]["verifies_until"])
+        assert until == signing.signs_from + VERIFYING
+        assert times[ahead.kid]["verifies_until"] is None
+        assert datetime.fromisoformat(times[ahead.kid]["signs_from"]) == ahead.signs_from
 
     def test_a_token_verifies_with_either_form(
         self, pair: TokenPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -165,4 +336,4 @@ class TestExport:
         rotate_signing_key(publish_ahead=A_DAY, by=by, now=now)
         assert public_files(now=now) == public_files(now=now + timedelta(hours=1))
         replace_signing_keys(by=by, now=now)
-        assert len(public_files(now=now)) == 2
+        assert len(public_files(now=now)) == 3

@@ -7,7 +7,7 @@ from rest_framework.test import APIClient
 
 from accounts import people
 from accounts.audit import Actor
-from accounts.models import Client, RefreshToken, Session, User
+from accounts.models import AuditEvent, Client, RefreshToken, Session, User
 from accounts.people import hash_password
 from accounts.refresh_tokens import RefreshSecret
 from accounts.revocation import revoke_all, sign_out
@@ -118,6 +118,20 @@ class TestSessions:
             ("", True),
             ("phone", False),
         ]
+
+    def test_all_can_be_ended_at_once_by_the_kill_switch(
+        self, signed_in: APIClient, user: User, now: datetime
+    ) -> None:
+        sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        response = signed_in.delete("/v1/auth/sessions")
+        assert (response.status_code, response.content) == (204, b"")
+        assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
+        assert list(Session.objects.values_list("ended_by", flat=True)) == ["logout"] * 2
+        event = AuditEvent.objects.get(action="user:tokens_revoked")
+        assert (event.actor_id, event.reason) == (user.pk, "Signed out everywhere.")
+        fresh = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        signed_in.credentials(HTTP_AUTHORIZATION=f"Bearer {fresh.access}")
+        assert signed_in.get("/v1/auth/me").status_code == 200
 
     def test_ending_one_ends_that_one(
         self, signed_in: APIClient, user: User, now: datetime

@@ -13,7 +13,10 @@ EARLIER = re.compile(r"[\w-]{43}\.pem", re.ASCII)
 
 
 class Command(BaseCommand):
-    help = "Write the keys that verify access tokens now or soon: a PEM for each, and jwks.json."
+    help = (
+        "Write the keys that verify access tokens now or soon: a PEM for each, jwks.json with all, "
+        "and keys.json with the times between which each counts."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--output", type=Path, required=True, metavar="DIR")
@@ -27,4 +30,5 @@ class Command(BaseCommand):
                 path.unlink()
         for name, content in files.items():
             (output / name).write_bytes(content)
-        self.stdout.write(f"export_public_keys: {len(files) - 1} keys written to {output}")
+        keys = sum(name.endswith(".pem") for name in files)
+        self.stdout.write(f"export_public_keys: {keys} keys written to {output}")

@@ -1,6 +1,7 @@
-"""Makes the next key that signs access tokens."""
+"""Makes the next key that signs access tokens, and comes back when that is so in every process."""
 
 from datetime import timedelta
+from time import sleep
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -8,12 +9,24 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.key_ring import RELOAD_SECONDS
-from accounts.signing_keys import KeyIsAhead, replace_signing_keys, rotate_signing_key
+from accounts.signing_keys import (
+    LEAST_AHEAD,
+    KeyIsAhead,
+    replace_signing_keys,
+    rotate_signing_key,
+)
 from config.problems import instant
+
+# What a process may need to read the rows once their time has come.
+READING_SECONDS = 1.0
+MOST_HOURS = 24 * 90
 
 
 class Command(BaseCommand):
-    help = "Make a new signing key; the one before goes on verifying for 90 days."
+    help = (
+        f"Make a new signing key, which signs {LEAST_AHEAD.seconds} s later, when every process knows it; "
+        "the one before goes on verifying for 90 days."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         how = parser.add_mutually_exclusive_group()
@@ -33,18 +46,27 @@ class Command(BaseCommand):
     def handle(self, *args: Any, publish_first: float, emergency: bool, **options: Any) -> None:
         if emergency and publish_first:
             raise CommandError("--publish-first and --emergency exclude each other.")
-        if not 0 <= publish_first <= 24 * 90:
-            raise CommandError("--publish-first takes hours, from 0 to 2160.")
-        by, now = Actor.command("rotate_signing_key"), timezone.now()
-        if emergency:
-            key = replace_signing_keys(by=by, now=now)
-            self.stdout.write(
-                f"rotate_signing_key: {key.kid} signs, every other key is void; "
-                f"all processes follow within {RELOAD_SECONDS:.0f} s"
-            )
-            return
+        if not 0 <= publish_first <= MOST_HOURS:
+            raise CommandError(f"--publish-first takes hours, from 0 to {MOST_HOURS}.")
+        said = self._replaced() if emergency else self._rotated(timedelta(hours=publish_first))
+        self.stdout.write(f"rotate_signing_key: {said}")
+
+    def _replaced(self) -> str:
+        key = replace_signing_keys(by=Actor.command("rotate_signing_key"), now=timezone.now())
+        # Until then another process may still take what the key that leaked has signed.
+        sleep(RELOAD_SECONDS + READING_SECONDS)
+        return f"{key.kid} signs, every other key is void in every process"
+
+    def _rotated(self, publish_ahead: timedelta) -> str:
+        now = timezone.now()
         try:
-            key = rotate_signing_key(publish_ahead=timedelta(hours=publish_first), by=by, now=now)
+            key = rotate_signing_key(
+                publish_ahead=publish_ahead, by=Actor.command("rotate_signing_key"), now=now
+            )
         except KeyIsAhead as refusal:
             raise CommandError(refusal.detail) from None
-        self.stdout.write(f"rotate_signing_key: {key.kid} signs from {instant(key.signs_from)}")
+        published = "is published" if key.published_at == now else "had been published before"
+        if publish_ahead > LEAST_AHEAD:
+            return f"{key.kid} {published} and signs from {instant(key.signs_from)}"
+        sleep(max(0.0, (key.signs_from - timezone.now()).total_seconds()))
+        return f"{key.kid} {published} and signs since {instant(key.signs_from)}"

@@ -1,0 +1,180 @@
+"""Connections as operators see them: who, what, how it is. Never a token."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from accounts.acts import ActOnSeveral
+from accounts.audit import Actor
+from accounts.columns import OneOf, moment
+from accounts.connections.disconnecting import ConnectionNotFound, disconnect, dismiss, retry
+from accounts.console import ConsoleAdmin
+from accounts.models import Connection, ConnectionRevocation
+
+
+class Disconnect(ActOnSeveral):
+    name = "disconnect"
+    label = "Disconnect"
+    permission = "delete"
+    grave = True
+
+    def effects(self, target: Connection | None) -> Iterable[str]:
+        yield "The grant is deleted here at once, and revoked at the provider as soon as that can be reached."
+        yield "The person can connect again."
+
+    def do_all(
+        self, targets: Sequence[Connection], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        ended = sum(_disconnected(each, by=by, now=now, reason=given["reason"]) for each in targets)
+        return f"Connections removed: {ended}."
+
+
+def _disconnected(connection: Connection, *, by: Actor, now: datetime, reason: str) -> bool:
+    try:
+        disconnect(
+            user_id=connection.user_id, provider=connection.provider, by=by, now=now, reason=reason
+        )
+    except ConnectionNotFound:
+        # Somebody else was quicker.
+        return False
+    return True
+
+
+class ConnectionState(OneOf):
+    title, parameter_name = "state", "state"
+    choices_of = (
+        ("lapsed", "reauthorisation needed"),
+        ("failing", "provider failed last time"),
+        ("well", "neither"),
+    )
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "lapsed":
+            return rows.filter(lapsed_at__isnull=False)
+        rows = rows.filter(lapsed_at=None)
+        return rows.exclude(failure="") if value == "failing" else rows.filter(failure="")
+
+
+@admin.register(Connection)
+class ConnectionAdmin(ConsoleAdmin):
+    acts = (Disconnect(),)
+    list_display = (
+        "user",
+        "provider",
+        "state",
+        moment("connected_at"),
+        moment("refreshed_at", "last refresh"),
+        "failure",
+    )
+    list_filter = (ConnectionState,)
+    list_select_related = ("user",)
+    search_fields = ("user__email", "provider")
+    uuid_fields = ("user_id",)
+    fields = (
+        "user",
+        "provider",
+        "state",
+        "scopes",
+        moment("connected_at"),
+        moment("refreshed_at", "last refresh"),
+        moment("expires_at", "access token ends"),
+        moment("lapsed_at"),
+        "lapse",
+        moment("failed_at"),
+        "failure",
+        moment("ask_again_at", "provider is left alone until"),
+    )
+    readonly_fields = ("state",)
+
+    def called(self, row: Connection) -> str:
+        return f"{row.provider} of {row.user}"
+
+    def subject(self, row: Connection) -> object:
+        return row.user_id
+
+    @admin.display(description="state")
+    def state(self, connection: Connection) -> str:
+        return connection.state(at=timezone.now()).label
+
+
+class Retry(ActOnSeveral):
+    name = "retry"
+    label = "Try again"
+
+    def offered(self, target: ConnectionRevocation, *, by: HttpRequest) -> bool:
+        return target.gave_up_at is not None
+
+    def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
+        yield "The provider is told again, at once and then less and less often, for another two weeks."
+
+    def do_all(
+        self,
+        targets: Sequence[ConnectionRevocation],
+        given: dict[str, Any],
+        *,
+        by: Actor,
+        now: datetime,
+    ) -> str:
+        reason = given["reason"]
+        begun = sum(retry(revocation_id=each.pk, reason=reason, by=by, now=now) for each in targets)
+        return f"Revocations begun anew: {begun}."
+
+
+class Dismiss(ActOnSeveral):
+    name = "dismiss"
+    label = "Forget"
+    permission = "delete"
+    grave = True
+
+    def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
+        yield "What could revoke this grant is deleted."
+        yield "If the provider still accepts it, only the person can end it, and only there."
+
+    def do_all(
+        self,
+        targets: Sequence[ConnectionRevocation],
+        given: dict[str, Any],
+        *,
+        by: Actor,
+        now: datetime,
+    ) -> str:
+        reason = given["reason"]
+        gone = sum(
+            dismiss(revocation_id=each.pk, reason=reason, by=by, now=now) for each in targets
+        )
+        return f"Revocations forgotten: {gone}."
+
+
+class RevocationState(OneOf):
+    title, parameter_name = "state", "state"
+    choices_of = (("waiting", "not confirmed yet"), ("given_up", "given up"))
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(gave_up_at__isnull=value == "waiting")
+
+
+@admin.register(ConnectionRevocation)
+class RevocationAdmin(ConsoleAdmin):
+    acts = (Retry(), Dismiss())
+    list_display = (
+        "id",
+        "provider",
+        moment("asked_at"),
+        "attempts",
+        "failure",
+        moment("tried_at"),
+        moment("due_at", "next attempt"),
+        moment("gave_up_at", "given up"),
+    )
+    list_filter = (RevocationState,)
+    search_fields = ("provider",)
+    uuid_fields = ("user_id",)
+    fields = (*list_display, "user_id")
+
+    def subject(self, row: ConnectionRevocation) -> object:
+        return row.user_id

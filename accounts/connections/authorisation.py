@@ -1,0 +1,123 @@
+"""Beginning an authorisation, and recognising its end.
+
+The state is 256 random bits, kept as a hash, good for one use within ten minutes by the same person in the same
+session for the same provider. The port of the redirect and the PKCE verifier stand beside it, so whoever brings
+a code from elsewhere has nothing to redeem it with.
+"""
+
+import re
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from django.db import transaction
+
+from accounts.connections import oauth
+from accounts.connections.oauth import Asked
+from accounts.connections.providers import find
+from accounts.models import ConnectionAttempt
+from accounts.revocation import lock_user
+from config.encryption import CannotDecrypt, decrypt, encrypt
+from config.problems import Fault, InvalidRequest, Problem
+
+LIFETIME = timedelta(minutes=10)
+# More than anybody has open in browser windows; the oldest make room.
+MOST_AT_A_TIME = 10
+HIGHEST_PORT = 65535
+PORT = re.compile(r"http://127\.0\.0\.1:([1-9][0-9]{0,4})/oauth/", re.ASCII)
+
+
+class StateInvalid(Problem):
+    """One answer for a state that is unknown, used, expired, or another's."""
+
+    code = "state_invalid"
+    status = 400
+    title = "Authorisation not recognised"
+    default_detail = (
+        "This authorisation was not begun here, was used already, or took too long. Begin it again."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """Where to send the person, and the state that the provider will bring back."""
+
+    authorization_url: str = field(repr=False)
+    state: str = field(repr=False)
+    expires_at: datetime
+
+
+def begin(
+    *, user_id: UUID, session_id: UUID, provider: str, redirect_uri: str, now: datetime
+) -> Begun:
+    """Begins an authorisation whose answer the shell awaits on a port of its own.
+
+    Raises ``ProviderNotConfigured``, and ``InvalidRequest`` for any redirect but
+    ``http://127.0.0.1:<port>/oauth/<provider>/callback``.
+    """
+    check_redirect(redirect_uri, provider=provider)
+    party = find(provider)
+    asked = Asked(redirect_uri, secrets.token_urlsafe(32), secrets.token_urlsafe(64))
+    expires_at = now + LIFETIME
+    with transaction.atomic():
+        # The lock keeps two at once from passing the limit together.
+        lock_user(user_id)
+        _make_room(user_id, now=now)
+        ConnectionAttempt.objects.create(
+            state_hash=_hash(asked.state),
+            user_id=user_id,
+            session_id=session_id,
+            provider=provider,
+            redirect_uri=redirect_uri,
+            verifier=encrypt(asked.verifier.encode()),
+            began_at=now,
+            expires_at=expires_at,
+        )
+    url = oauth.authorization_url(party, asked)
+    return Begun(authorization_url=url, state=asked.state, expires_at=expires_at)
+
+
+def check_redirect(redirect_uri: str, *, provider: str) -> None:
+    """Raises ``InvalidRequest`` for what is not, character for character, the shell's own callback."""
+    found = PORT.match(redirect_uri)
+    port = int(found[1]) if found else 0
+    exact = f"http://127.0.0.1:{port}/oauth/{provider}/callback"
+    if redirect_uri != exact or not 1 <= port <= HIGHEST_PORT:
+        detail = f"Must be http://127.0.0.1:<port>/oauth/{provider}/callback."
+        raise InvalidRequest(errors=[Fault("/redirect_uri", "invalid", detail)])
+
+
+def consume(*, user_id: UUID, session_id: UUID, provider: str, state: str, now: datetime) -> Asked:
+    """What an authorisation had asked, once: of any number who bring a state, one gets past here.
+
+    Raises ``StateInvalid``. A state in the wrong hands is not used up by it.
+    """
+    attempts = ConnectionAttempt.objects.filter(
+        state_hash=_hash(state), user=user_id, session=session_id, provider=provider
+    )
+    attempt = attempts.filter(expires_at__gt=now).first()
+    if attempt is None or not attempts.filter(pk=attempt.pk).delete()[0]:
+        raise StateInvalid
+    try:
+        verifier = decrypt(bytes(attempt.verifier)).decode()
+    except CannotDecrypt:
+        # Its key was taken away within these ten minutes.
+        raise StateInvalid from None
+    return Asked(attempt.redirect_uri, state, verifier)
+
+
+def forget_expired(*, now: datetime) -> int:
+    """Deletes authorisations that nobody ended; gives how many."""
+    return ConnectionAttempt.objects.filter(expires_at__lte=now).delete()[0]
+
+
+def _make_room(user_id: UUID, *, now: datetime) -> None:
+    theirs = ConnectionAttempt.objects.filter(user=user_id)
+    kept = theirs.filter(expires_at__gt=now).order_by("-pk")[: MOST_AT_A_TIME - 1]
+    theirs.exclude(pk__in=list(kept.values_list("pk", flat=True))).delete()
+
+
+def _hash(state: str) -> str:
+    return sha256(state.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,239 @@
+"""Ending connections: here at once, and at the provider until it has confirmed it.
+
+What is needed to revoke a grant moves, encrypted, from the connection to a row of its own, in the transaction
+that deletes the connection; a queued job tries it, and each failure queues the next try. To revoke twice does
+no harm, so a job may be done twice. After ``GIVEN_UP_AFTER`` operators are told instead.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import F, QuerySet
+from procrastinate.contrib.django import app
+
+from accounts.audit import Actor, record
+from accounts.connections import oauth
+from accounts.connections.oauth import ProviderFailed
+from accounts.connections.providers import ProviderNotConfigured, configured, find
+from accounts.models import Connection, ConnectionAttempt, ConnectionRevocation
+from config.database import release_connection
+from config.encryption import CannotDecrypt, decrypt, encrypt
+from config.problems import Problem
+
+GIVEN_UP_AFTER = timedelta(days=14)
+FIRST_PAUSE = timedelta(seconds=5)
+LONGEST_PAUSE = timedelta(hours=6)
+# Far more than the pause before any try that is still queued.
+OVERDUE = timedelta(hours=1)
+OVERDUE_AT_A_TIME = 500
+BY = Actor(name="the worker")
+NOT_CONFIGURED, NOT_READABLE = "not_configured", "not_readable"
+# In the order in which they are revoked; a refresh token usually takes its access tokens with it.
+HINTS = ("refresh_token", "access_token")
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionNotFound(Problem):
+    code = "connection_not_found"
+    status = 404
+    title = "Not connected"
+    default_detail = "There is no connection to this provider."
+
+
+def disconnect(*, user_id: UUID, provider: str, by: Actor, now: datetime, reason: str = "") -> None:
+    """Deletes a person's connection and has it revoked at the provider. Raises ``ConnectionNotFound``."""
+    with transaction.atomic():
+        connection = _locked(user_id).filter(provider=provider).first()
+        if connection is None:
+            raise ConnectionNotFound
+        _remove(connection, by=by, now=now, reason=reason)
+
+
+def disconnect_all(*, user_id: UUID, by: Actor, now: datetime, reason: str = "") -> int:
+    """Deletes every connection of a person, and what they had begun; gives the number of connections.
+
+    For somebody who is disabled, deleted or erased: call it in that transaction, before the person's row goes.
+    """
+    with transaction.atomic():
+        connections = list(_locked(user_id))
+        for connection in connections:
+            _remove(connection, by=by, now=now, reason=reason)
+        ConnectionAttempt.objects.filter(user=user_id).delete()
+    return len(connections)
+
+
+def revoke_later(
+    *, user_id: UUID, provider: str, tokens: Sequence[str | None], now: datetime
+) -> ConnectionRevocation:
+    """Queues the revocation of a grant: ``tokens`` are its refresh token and its access token, as far as known."""
+    known = {hint: token for hint, token in zip(HINTS, tokens, strict=True) if token}
+    with transaction.atomic():
+        row = ConnectionRevocation.objects.create(
+            provider=provider,
+            user_id=user_id,
+            tokens=encrypt(json.dumps(known).encode()),
+            asked_at=now,
+            due_at=now,
+        )
+        _queue(row.pk, now)
+    return row
+
+
+def tokens_of(connection: Connection) -> list[str | None]:
+    """A connection's refresh token and access token. Raises ``CannotDecrypt``."""
+    refresh = connection.refresh_token
+    return [
+        decrypt(bytes(refresh)).decode() if refresh is not None else None,
+        decrypt(bytes(connection.access_token)).decode(),
+    ]
+
+
+def is_revocable(provider: str) -> bool:
+    """Whether there is anything to revoke with; a provider that is not set up just now may be again."""
+    known = configured().get(provider)
+    return known is None or bool(known.revocation_endpoint)
+
+
+def revoke(*, revocation_id: int, now: datetime) -> bool:
+    """Tries a revocation; True where the provider has confirmed it, and the row is gone."""
+    row = ConnectionRevocation.objects.filter(pk=revocation_id, gave_up_at=None).first()
+    if row is None:
+        return False
+    if failure := _failure_of(row):
+        _try_again(row, failure, now=now)
+        return False
+    with transaction.atomic():
+        if ConnectionRevocation.objects.filter(pk=row.pk).delete()[0]:
+            _record("connection:revoked", row, by=BY, now=now)
+    return True
+
+
+def retry(*, revocation_id: int, reason: str, by: Actor, now: datetime) -> bool:
+    """Begins anew with a revocation that was given up; False where it was not."""
+    with transaction.atomic():
+        given_up = ConnectionRevocation.objects.filter(pk=revocation_id, gave_up_at__isnull=False)
+        if not given_up.update(gave_up_at=None, asked_at=now, due_at=now, attempts=0):
+            return False
+        row = ConnectionRevocation.objects.get(pk=revocation_id)
+        _record("connection:revocation_retried", row, by=by, now=now, reason=reason)
+        _queue(row.pk, now)
+    return True
+
+
+def dismiss(*, revocation_id: int, reason: str, by: Actor, now: datetime) -> bool:
+    """Forgets a revocation, and with it the last means to revoke that grant from here."""
+    with transaction.atomic():
+        row = ConnectionRevocation.objects.filter(pk=revocation_id).select_for_update().first()
+        if row is None:
+            return False
+        _record("connection:revocation_dismissed", row, by=by, now=now, reason=reason)
+        row.delete()
+    return True
+
+
+def forget_revocations(*, user_id: UUID, provider: str, by: Actor, now: datetime) -> int:
+    """Takes back what waits to be revoked: for a provider that would end a newer grant together with it."""
+    waiting = ConnectionRevocation.objects.filter(user_id=user_id, provider=provider)
+    rows = list(waiting.select_for_update())
+    for row in rows:
+        reason = "Connected again: the provider keeps one grant per person."
+        _record("connection:revocation_dismissed", row, by=by, now=now, reason=reason)
+        row.delete()
+    return len(rows)
+
+
+def queue_overdue(*, now: datetime) -> int:
+    """Queues again what should have been tried long ago; gives how many."""
+    overdue = ConnectionRevocation.objects.filter(gave_up_at=None, due_at__lt=now - OVERDUE)
+    ids = list(overdue.order_by("due_at").values_list("pk", flat=True)[:OVERDUE_AT_A_TIME])
+    with transaction.atomic():
+        ConnectionRevocation.objects.filter(pk__in=ids).update(due_at=now)
+        for each in ids:
+            _queue(each, now)
+    return len(ids)
+
+
+def _locked(user_id: UUID) -> QuerySet[Connection]:
+    rows = Connection.objects.filter(user=user_id).select_related("user")
+    return rows.order_by("pk").select_for_update(of=("self",))
+
+
+def _remove(connection: Connection, *, by: Actor, now: datetime, reason: str) -> None:
+    provider, revocable = connection.provider, is_revocable(connection.provider)
+    if revocable:
+        try:
+            tokens = tokens_of(connection)
+        except CannotDecrypt:
+            revocable = False
+        else:
+            revoke_later(user_id=connection.user_id, provider=provider, tokens=tokens, now=now)
+    connection.delete()
+    record(
+        "connection:removed",
+        by=by,
+        now=now,
+        target=connection.user.email,
+        target_id=connection.user_id,
+        reason=reason,
+        before={"provider": provider, "scopes": connection.scopes},
+        after={"to_be_revoked": revocable},
+    )
+
+
+def _failure_of(row: ConnectionRevocation) -> str:
+    """Asks the provider; "" once it has confirmed all of a grant's tokens, else the word for what is wrong."""
+    try:
+        provider = find(row.provider)
+        tokens: dict[str, str] = json.loads(decrypt(bytes(row.tokens)))
+    except ProviderNotConfigured:
+        return NOT_CONFIGURED
+    except CannotDecrypt:
+        return NOT_READABLE
+    release_connection()
+    if not provider.revocation_endpoint:
+        return NOT_CONFIGURED
+    try:
+        for hint in HINTS:
+            if token := tokens.get(hint):
+                oauth.revoke(provider, token=token, hint=hint)
+    except ProviderFailed as failure:
+        return failure.kind.value
+    return ""
+
+
+def _try_again(row: ConnectionRevocation, failure: str, *, now: datetime) -> None:
+    """Queues the next try, or gives up where the provider has had its days."""
+    waiting = ConnectionRevocation.objects.filter(pk=row.pk, gave_up_at=None)
+    due = now + min(FIRST_PAUSE * 4 ** min(row.attempts, 10), LONGEST_PAUSE)
+    over = now - row.asked_at >= GIVEN_UP_AFTER
+    with transaction.atomic():
+        noted = waiting.update(
+            attempts=F("attempts") + 1,
+            tried_at=now,
+            failure=failure,
+            due_at=due,
+            gave_up_at=now if over else None,
+        )
+        if noted and over:
+            _record("connection:revocation_given_up", row, by=BY, now=now)
+        elif noted:
+            _queue(row.pk, due)
+    if noted and over:
+        log.error("connection_revocation_given_up", extra={"provider": row.provider})
+
+
+def _queue(revocation_id: int, at: datetime) -> None:
+    job = app.configure_task("accounts.revoke_connection", queue="connections", schedule_at=at)
+    job.defer(revocation_id=revocation_id)
+
+
+def _record(
+    action: str, row: ConnectionRevocation, *, by: Actor, now: datetime, reason: str = ""
+) -> None:
+    after = {"provider": row.provider, "attempts": row.attempts}
+    record(action, by=by, now=now, target_id=row.user_id, reason=reason, after=after)

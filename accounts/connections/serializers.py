@@ -1,0 +1,104 @@
+"""Shapes of connections: what is taken and what is given. No secret but the access token that was asked for."""
+
+from typing import Any
+
+from django.core.validators import RegexValidator
+from rest_framework import serializers
+
+from accounts.models import Connection
+from accounts.serializers import TextField
+
+LONGEST_CODE = 4096
+LONGEST_STATE = 200
+LONGEST_ADDRESS = 200
+LONGEST_TOKEN = 16 * 1024
+# As far as a pattern can say it; the rule compares it exactly, with the provider's name.
+CALLBACK = r"^http://127\.0\.0\.1:[1-9][0-9]{0,4}/oauth/[a-z0-9][a-z0-9_-]{0,39}/callback$"
+
+
+class PrintableField(TextField):
+    """A text as OAuth 2.0 has them (RFC 6749, appendix A): printable ASCII, exactly as it was given."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        printable = RegexValidator("^[ -~]*$", "Printable ASCII characters only.")
+        super().__init__(trim_whitespace=False, validators=[printable], **kwargs)
+
+
+class AuthorizeSerializer(serializers.Serializer[Any]):
+    redirect_uri = TextField(
+        max_length=LONGEST_ADDRESS,
+        trim_whitespace=False,
+        validators=[RegexValidator(CALLBACK, "Must be the shell's own callback on 127.0.0.1.")],
+        help_text=(
+            "`http://127.0.0.1:<port>/oauth/<provider>/callback`, where the shell listens: this form and "
+            "no other, with a port from 1 to 65535."
+        ),
+    )
+
+
+class AuthorizationSerializer(serializers.Serializer[Any]):
+    authorization_url = serializers.CharField(help_text="To open in the person's browser.")
+    state = serializers.CharField(
+        help_text="Comes back in the redirect; good for one use by this session."
+    )
+    expires_at = serializers.DateTimeField(help_text="Until then it can be completed.")
+
+
+class CompleteSerializer(serializers.Serializer[Any]):
+    code = PrintableField(max_length=LONGEST_CODE, write_only=True)
+    state = PrintableField(max_length=LONGEST_STATE, write_only=True)
+    iss = PrintableField(
+        max_length=LONGEST_ADDRESS,
+        required=False,
+        allow_null=True,
+        help_text="`iss` of the redirect, where the provider sends it (RFC 9207).",
+    )
+
+
+class ConnectionSerializer(serializers.Serializer[Any]):
+    provider = serializers.CharField()
+    state = serializers.SerializerMethodField(
+        help_text=(
+            "`unavailable`: the provider did not answer the last time, and the grant stays; "
+            "`reauthorisation_needed`: authorize again."
+        )
+    )
+    scopes = serializers.ListField(
+        child=serializers.CharField(), help_text="What the provider granted, sorted."
+    )
+    connected_at = serializers.DateTimeField(help_text="When the person last agreed.")
+    refreshed_at = serializers.DateTimeField(help_text="When the provider last gave tokens.")
+
+    def get_state(self, connection: Connection) -> Connection.State:
+        state = connection.state(at=self.context["now"])
+        is_set_up = connection.provider in self.context["configured"]
+        if state == Connection.State.HEALTHY and not is_set_up:
+            return Connection.State.UNAVAILABLE
+        return state
+
+
+class ConnectionListSerializer(serializers.Serializer[Any]):
+    connections = ConnectionSerializer(many=True, help_text="Of the caller, by provider.")
+    providers = serializers.ListField(
+        child=serializers.CharField(), help_text="What can be connected here, sorted."
+    )
+
+
+class ConnectionTokenSerializer(serializers.Serializer[Any]):
+    refused = PrintableField(
+        max_length=LONGEST_TOKEN,
+        required=False,
+        allow_null=True,
+        write_only=True,
+        help_text=(
+            "The access token that the third party refused: if it is still the one kept here, it is "
+            "renewed before its time."
+        ),
+    )
+
+
+class AccessSerializer(serializers.Serializer[Any]):
+    access_token = serializers.CharField(help_text="A bearer token for the third party's API.")
+    expires_at = serializers.DateTimeField(
+        allow_null=True, help_text="Ask again by then; null where it does not end by itself."
+    )

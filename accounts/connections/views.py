@@ -1,0 +1,166 @@
+"""Connections over HTTP: parse, one rule, render."""
+
+from typing import Any, cast
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from accounts.access_tokens import AccessToken
+from accounts.audit import Actor
+from accounts.authentication import Caller
+from accounts.connections.authorisation import begin
+from accounts.connections.disconnecting import disconnect
+from accounts.connections.grants import access_token, complete
+from accounts.connections.providers import configured
+from accounts.connections.serializers import (
+    AccessSerializer,
+    AuthorizationSerializer,
+    AuthorizeSerializer,
+    CompleteSerializer,
+    ConnectionListSerializer,
+    ConnectionSerializer,
+    ConnectionTokenSerializer,
+)
+from accounts.models import Connection
+from config.client_address import address_of
+from config.request_ids import current as request_id
+from config.schema import problems
+
+PROVIDER = OpenApiParameter(
+    "provider",
+    {"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"},
+    OpenApiParameter.PATH,
+    description="A name from `providers` of the list.",
+)
+FAILURES = ("not_configured", "provider_error", "provider_unavailable", "provider_timeout")
+UNSHARED = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+
+
+class ConnectionViewSet(ViewSet):
+    """Third parties that the caller has connected. Their secrets stay here; a shell gets access tokens alone."""
+
+    permission_classes = (IsAuthenticated,)
+
+    @extend_schema(
+        operation_id="connections", responses=ConnectionListSerializer, tags=["connections"]
+    )
+    def list(self, request: Request) -> Response:
+        """What the caller has connected, and what can be."""
+        rows = Connection.objects.filter(user=request.user.pk).order_by("provider")
+        providers = sorted(configured())
+        shape = ConnectionListSerializer(
+            {"connections": rows, "providers": providers},
+            context={"now": timezone.now(), "configured": providers},
+        )
+        return Response(shape.data, headers={"Cache-Control": "private, no-cache"})
+
+    @problems("not_configured")
+    @extend_schema(
+        operation_id="authorize_connection",
+        parameters=[PROVIDER],
+        request=AuthorizeSerializer,
+        responses=AuthorizationSerializer,
+        tags=["connections"],
+    )
+    def authorize(self, request: Request, provider: str) -> Response:
+        """Begin to connect: where to send the person. It must be completed within ten minutes."""
+        given = _valid(AuthorizeSerializer, request)
+        begun = begin(
+            user_id=_caller(request).user_id,
+            session_id=cast("AccessToken", request.auth).session_id,
+            provider=provider,
+            redirect_uri=given["redirect_uri"],
+            now=timezone.now(),
+        )
+        return Response(AuthorizationSerializer(begun).data, headers=UNSHARED)
+
+    @problems("state_invalid", "provider_rejected", *FAILURES)
+    @extend_schema(
+        operation_id="complete_connection",
+        parameters=[PROVIDER],
+        request=CompleteSerializer,
+        responses={201: ConnectionSerializer},
+        tags=["connections"],
+    )
+    def complete(self, request: Request, provider: str) -> Response:
+        """End what was begun, with what the provider's redirect brought."""
+        given = _valid(CompleteSerializer, request)
+        now = timezone.now()
+        connection = complete(
+            user_id=_caller(request).user_id,
+            session_id=cast("AccessToken", request.auth).session_id,
+            provider=provider,
+            code=given["code"],
+            state=given["state"],
+            issuer=given.get("iss"),
+            by=_actor(request),
+            now=now,
+        )
+        shape = ConnectionSerializer(connection, context={"now": now, "configured": configured()})
+        return Response(shape.data, status=201, headers=UNSHARED)
+
+    @problems("connection_not_found", "reauthorisation_needed", *FAILURES)
+    @extend_schema(
+        operation_id="connection_token",
+        parameters=[PROVIDER],
+        request={"application/json": ConnectionTokenSerializer},
+        responses=AccessSerializer,
+        tags=["connections"],
+    )
+    def token(self, request: Request, provider: str) -> Response:
+        """An access token for the third party, renewed here where it has to be. The body may be left out."""
+        given = _valid(ConnectionTokenSerializer, request)
+        access = access_token(
+            user_id=_caller(request).user_id,
+            provider=provider,
+            refused=given.get("refused"),
+            by=_actor(request),
+            now=timezone.now(),
+        )
+        return Response(AccessSerializer(access).data, headers=UNSHARED)
+
+    @problems("connection_not_found")
+    @extend_schema(
+        operation_id="disconnect",
+        parameters=[PROVIDER],
+        responses={
+            204: OpenApiResponse(
+                description="Deleted here, and revoked at the provider as soon as that can be reached."
+            )
+        },
+        tags=["connections"],
+    )
+    def destroy(self, request: Request, provider: str) -> Response:
+        """Disconnect."""
+        disconnect(
+            user_id=_caller(request).user_id,
+            provider=provider,
+            by=_actor(request),
+            now=timezone.now(),
+        )
+        return Response(status=204)
+
+
+def _valid(serializer: type[Any], request: Request) -> dict[str, Any]:
+    given = serializer(data=request.data)
+    given.is_valid(raise_exception=True)
+    valid: dict[str, Any] = given.validated_data
+    return valid
+
+
+def _caller(request: Request) -> Caller:
+    return cast("Caller", request.user)
+
+
+def _actor(request: Request) -> Actor:
+    caller = _caller(request)
+    return Actor(
+        name=caller.email,
+        id=caller.user_id,
+        address=address_of(request),
+        request_id=request_id(),
+    )

@@ -1,0 +1,18 @@
+"""Puts what is kept of connections under the newest of the encryption keys, so that older ones can go."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from accounts.connections.reencrypting import reencrypt
+
+
+class Command(BaseCommand):
+    help = "Encrypt the tokens of connections anew under the first of ENCRYPTION_KEYS; the worker does so every night."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        moved, unreadable = reencrypt()
+        self.stdout.write(
+            f"reencrypt_connections: {moved} moved under the newest encryption key, "
+            f"{unreadable} are under a key that ENCRYPTION_KEYS no longer has"
+        )

@@ -1,0 +1,27 @@
+"""Puts the private signing keys under the newest of the encryption keys, so that older ones can go."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from accounts.audit import Actor
+from accounts.signing_keys import reencrypt_signing_keys
+from config.encryption import CannotDecrypt
+
+
+class Command(BaseCommand):
+    help = "Encrypt the private signing keys anew under the first of ENCRYPTION_KEYS."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        by = Actor.command("reencrypt_signing_keys")
+        try:
+            moved, all_keys = reencrypt_signing_keys(by=by, now=timezone.now())
+        except CannotDecrypt:
+            raise CommandError(
+                "A private signing key is under an encryption key that ENCRYPTION_KEYS no longer has. "
+                "Give that back, or rotate_signing_key --emergency."
+            ) from None
+        self.stdout.write(
+            f"reencrypt_signing_keys: {moved} of {all_keys} moved under the newest encryption key"
+        )

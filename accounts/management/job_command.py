@@ -1,0 +1,28 @@
+"""The one way in which a job is run by its command."""
+
+from typing import Any, ClassVar
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from accounts.audit import Actor
+from accounts.jobs import End, Job, run
+
+
+class JobCommand(BaseCommand):
+    """``job`` is run alone; the exit code is 1 if it failed, and 0 if somebody else runs it already."""
+
+    job: ClassVar[Job]
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--dry-run", action="store_true", help="say what would be done and change nothing"
+        )
+
+    def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
+        by = Actor.command(self.job.name)
+        outcome = run(self.job, by=by, now=timezone.now(), dry_run=dry_run)
+        line = f"{self.job.name}: {outcome.says}"
+        if outcome.end is End.FAILED:
+            raise CommandError(line)
+        self.stdout.write(line)

@@ -1,0 +1,27 @@
+"""What is done for access every night."""
+
+from datetime import datetime
+
+from django.conf import settings
+
+from accounts import pruning
+from accounts.audit import Actor
+from accounts.jobs import Job
+
+
+def _prune_audit_log(*, by: Actor, now: datetime, dry_run: bool) -> str:
+    events = pruning.prune_audit_log(by=by, now=now, dry_run=dry_run)
+    done = "would be removed" if dry_run else "removed"
+    return f"{events} events older than {settings.AUDIT_RETENTION_DAYS} days {done}"
+
+
+def _prune_refresh_tokens(*, by: Actor, now: datetime, dry_run: bool) -> str:
+    sessions, tokens = pruning.prune_refresh_tokens(now=now, dry_run=dry_run)
+    done = "would be removed" if dry_run else "removed"
+    return (
+        f"{sessions} sessions over for {pruning.OVER_KEPT.days} days {done}, with {tokens} tokens"
+    )
+
+
+PRUNE_AUDIT_LOG = Job("prune_audit_log", _prune_audit_log)
+PRUNE_REFRESH_TOKENS = Job("prune_refresh_tokens", _prune_refresh_tokens)

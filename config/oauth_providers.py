@@ -1,0 +1,173 @@
+"""The third parties that people can connect, as ``OAUTH_PROVIDERS`` says: a JSON object, name → settings.
+
+    {"google": {"client_id": "…", "client_secret": "…"},
+     "sheets": {"client_id": "…", "client_secret": "…", "scopes": ["read", "write"],
+                "authorization_endpoint": "https://sheets.example.com/oauth/authorize",
+                "token_endpoint": "https://sheets.example.com/oauth/token",
+                "revocation_endpoint": "https://sheets.example.com/oauth/revoke"}}
+
+A faulty value is refused at the start, by a sentence that names the member and repeats nothing of it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from environs import ValidationError
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
+METHODS = ("client_secret_basic", "client_secret_post", "none")
+# What the service itself says in an authorisation request, and what its library calls its own arguments.
+RESERVED = {
+    "client_id", "redirect_uri", "response_type", "scope", "state", "code_challenge", "code_challenge_method",
+    "code_verifier", "url",
+}  # fmt: skip
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "google": {
+        "authorization_endpoint": "https://accounts.google.com/o/oauth2/v2/auth",
+        "token_endpoint": "https://oauth2.googleapis.com/token",
+        "revocation_endpoint": "https://oauth2.googleapis.com/revoke",
+        "issuer": "https://accounts.google.com",
+        "scopes": ["https://www.googleapis.com/auth/spreadsheets"],
+        # Without both there is no refresh token from the second authorisation on.
+        "authorization_params": {"access_type": "offline", "prompt": "consent"},
+        "token_endpoint_auth_method": "client_secret_post",
+        "one_grant": True,
+    }
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthProvider:
+    """One authorisation server, and who we are to it.
+
+    ``one_grant``: it keeps one grant per person, so that revoking any of its tokens revokes all of them.
+    ``issuer``: what it must call itself where it says so in its redirect (RFC 9207); "" where it need not.
+    """
+
+    name: str
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    authorization_endpoint: str
+    token_endpoint: str
+    revocation_endpoint: str = ""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    authorization_params: Mapping[str, str] = field(default_factory=dict)
+    token_endpoint_auth_method: str
+    one_grant: bool = False
+
+
+MEMBERS = {each.name for each in fields(OAuthProvider)} - {"name"}
+
+
+def check(value: str) -> None:
+    """A check for the start: raises ``ValidationError`` for what :func:`read` cannot read."""
+    read(value)
+
+
+def read(value: str) -> dict[str, OAuthProvider]:
+    """The providers by name; none for an empty text."""
+    if not value.strip():
+        return {}
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        raise ValidationError("Not JSON.") from None
+    if not isinstance(document, dict):
+        raise ValidationError("Must be a JSON object of providers by name.")
+    return {name: _provider(name, given) for name, given in document.items()}
+
+
+def _provider(name: str, given: Any) -> OAuthProvider:
+    if not NAME.fullmatch(name):
+        raise ValidationError(
+            "A provider's name has small letters, digits, - and _, and at most 40 of them."
+        )
+    if not isinstance(given, dict):
+        raise _fault(name, "must be an object")
+    if given.keys() - MEMBERS:
+        # Not named: what stands where a name should may be a secret.
+        raise _fault(name, f"can have no other members than {', '.join(sorted(MEMBERS))}")
+    members = {**PRESETS.get(name, {}), **given}
+    secret = _text(name, members, "client_secret", needed=False)
+    method = members.get("token_endpoint_auth_method") or (METHODS[0] if secret else METHODS[2])
+    if method not in METHODS:
+        raise _fault(name, f"token_endpoint_auth_method must be one of: {', '.join(METHODS)}")
+    if bool(secret) == (method == "none"):
+        raise _fault(name, "a client_secret and token_endpoint_auth_method do not go together")
+    return OAuthProvider(
+        name=name,
+        client_id=_text(name, members, "client_id"),
+        client_secret=secret,
+        authorization_endpoint=_endpoint(name, members, "authorization_endpoint"),
+        token_endpoint=_endpoint(name, members, "token_endpoint"),
+        revocation_endpoint=_endpoint(name, members, "revocation_endpoint", needed=False),
+        issuer=_text(name, members, "issuer", needed=False),
+        scopes=_scopes(name, members.get("scopes", [])),
+        authorization_params=_params(name, members.get("authorization_params", {})),
+        token_endpoint_auth_method=method,
+        one_grant=_truth(name, members.get("one_grant", False)),
+    )
+
+
+def _text(name: str, members: Mapping[str, Any], member: str, *, needed: bool = True) -> str:
+    value = members.get(member, "")
+    if not isinstance(value, str) or (needed and not value):
+        raise _fault(name, f"{member} must be a text" + (" that is not empty" if needed else ""))
+    return value
+
+
+def _endpoint(name: str, members: Mapping[str, Any], member: str, *, needed: bool = True) -> str:
+    """An https address; plain http only on this machine, where nobody can listen in between."""
+    value = _text(name, members, member, needed=needed)
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise _fault(name, f"{member} is not an address") from None
+    if not parts.hostname or parts.username or parts.fragment or not value.isascii():
+        raise _fault(name, f"{member} must be an address without userinfo and fragment")
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
+        raise _fault(name, f"{member} must be an https address")
+    return value
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _scopes(name: str, value: Any) -> tuple[str, ...]:
+    scopes = value.split() if isinstance(value, str) else value
+    if not isinstance(scopes, list) or not all(
+        isinstance(each, str) and re.fullmatch(r"[!-~]+", each) for each in scopes
+    ):
+        raise _fault(name, "scopes must be a list of words, or one text with spaces")
+    return tuple(scopes)
+
+
+def _params(name: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise _fault(name, "authorization_params must be an object of texts")
+    if reserved := sorted(RESERVED & value.keys()):
+        raise _fault(name, f"authorization_params cannot hold {', '.join(reserved)}")
+    return dict(value)
+
+
+def _truth(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _fault(name, "one_grant must be true or false")
+    return value
+
+
+def _fault(name: str, sentence: str) -> ValidationError:
+    return ValidationError(f"{name}: {sentence}.")

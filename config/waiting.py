@@ -1,0 +1,76 @@
+"""Connections that do not wait for ever for the answer of a database.
+
+PostgreSQL ends a statement that takes too long, but one that is frozen ends nothing, and its kernel goes on saying
+that all is well. So each connection waits as long as the server itself would work on a statement (its
+``statement_timeout``, whoever has set it) and a moment longer. A connection that was given up is closed: nobody
+knows what its server still does, and the pool replaces it.
+
+Where no ``statement_timeout`` is set, as in management commands and the worker of queued work, there is none here
+either: nobody waits for them, and they go on where they were. Who asks for a wait of a length of his own, as
+listening for notices does, gets that.
+"""
+
+import os
+from collections.abc import Generator
+from typing import Any, Self, TypeVar
+
+import psycopg
+from psycopg.errors import _WaitTimeout
+from psycopg.rows import tuple_row
+
+# What a server needs beyond its own limit to say that it has been reached.
+MARGIN_SECONDS = 2.0
+# A new connection's first question is answered at once or not at all; as long as connecting itself may take.
+FIRST_ANSWER_SECONDS = 5.0
+# How often a wait looks up, as psycopg has it.
+WAKE_SECONDS = 0.1
+NOT_SAID = -1.0
+SERVERS_LIMIT = "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float8"
+
+R = TypeVar("R")
+
+
+def limit_statements(limits: str) -> None:
+    """Gives the limits to every connection of these processes; what is set already comes later and wins."""
+    os.environ["PGOPTIONS"] = f"{limits} {os.environ.get('PGOPTIONS', '')}".strip()
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The database has not answered for longer than it may work on a statement."""
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """For Django's pool, which opens connections in autocommit. ``patience`` in seconds; ``None`` is for ever."""
+
+    patience: float | None = FIRST_ANSWER_SECONDS
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        connection = super().connect(conninfo, **options)
+        try:
+            connection.patience = _patience_of(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def wait(
+        self,
+        gen: Generator[Any, Any, R],
+        interval: float = WAKE_SECONDS,
+        timeout: float | None = NOT_SAID,
+    ) -> R:
+        if timeout != NOT_SAID:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, self.patience)
+        except _WaitTimeout:
+            self.pgconn.finish()
+            raise NoAnswer("the database does not answer") from None
+
+
+def _patience_of(connection: psycopg.Connection[Any]) -> float | None:
+    with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+        seconds: float
+        (seconds,) = cursor.execute(SERVERS_LIMIT).fetchone() or (0.0,)
+    return seconds + MARGIN_SECONDS if seconds else None

@@ -1,0 +1,112 @@
+"""The log cannot be changed, emptied or thinned out, by whom it must not be."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+from django.db import DatabaseError, IntegrityError, connection, transaction
+
+from accounts.audit import Actor, record
+from accounts.models import AuditEvent
+
+pytestmark = pytest.mark.django_db
+
+PRUNING = "SET LOCAL accounts.pruning_audit = 'on'"
+
+
+@pytest.fixture
+def event(by: Actor, now: datetime) -> AuditEvent:
+    record("client:created", by=by, now=now, target="Acme")
+    return AuditEvent.objects.get()
+
+
+def attempt(*statements: str) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("UPDATE accounts_auditevent SET actor = 'somebody else'",),
+        ("DELETE FROM accounts_auditevent",),
+        ("TRUNCATE accounts_auditevent",),
+        (PRUNING, "UPDATE accounts_auditevent SET actor = 'somebody else'"),
+        (PRUNING, "TRUNCATE accounts_auditevent"),
+    ],
+    ids=["change", "delete", "empty", "change while pruning", "empty while pruning"],
+)
+def test_the_owner_of_the_table_is_refused_too(
+    event: AuditEvent, statements: tuple[str, ...]
+) -> None:
+    with pytest.raises(IntegrityError, match="append-only"):
+        attempt(*statements)
+    event.refresh_from_db()
+    assert event.actor == "operator@shell.test"
+
+
+def test_the_orm_is_refused_as_well(event: AuditEvent) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        event.save()
+    with pytest.raises(IntegrityError), transaction.atomic():
+        event.delete()
+
+
+def test_pruning_deletes_because_it_says_so(event: AuditEvent) -> None:
+    attempt(PRUNING, "DELETE FROM accounts_auditevent")
+    assert not AuditEvent.objects.exists()
+
+
+@pytest.fixture
+def as_another_role(event: AuditEvent) -> Iterator[None]:
+    """A role like the one that docs/audit.md proposes for the service: it may work with the rows and owns nothing."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE service_that_owns_nothing")
+        cursor.execute(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON accounts_auditevent TO service_that_owns_nothing"
+        )
+        cursor.execute(
+            "GRANT USAGE ON SEQUENCE accounts_auditevent_id_seq TO service_that_owns_nothing"
+        )
+        cursor.execute("SET LOCAL ROLE service_that_owns_nothing")
+        yield
+        cursor.execute("RESET ROLE")
+
+
+@pytest.mark.usefixtures("as_another_role")
+def test_a_role_that_owns_nothing_writes_and_prunes_and_cannot_switch_the_guard_off(
+    by: Actor, now: datetime
+) -> None:
+    record("client:created", by=by, now=now, target="Borealis")
+    for statement in (
+        "ALTER TABLE accounts_auditevent DISABLE TRIGGER ALL",
+        "DROP TRIGGER audit_is_append_only ON accounts_auditevent",
+        "ALTER FUNCTION accounts_audit_is_append_only() RENAME TO something_else",
+        "TRUNCATE accounts_auditevent",
+        "SET session_replication_role = replica",
+        "DROP TABLE accounts_auditevent",
+    ):
+        with pytest.raises(DatabaseError, match=r"owner|permission denied"):
+            attempt(statement)
+    attempt(PRUNING, "DELETE FROM accounts_auditevent WHERE target = 'Acme'")
+    assert AuditEvent.objects.get().target == "Borealis"
+
+
+def test_what_operators_look_for_is_found_by_index(by: Actor, now: datetime) -> None:
+    conditions = {
+        "audit_by_action": "action LIKE 'licence:%%'",
+        "audit_by_actor_name": "UPPER(actor) LIKE UPPER('ada@%%')",
+        "audit_by_target_name": "UPPER(target) LIKE UPPER('acme%%')",
+        "audit_by_request": "request_id = 'abc'",
+        "audit_by_address": "address = '192.0.2.1'",
+        "audit_by_target": "target_id = 'abc'",
+        "audit_newest_first": "at < now()",
+    }
+    with connection.cursor() as cursor:
+        # What the planner can use, not what it prefers for a table of nothing.
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        for index, condition in conditions.items():
+            statement = f"EXPLAIN SELECT * FROM accounts_auditevent WHERE {condition}"
+            cursor.execute(statement.replace("%%", "%"))
+            assert index in "\n".join(line for (line,) in cursor.fetchall()), index

@@ -1,0 +1,42 @@
+"""How passwords are hashed."""
+
+from unittest.mock import patch
+
+import pytest
+from argon2 import PasswordHasher
+from django.contrib.auth.hashers import check_password, get_hasher, make_password
+
+from accounts import hashers
+from accounts.hashers import GatedArgon2Hasher
+
+PASSWORD = "correct horse battery staple"
+
+
+def test_a_password_is_hashed_with_the_parameters_of_the_contract() -> None:
+    assert make_password(PASSWORD).startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
+
+
+@pytest.mark.parametrize(
+    ("time_cost", "memory_cost", "rest"),
+    [(1, 8192, (2, 15360)), (2, 19455, (2, 8)), (2, 19456, None), (2, 102400, None)],
+)
+def test_a_wrong_password_costs_todays_work_whatever_its_hash_asks_for(
+    time_cost: int, memory_cost: int, rest: tuple[int, int] | None
+) -> None:
+    old = PasswordHasher(time_cost, memory_cost, 1).hash(PASSWORD)
+    encoded = f"argon2{old}"
+    asked: list[tuple[int, int]] = []
+
+    class Watched(PasswordHasher):
+        def __init__(self, time_cost: int, memory_cost: int, parallelism: int) -> None:
+            asked.append((time_cost, memory_cost))
+            super().__init__(time_cost, memory_cost, parallelism)
+
+    with patch.object(hashers, "PasswordHasher", Watched):
+        assert not check_password("wrong", encoded)
+        assert asked == ([rest] if rest else [])
+        assert check_password(PASSWORD, encoded)
+
+
+def test_it_is_the_one_hasher() -> None:
+    assert isinstance(get_hasher("default"), GatedArgon2Hasher)
