@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
@@ -14,6 +14,7 @@ from accounts.acts import Act, Done
 from accounts.audit import Actor
 from accounts.columns import moment, tokens, yes_no
 from accounts.console import ConsoleAdmin
+from llmproxy.catalogue import what_is_wrong_with_the_default
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
 
@@ -21,7 +22,7 @@ from llmproxy.offering import Offer, add_model, change_model
 class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = LanguageModel
-        fields = ("name", "provider_name", "output_limit", "is_on", "plans")
+        fields = ("name", "provider_name", "output_limit", "image_tokens", "is_on", "plans")
         widgets = {"plans": forms.CheckboxSelectMultiple}
 
 
@@ -70,6 +71,7 @@ class LanguageModelAdmin(ConsoleAdmin):
         "name",
         "provider_name",
         tokens("output_limit"),
+        tokens("image_tokens"),
         yes_no("is_on", "on"),
         "plan_names",
     )
@@ -77,6 +79,13 @@ class LanguageModelAdmin(ConsoleAdmin):
     search_fields = ("name", "provider_name")
     fields = (*list_display, moment("created_at"))
     readonly_fields = ("plan_names",)
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        if wrong := what_is_wrong_with_the_default():
+            self.message_user(request, wrong, messages.WARNING)
+        return super().changelist_view(request, extra_context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).prefetch_related("plans")

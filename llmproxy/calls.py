@@ -1,14 +1,12 @@
 """One call, from its admission to its settlement."""
 
-import logging
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 from uuid import UUID
 
-from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from config.database import release_connection
@@ -20,17 +18,21 @@ from llmproxy.estimates import delivered_tokens, prompt_tokens
 from llmproxy.models import LanguageModel
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import Prompt, Reported
+from llmproxy.settling import Due, settle_surely
 from usage.caps import Asked, PlanCaps, Reservation, reserve
+from usage.checkpoints import SoFar
 from usage.models import UsageRecord
-from usage.settlement import Spent, settle
-
-log = logging.getLogger(__name__)
+from usage.settlement import Spent
 
 End = UsageRecord.End
-# Waits before settling is tried again where the database is away; after them the worker's sweep has it.
-SETTLE_WAITS = (0.1, 0.5, 2.0)
 # Ends that are not the provider's: it was asked, and its work on the prompt has to be paid for.
 LEFT = frozenset({End.CLIENT_GONE, End.STOPPED, End.CRASHED})
+# What is counted is no exact number of tokens: some providers send less than a token in a piece, and some tokens
+# are long. So a provider counts as out of hand only well past what it was granted: more than so many times that,
+# and some, in pieces, in its own report, or in tokens of so many bytes.
+RUNAWAY_TIMES = 2
+RUNAWAY_SLACK = 256
+RUNAWAY_BYTES = 8
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,36 +53,64 @@ class Call:
     size: int = 0
     # Why this call was ended from here, set by the watch over running calls.
     stopped: Problem | None = None
+    # Whether its client has hung up, and that the watch has seen so.
+    has_left: Callable[[], bool] = bool
+    left: bool = False
+    first_byte_at: datetime | None = None
     end: UsageRecord.End | None = None
-    settled: bool = False
+    _settled: Event | None = None
     _lock: Any = field(default_factory=Lock)
 
     @property
     def id(self) -> UUID:
         return self.reservation.record_id
 
+    def heard(self) -> None:
+        """The provider has begun to answer."""
+        if self.first_byte_at is None:
+            self.first_byte_at = timezone.now()
+
+    def is_runaway(self) -> bool:
+        """Whether the provider goes on long after the output limit that it was given."""
+        said = self.reported.output if self.reported is not None else 0
+        counted = max(self.deltas, self.size // RUNAWAY_BYTES, said)
+        return counted > RUNAWAY_TIMES * self.reservation.output_limit + RUNAWAY_SLACK
+
     def settle(self, end: UsageRecord.End) -> bool:
         """Settles to what the provider reported, else to what was delivered. The first end counts.
 
-        False where the database stayed away; then the worker's sweep settles it.
+        False while the database is away; it is settled in the same way once that is back.
         """
         with self._lock:
-            if not self.settled:
-                self.end = self.end or end
-                spent, source = self._spent(self.end)
-                self.settled = _persistently(self.id, spent=spent, source=source, end=self.end)
-            return self.settled
+            if self._settled is None:
+                self.end = end
+                spent, source = self._spent(end)
+                due = Due(self.id, spent, source, end, self.first_byte_at)
+                self._settled = settle_surely(due)
+            return self._settled.is_set()
+
+    def wait_settled(self, seconds: float) -> bool:
+        """Waits so long for a settlement that the database has kept waiting."""
+        return self._settled is not None and self._settled.wait(seconds)
+
+    def so_far(self) -> SoFar:
+        """What it would cost if this process died now. Of an answer in one piece nobody can tell before its end."""
+        if not self.chat.stream:
+            return SoFar(self.id, None, None, self.first_byte_at)
+        spent, _ = self._spent(End.CRASHED)
+        return SoFar(self.id, spent.input, spent.output, self.first_byte_at)
 
     def _spent(self, end: UsageRecord.End) -> tuple[Spent, UsageRecord.Source]:
         output = delivered_tokens(deltas=self.deltas, size=self.size)
         if (known := self.reported) is not None:
             # A report in mid-answer says less than what has been delivered since.
             whole = end == End.DONE or known.output >= output
+            output = known.output if whole else output
             spent = Spent(
                 input=known.input,
-                cached_input=known.cached_input,
-                output=known.output if whole else output,
-                reasoning=known.reasoning,
+                cached_input=min(known.cached_input, known.input),
+                output=output,
+                reasoning=min(known.reasoning, output),
             )
             return spent, UsageRecord.Source.PROVIDER if whole else UsageRecord.Source.COUNTED
         if not self.began and end not in LEFT:
@@ -95,7 +125,9 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
     """Opens a record for a call and gives the connection back: nothing is held while waiting."""
     model = choose(chat.model, caller=caller)
     provider().check(chat)
-    estimate = prompt_tokens(chat.members) + provider().prompt_overhead(chat)
+    images = provider().image_tokens if model.image_tokens is None else model.image_tokens
+    estimate = prompt_tokens(chat.members, image_tokens=images)
+    estimate += provider().prompt_overhead(chat)
     assert caller.client_id is not None
     asked = Asked(
         user_id=caller.user_id,
@@ -113,22 +145,3 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
     return Call(
         caller=caller, chat=chat, model=model, reservation=reservation, input_estimate=estimate
     )
-
-
-def _persistently(
-    record_id: UUID, *, spent: Spent, source: UsageRecord.Source, end: UsageRecord.End
-) -> bool:
-    """Settles although the database may be restarting; False where it stayed away and the sweep has to."""
-    for wait in (*SETTLE_WAITS, None):
-        try:
-            settle(record_id=record_id, spent=spent, source=source, end=end, now=timezone.now())
-            return True
-        except (OperationalError, InterfaceError):
-            release_connection()
-            if wait is None:
-                log.exception("settlement_failed")
-                return False
-            time.sleep(wait)
-        finally:
-            release_connection()
-    return False

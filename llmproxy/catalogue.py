@@ -2,20 +2,14 @@
 
 from django.conf import settings
 
-from config.problems import NotFound, Problem
+from config.problems import NotFound
 from licensing.callers import Caller
+from licensing.permissions import NotEntitled
 from llmproxy.models import LanguageModel
 
 
-class NotEntitled(Problem):
-    code = "not_entitled"
-    status = 403
-    title = "Not part of your plan"
-    default_detail = "Your plan does not include this model."
-
-
 def choose(name: str | None, *, caller: Caller) -> LanguageModel:
-    """The model of a call; without a name, the default one.
+    """The model of a call; without a name, the default one. Rows are read anew for each call.
 
     Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for another plan's.
     """
@@ -26,7 +20,7 @@ def choose(name: str | None, *, caller: Caller) -> LanguageModel:
     if model is None or not model.is_on:
         raise NotFound("There is no model of this name.")
     if not _allows(model, caller):
-        raise NotEntitled
+        raise NotEntitled("Your plan does not include this model.")
     return model
 
 
@@ -37,6 +31,28 @@ def offered(*, caller: Caller) -> list[LanguageModel]:
     if all(row.name != settings.LLM_DEFAULT_MODEL for row in rows):
         models.append(_default())
     return sorted(models, key=lambda each: each.name)
+
+
+def default_is_off() -> bool:
+    """Whether calls that name no model are refused; no edit makes it so, but another ``LLM_DEFAULT_MODEL`` can."""
+    return LanguageModel.objects.filter(name=settings.LLM_DEFAULT_MODEL, is_on=False).exists()
+
+
+def what_is_wrong_with_the_default() -> str | None:
+    """What an operator should know of the model that calls without a name get, in a sentence; None if nothing."""
+    name = settings.LLM_DEFAULT_MODEL
+    row = LanguageModel.objects.filter(name=name).prefetch_related("plans").first()
+    if row is None:
+        limit = _default().output_limit
+        return (
+            f"LLM_DEFAULT_MODEL is {name}, for which there is no row: everybody may use it under that name, with "
+            f"up to {limit:,} tokens of output. Add a row of that name to say otherwise."
+        )
+    if not row.is_on:
+        return f"LLM_DEFAULT_MODEL is {name}, which is off: calls that name no model are refused."
+    if row.plans.all():
+        return f"LLM_DEFAULT_MODEL is {name}, which is for some plans only: calls of others have to name a model."
+    return None
 
 
 def _allows(model: LanguageModel, caller: Caller) -> bool:

@@ -18,7 +18,16 @@ _KEPT_HERE = frozenset(
 )
 _DROPPED = frozenset({"user", "metadata", "store"})
 _DROPPED_OF_MESSAGES = frozenset(
-    {"annotations", "audio", "function_call", "parsed", "reasoning_content"}
+    {
+        "annotations",
+        "audio",
+        "function_call",
+        "parsed",
+        "provider_specific_fields",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+    }
 )
 
 # Faults repeat no value: it may be a prompt.

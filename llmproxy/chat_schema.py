@@ -102,6 +102,9 @@ _MESSAGE: Schema = {
             # An answer may be sent back as it came; these of its members say nothing to a provider.
             "annotations": {"type": ["array", "null"]},
             "reasoning_content": {"type": ["string", "null"]},
+            "reasoning": {"type": ["string", "null"]},
+            "reasoning_details": {"type": ["array", "null"]},
+            "provider_specific_fields": {"type": ["object", "null"]},
             "parsed": {},
             "audio": {"type": "null"},
             "function_call": {"type": "null"},

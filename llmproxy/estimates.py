@@ -1,52 +1,90 @@
 """How many tokens a prompt can cost, before anyone has counted them.
 
-No tokenizer is downloaded, so this is a bound by kinds of characters, for the byte-pair tokenizers in use:
+No tokenizer is downloaded. The tokenizers in use join bytes pair by pair, which bounds what they can make of a
+text without knowing their vocabularies:
 
-- letters and spaces in words: one token for two of them (English averages four or five to a token), but
-  capitals, and as many small letters beside them, one each: mixed case is cut finely;
-- digits, punctuation, line ends, and runs of 32 and more without a space (keys, base64): one each;
-- anything beyond ASCII: one for each byte of UTF-8, which no byte-level tokenizer exceeds;
-- each message and each tool: what its frame costs; each image: what one in high detail costs. Models that ask
-  more for an image than that are settled to what they report, as all are.
+- no byte is cut, so anything costs at most one token for each of its bytes of UTF-8, or of those of its
+  compatibility form (NFKC), in which some tokenizers write it first;
+- a pair of the letters ``a b c d e f g h i l m n o p r s t u w``, or of a space and one of them, is a token, so
+  two of them never stay apart: a run of ``n``, with the space before it, is at most ``(2n + 1) / 3`` tokens;
+- the rare letters ``j k q v x y z``, capitals, digits, punctuation, line ends and all beyond ASCII count one for
+  each byte;
+- the words of ``whole_words.txt``, the most frequent ones of program and English text, are a token each with the
+  space before them, and so are up to four spaces in a row;
+- each message, call and tool has a frame; each image costs what its model's row or its provider says.
 
-The reservation of a call is this bound; what it is charged is what the provider reports.
+Prose, program text and lists come to a half or a third of that, other scripts to a fifth at the least, text
+without sense to nearly all of it; ``tests/llmproxy/test_estimates.py`` holds it to real tokenizers. The reservation
+of a call is this bound; what it is charged is what the provider reports.
 """
 
 import re
+from collections import Counter
 from json import dumps
+from pathlib import Path
 from typing import Any
+from unicodedata import is_normalized, normalize
 
 MESSAGE_FRAME = 8
 PROMPT_FRAME = 16
-# A high-detail image of 2048 by 2048 in tiles of 512: 85 and 16 times 170.
-IMAGE_TOKENS = 2_805
 # Characters to a token where an answer was cut and its provider told nothing.
 BYTES_PER_DELIVERED_TOKEN = 4
+SPACES_PER_TOKEN = 4
 
-_SMALL = bytes([*range(ord("a"), ord("z") + 1), ord(" ")])
-_CAPITAL = bytes(range(ord("A"), ord("Z") + 1))
-_LONG_RUN = re.compile(rb"[A-Za-z0-9+/=_-]{32,}")
+_RUN = re.compile(rb" ?[a-ilmnopr-uw]+")
+# The last space before a word belongs to it.
+_GAP = re.compile(rb" +(?= )")
+# A word between a space and what is no letter; tokenizers may take an apostrophe for a part of it.
+_WHOLE = re.compile(rb" [a-z]++(?![A-Z'\x80-\xff])")
 
 
-def prompt_tokens(members: dict[str, Any]) -> int:
-    """The most that the prompt of a checked call costs, in tokens."""
+def _joined(data: bytes) -> int:
+    """The bound without regard to whole words."""
+    runs = Counter(map(len, _RUN.findall(data)))
+    gaps = Counter(map(len, _GAP.findall(data)))
+    return (
+        len(data)
+        - sum(number * (length - (2 * length + 1) // 3) for length, number in runs.items())
+        - sum(number * (length - 1 - length // SPACES_PER_TOKEN) for length, number in gaps.items())
+    )
+
+
+WHOLE_WORDS = [
+    b" " + word for word in Path(__file__).with_name("whole_words.txt").read_bytes().split()
+]
+_SPARED = {word: _joined(word) - 1 for word in WHOLE_WORDS}
+
+
+def prompt_tokens(members: dict[str, Any], *, image_tokens: int) -> int:
+    """The most that the prompt of a checked call costs, in tokens; ``image_tokens`` for each image in it."""
     tokens = PROMPT_FRAME
     for message in members["messages"]:
-        tokens += MESSAGE_FRAME + _content(message.get("content"))
-        tokens += _text(message.get("name")) + _text(message.get("refusal"))
-        tokens += _text(message.get("tool_call_id"))
+        tokens += MESSAGE_FRAME + _content(message.get("content"), image_tokens)
+        tokens += text_tokens(message.get("name")) + text_tokens(message.get("refusal"))
+        tokens += text_tokens(message.get("tool_call_id"))
         for call in message.get("tool_calls") or ():
-            tokens += _text(call["id"])
-            tokens += (
-                MESSAGE_FRAME
-                + _text(call["function"]["name"])
-                + _text(call["function"]["arguments"])
-            )
+            function = call["function"]
+            tokens += MESSAGE_FRAME + text_tokens(call["id"])
+            tokens += text_tokens(function["name"]) + text_tokens(function["arguments"])
     for tool in members.get("tools") or ():
-        tokens += MESSAGE_FRAME + _text(dumps(tool, ensure_ascii=False))
-    if "response_format" in members:
-        tokens += _text(dumps(members["response_format"], ensure_ascii=False))
-    return tokens
+        tokens += MESSAGE_FRAME + _json(tool)
+    return tokens + sum(_json(members[name]) for name in _IN_WORDS if name in members)
+
+
+def text_tokens(text: str | None) -> int:
+    """The most that a text costs, in tokens."""
+    if not text:
+        return 0
+    most = _said(text)
+    if not text.isascii() and not is_normalized("NFKC", text):
+        most = max(most, _said(normalize("NFKC", text)))
+    return most
+
+
+def _said(text: str) -> int:
+    data = text.encode("utf-8", "surrogatepass")
+    whole = filter(_SPARED.__contains__, _WHOLE.findall(data))
+    return _joined(data) - sum(map(_SPARED.__getitem__, whole))
 
 
 def delivered_tokens(*, deltas: int, size: int) -> int:
@@ -54,27 +92,20 @@ def delivered_tokens(*, deltas: int, size: int) -> int:
     return max(deltas, -(-size // BYTES_PER_DELIVERED_TOKEN))
 
 
-def _content(content: Any) -> int:
+# What a provider may put into its prompt beside messages and tools.
+_IN_WORDS = ("response_format", "tool_choice")
+
+
+def _json(value: Any) -> int:
+    return text_tokens(dumps(value, ensure_ascii=False))
+
+
+def _content(content: Any, image_tokens: int) -> int:
     if content is None or isinstance(content, str):
-        return _text(content)
+        return text_tokens(content)
     return sum(
-        IMAGE_TOKENS
+        image_tokens
         if part["type"] == "image_url"
-        else _text(part.get("text") or part.get("refusal"))
+        else text_tokens(part.get("text") or part.get("refusal"))
         for part in content
     )
-
-
-def _text(text: str | None) -> int:
-    if not text:
-        return 0
-    data = text.encode("utf-8", "surrogatepass")
-    halved = _plain(data) - sum(_plain(run) for run in _LONG_RUN.findall(data))
-    return len(data) - max(0, halved) // 2
-
-
-def _plain(data: bytes) -> int:
-    """Small letters and spaces, less one for each capital beside them."""
-    small = len(data) - len(data.translate(None, _SMALL))
-    capital = len(data) - len(data.translate(None, _CAPITAL))
-    return small - capital

@@ -9,12 +9,12 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
-from http.client import HTTPException
 from typing import NamedTuple, Self, TypeAlias
 
 import requests
 
 from llmproxy.sockets import Line, work_for
+from llmproxy.tries import Tries, root_of
 
 # How far the reader may be ahead of the consumer: pieces, and bytes in each.
 QUEUED_PIECES = 16
@@ -164,6 +164,7 @@ class _Reader(threading.Thread):
         session: requests.Session,
         request: requests.Request,
         max_bytes: int,
+        tries: Tries,
     ) -> None:
         super().__init__(name="exchange", daemon=True)
         self._line = line
@@ -171,6 +172,7 @@ class _Reader(threading.Thread):
         self._session = session
         self._request = request
         self._max_bytes = max_bytes
+        self._tries = tries
 
     def run(self) -> None:
         last: bytes | ExchangeError = b""
@@ -186,21 +188,38 @@ class _Reader(threading.Thread):
             self._give(last)
 
     def _relay(self) -> None:
-        prepared = self._request.prepare()
-        # Not Session.send: it reads a redirect's body whole and keeps cookies.
-        adapter = self._session.get_adapter(prepared.url or "")
-        with adapter.send(prepared, stream=True) as answer:
+        with self._answer() as answer:
             self._line.sent = True
             self._give(Head(answer.status_code, answer.headers))
             if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
                 raise Broken("the answer is in an encoding that was not asked for", sent=True)
             size = 0
             while piece := answer.raw.read1(PIECE_BYTES, decode_content=False):
+                self._line.answering = True
                 size += len(piece)
                 if size > self._max_bytes:
                     raise TooLarge(f"the answer is over {self._max_bytes} bytes", sent=True)
                 self._give(piece)
                 self._line.check()
+
+    def _answer(self) -> requests.Response:
+        """The first answer that stands, or raises what the last try failed with."""
+        prepared = self._request.prepare()
+        # Not Session.send: it reads a redirect's body whole and keeps cookies.
+        adapter = self._session.get_adapter(prepared.url or "")
+        while True:
+            try:
+                answer = adapter.send(prepared, stream=True)
+            except Exception as error:
+                wait = self._tries.wait_after_failure(error, self._line)
+                if wait is None:
+                    raise
+            else:
+                wait = self._tries.wait_after_refusal(answer.status_code, answer.headers)
+                if wait is None:
+                    return answer
+                answer.close()
+            self._line.try_again(wait)
 
     def _give(self, item: Head | bytes | ExchangeError) -> None:
         self._arriving.put(item, timeout=max(0.0, self._line.deadline - time.monotonic()))
@@ -208,8 +227,7 @@ class _Reader(threading.Thread):
 
 def _explained(error: BaseException, line: Line) -> ExchangeError:
     """Say what `error` means for the caller, by the name of its root cause and no more."""
-    while not isinstance(error, HTTPException) and (cause := error.__cause__ or error.__context__):
-        error = cause
+    error = root_of(error)
     reason = type(error).__name__
     if time.monotonic() >= line.deadline:
         return TimedOut("the deadline has passed", sent=line.sent)
@@ -220,7 +238,7 @@ def _explained(error: BaseException, line: Line) -> ExchangeError:
     return Broken(f"the connection to the provider broke ({reason})", sent=line.sent)
 
 
-def open_exchange(  # noqa: PLR0913 - a request, and the four limits that hold for it
+def open_exchange(  # noqa: PLR0913 - a request, and the limits that hold for it
     *,
     session: requests.Session,
     method: str,
@@ -231,17 +249,26 @@ def open_exchange(  # noqa: PLR0913 - a request, and the four limits that hold f
     read_timeout: float,
     deadline: float,
     max_bytes: int,
+    first_byte_timeout: float | None = None,
+    patience: float = 0.0,
 ) -> Exchange:
     """Start one request on a session of `new_session` and return at once.
 
-    `connect_timeout` covers name lookup, connection and TLS together; `read_timeout` each silence
-    after that, the one before the head included; `deadline` (monotonic clock) everything.
-    `max_bytes` limits the body of the answer. Redirects are answers like any other, no cookies are
-    kept, nothing is retried, and an identity encoding is asked for.
+    `connect_timeout` covers name lookup, connection and TLS together; `first_byte_timeout` (None: as
+    `read_timeout`) each silence from there to the first byte of the body, `read_timeout` each one
+    after it; `deadline` (monotonic clock) everything. `max_bytes` limits the body of the answer.
+    What `llmproxy.tries` holds for harmless is sent again for as long as `patience` lasts.
+    Redirects are answers like any other, no cookies are kept, and an identity encoding is asked for.
     """
-    line = Line(connect_timeout=connect_timeout, read_timeout=read_timeout, deadline=deadline)
+    line = Line(
+        connect_timeout=connect_timeout,
+        first_byte_timeout=read_timeout if first_byte_timeout is None else first_byte_timeout,
+        read_timeout=read_timeout,
+        deadline=deadline,
+    )
     arriving: _Arriving = queue.Queue(QUEUED_PIECES)
     asked = {**headers, "Accept-Encoding": "identity"}
     request = requests.Request(method, url, headers=asked, data=body)
-    _Reader(line, arriving, session, request, max_bytes).start()
+    tries = Tries(until=time.monotonic() + patience if patience else 0.0)
+    _Reader(line, arriving, session, request, max_bytes, tries).start()
     return Exchange(line, arriving)

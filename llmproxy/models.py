@@ -14,6 +14,11 @@ class LanguageModel(models.Model):
         default=4096,
         help_text="Output tokens of a call that names no limit, and the most one may ask for.",
     )
+    image_tokens = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="The most that one image costs in a prompt; empty means what is usual at the provider.",
+    )
     is_on = models.BooleanField("on", default=True)
     plans = models.ManyToManyField(
         Plan,

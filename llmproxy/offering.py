@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
@@ -13,21 +14,25 @@ from llmproxy.models import LanguageModel
 from usage.caps import LEAST_OUTPUT
 
 NAME_TAKEN = Fault("/name", "unique", "There is a model of this name already.")
+DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL), which calls that name none are for."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """All there is to say of a model. ``output_limit`` in tokens; no ``plans`` means every plan."""
+    """All there is to say of a model. Limits in tokens; no ``image_tokens`` means what is usual at the provider,
+    no ``plans`` every plan.
+    """
 
     name: str
     provider_name: str
     output_limit: int
+    image_tokens: int | None = None
     is_on: bool
     plans: list[Plan]
 
 
 def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
-    """A model that people may ask for from now on. Raises ``InvalidRequest`` for a name that is taken."""
+    """A model that people may ask for from now on. Raises ``InvalidRequest`` for what cannot be offered."""
     with transaction.atomic():
         model = _written(LanguageModel(), offer)
         record(
@@ -42,9 +47,15 @@ def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
 
 
 def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
-    """Another offer under the same row; calls that run already are not touched."""
+    """Another offer under the same row; calls that run already are not touched.
+
+    Raises ``InvalidRequest`` for what cannot be offered, and where it would leave calls that name no model
+    without one: the default model is neither renamed nor switched off.
+    """
     with transaction.atomic():
         model = LanguageModel.objects.select_for_update(no_key=True).get(pk=model_id)
+        if model.name == settings.LLM_DEFAULT_MODEL and offer.name != model.name:
+            raise InvalidRequest(errors=[Fault("/name", "invalid", DEFAULT_STAYS)])
         before = _seen(model)
         model = _written(model, offer)
         record(
@@ -63,8 +74,11 @@ def _written(model: LanguageModel, offer: Offer) -> LanguageModel:
     if offer.output_limit < LEAST_OUTPUT:
         sentence = f"At least {LEAST_OUTPUT} tokens."
         raise InvalidRequest(errors=[Fault("/output_limit", "min_value", sentence)])
+    if offer.name == settings.LLM_DEFAULT_MODEL and not offer.is_on:
+        raise InvalidRequest(errors=[Fault("/is_on", "invalid", DEFAULT_STAYS)])
     model.name, model.provider_name = offer.name, offer.provider_name
     model.output_limit, model.is_on = offer.output_limit, offer.is_on
+    model.image_tokens = offer.image_tokens
     try:
         with transaction.atomic():
             model.save()
@@ -80,6 +94,7 @@ def _seen(model: LanguageModel) -> dict[str, Any]:
         "name": model.name,
         "provider_name": model.provider_name,
         "output_limit": model.output_limit,
+        "image_tokens": model.image_tokens,
         "on": model.is_on,
         "plans": list(model.plans.order_by("name").values_list("name", flat=True)),
     }

@@ -40,11 +40,15 @@ log = logging.getLogger(__name__)
 BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 DONE = b"data: [DONE]\n\n"
 OK = 200
+# How a page or an object begins that some servers answer with in place of a stream, whatever they call it.
+NO_EVENTS = (b"<", b"{")
 DRAIN_SECONDS = 0.2
+# How many keep-alives a caller waits for a settlement that the database keeps waiting, before being told of it.
+SETTLE_PATIENCE = 2
 # One-shot answers and streams larger than this are no answers to these requests.
 MAX_ANSWER = 64 * 1024 * 1024
 
-_session = new_session()
+_session = new_session(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def complete(call: Call) -> dict[str, Any]:
@@ -53,13 +57,16 @@ def complete(call: Call) -> dict[str, Any]:
     try:
         exchange.head(settings.LLM_MAX_SECONDS)
         _check_head(call, exchange)
+        call.heard()
         answer, call.reported, call.size = provider().answer(exchange.body())
-    except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the call has to be settled
         raise _failed(call, error) from None
     finally:
         running.forget(call)
         exchange.close()
-    if not call.settle(End.DONE):
+    if not call.settle(End.DONE) and not call.wait_settled(
+        SETTLE_PATIENCE * settings.LLM_KEEPALIVE_SECONDS
+    ):
         raise ServiceUnavailable
     return answer
 
@@ -116,7 +123,10 @@ class Stream:
                     if not self._over and self._is_silent():
                         # The provider said something that is not for the caller.
                         yield KEEP_ALIVE
-        except Exception as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
+            # Also where this process is told to end at once: the caller is told, and there is nothing after it.
             yield stream_error(_failed(self._call, error))
 
     def _is_silent(self) -> bool:
@@ -131,29 +141,50 @@ class Stream:
 
     def _forward(self, chunk: bytes) -> Iterator[bytes]:
         out = bytearray()
-        for event in self._parser.feed(chunk) if chunk else self._parser.finish():
-            piece = self._translator.piece(event)
-            if piece.failed is not None:
-                # What came before it was good, and has been counted.
-                if out:
-                    yield bytes(out)
-                raise piece.failed
-            self._count(piece)
-            if piece.ended:
-                self._over = True
-                break
-            out += _whole(piece.forward)
-        if not chunk and not self._over:
-            # The end of the connection without the end of the answer is a truncated answer.
-            if not self._finished:
-                raise ProviderError
-            self._over = True
+        failure = self._read(chunk, out)
+        settled = not self._over or self._call.settle(End.DONE)
+        if out and (failure is not None or not settled):
+            # What came before was good, and nobody waits for it because of the ledger.
+            yield bytes(out)
+            out.clear()
+        if failure is not None:
+            raise failure
+        if not settled:
+            yield from self._until_settled()
         if self._over:
-            if not self._call.settle(End.DONE):
-                raise ServiceUnavailable
             out += DONE
         if out:
             yield bytes(out)
+
+    def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
+        """Adds to ``out`` what the caller gets of these bytes; where the provider failed after that, says how."""
+        if chunk:
+            self._call.heard()
+        for event in self._parser.feed(chunk) if chunk else self._parser.finish():
+            piece = self._translator.piece(event)
+            if piece.failed is not None:
+                return piece.failed
+            self._count(piece)
+            if piece.ended:
+                self._over = True
+                return None
+            out += _whole(piece.forward)
+            if not self._finished and self._call.is_runaway():
+                log.warning("provider_past_its_limit")
+                return ProviderError()
+        if not chunk:
+            # The end of the connection without the end of the answer is a truncated answer.
+            if not self._finished:
+                return ProviderError()
+            self._over = True
+        return None
+
+    def _until_settled(self) -> Iterator[bytes]:
+        for _ in range(SETTLE_PATIENCE):
+            if self._call.wait_settled(settings.LLM_KEEPALIVE_SECONDS):
+                return
+            yield KEEP_ALIVE
+        raise ServiceUnavailable
 
     def _count(self, piece: Piece) -> None:
         if piece.reported is not None:
@@ -172,7 +203,7 @@ def stream(call: Call) -> Stream:
     try:
         first = _first_bytes(call, exchange)
         return Stream(call, exchange, first)
-    except Exception as error:  # noqa: BLE001 - as above
+    except BaseException as error:  # noqa: BLE001 - as above
         exchange.close()
         running.forget(call)
         raise _failed(call, error) from None
@@ -190,7 +221,7 @@ def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:
         return None
     _check_head(call, exchange)
     chunk = exchange.chunk(max(0.0, until - time.monotonic()))
-    if chunk == b"":
+    if chunk == b"" or (chunk or b"").lstrip().startswith(NO_EVENTS):
         raise ProviderError
     return chunk
 
@@ -220,9 +251,14 @@ def _open(call: Call) -> Exchange:
             headers=outgoing.headers,
             body=outgoing.body,
             connect_timeout=settings.LLM_CONNECT_TIMEOUT,
+            first_byte_timeout=settings.LLM_FIRST_BYTE_TIMEOUT,
             read_timeout=settings.LLM_READ_TIMEOUT,
             deadline=time.monotonic() + settings.LLM_MAX_SECONDS,
             max_bytes=MAX_ANSWER,
+            # A caller of a stream is told of a failure by its status for only so long.
+            patience=settings.LLM_KEEPALIVE_SECONDS
+            if call.chat.stream
+            else settings.LLM_READ_TIMEOUT,
         )
         running.register(call, exchange)
     except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
@@ -230,11 +266,17 @@ def _open(call: Call) -> Exchange:
     return exchange
 
 
-def _failed(call: Call, error: Exception) -> Problem:
+def _failed(call: Call, error: BaseException) -> Problem:
     """Settles a call that did not end well, and gives what its caller is told."""
     if call.stopped is not None:
         call.settle(End.STOPPED)
         return call.stopped
+    if call.left:
+        call.settle(End.CLIENT_GONE)
+        return ServiceUnavailable()
+    if not isinstance(error, Exception):
+        call.settle(End.CRASHED)
+        return ServiceUnavailable()
     # What it may have worked on it may charge for, whatever became of the answer.
     call.began = call.began or (isinstance(error, TimedOut) and error.sent)
     problem = _problem(error)

@@ -1,16 +1,21 @@
-"""The calls this process is relaying, and the watch that ends those whose caller may go on no longer.
+"""The calls this process is relaying, and the watch over them.
 
-One query every few seconds for all of them together, however many there are: a revocation, the end of a
-session or of a client's licence cuts the exchange with the provider, and the relay says why in the stream.
+Every few seconds, for all of them together, however many there are: two queries end those whose caller may go on
+no longer (a revocation, the end of a session or of a client's licence, an operator's stop cuts the exchange with
+the provider, and the relay says why in the stream), one statement notes what they have cost so far, in case this
+process dies, and those whose client has hung up are cut.
 """
 
 import logging
 import threading
-from typing import NamedTuple
+import time
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db.models import F
+from django.utils import timezone
 
 from accounts.authentication import AccessRevoked
 from accounts.models import Session
@@ -18,17 +23,34 @@ from config.database import release_connection
 from config.problems import Problem
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended
-from llmproxy.calls import Call
+from llmproxy.calls import Call, End
 from llmproxy.exchange import Exchange
+from usage.checkpoints import SoFar, checkpoint
+from usage.stops import ModelCallsStopped, told_to_end
 
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 3.0
+# A call of which there is nothing new is noted this often all the same.
+HEARTBEAT_SECONDS = 20.0
+# A relay that has not settled so long after its call was cut is held up by a client that does not read.
+HELD_UP_SECONDS = 10.0
 
 
-class _Running(NamedTuple):
+@dataclass(slots=True)
+class _Running:
+    """A call, what was last noted of it, and when it was cut from here. Times on the monotonic clock."""
+
     call: Call
     exchange: Exchange
+    began: float = field(default_factory=time.monotonic)
+    noted: SoFar | None = None
+    noted_at: float = 0.0
+    cut_at: float | None = None
+
+    def cut(self) -> None:
+        self.exchange.close()
+        self.cut_at = self.cut_at or time.monotonic()
 
 
 _running: dict[UUID, _Running] = {}
@@ -52,11 +74,52 @@ def look() -> None:
     if not calls:
         return
     states = _states({each.call.caller.session_id for each in calls})
+    stopped = told_to_end(record_ids=[each.call.id for each in calls], now=timezone.now())
     for each in calls:
         reason = _reason(each.call, states.get(each.call.caller.session_id))
+        if reason is None and each.call.id in stopped:
+            reason = ModelCallsStopped()
         if reason is not None:
-            each.call.stopped = reason
-            each.exchange.close()
+            each.call.stopped = each.call.stopped or reason
+            each.cut()
+
+
+def look_for_departures() -> None:
+    """Ends every running call whose client has hung up."""
+    for each in list(_running.values()):
+        if not each.call.left and each.call.has_left():
+            each.call.left = True
+            each.cut()
+
+
+def note() -> None:
+    """Notes what has changed of the running calls: what they have cost so far."""
+    news: list[tuple[_Running, SoFar]] = []
+    now = time.monotonic()
+    for each in list(_running.values()):
+        so_far = each.call.so_far()
+        if so_far != each.noted or now - each.noted_at >= HEARTBEAT_SECONDS:
+            news.append((each, so_far))
+    checkpoint([so_far for _, so_far in news])
+    for each, so_far in news:
+        each.noted, each.noted_at = so_far, now
+
+
+def settle_held_up() -> None:
+    """Settles calls that are over, though their relay is still writing to a client that does not read."""
+    now = time.monotonic()
+    for each in list(_running.values()):
+        if each.cut_at is None and now - each.began > settings.LLM_MAX_SECONDS + HELD_UP_SECONDS:
+            each.cut()
+        if each.cut_at is not None and now - each.cut_at > HELD_UP_SECONDS:
+            each.call.settle(_end_of(each.call))
+            forget(each.call)
+
+
+def _end_of(call: Call) -> End:
+    if call.stopped is not None:
+        return End.STOPPED
+    return End.CLIENT_GONE if call.left else End.TIMEOUT
 
 
 def _reason(call: Call, state: tuple[int, bool, bool, str | None] | None) -> Problem | None:
@@ -90,9 +153,12 @@ def _watching() -> None:
     pause = threading.Event()
     while True:
         pause.wait(WATCH_SECONDS)
-        try:
-            look()
-        except DatabaseError:
-            log.warning("running_calls_not_checked")
-        finally:
-            release_connection()
+        for act in (look_for_departures, look, note, settle_held_up):
+            try:
+                act()
+            except DatabaseError:
+                log.warning("running_calls_not_checked")
+            except Exception:
+                # The watch must outlive whatever one call does to it.
+                log.exception("watch_failed")
+        release_connection()

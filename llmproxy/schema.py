@@ -126,7 +126,10 @@ REMAINING = [
         str,
         OpenApiParameter.HEADER,
         response=[200],
-        description=f"Tokens left {what}, as of admission; `unlimited` where there is no cap.",
+        description=(
+            f"Tokens left {what}, as of admission; `unlimited` where there is no cap. Also on failures of the "
+            "provider and on refusals by a cap, but not on what is refused before tokens are looked at."
+        ),
     )
     for period, what in (("Month", "this month, of the scarcer kind"), ("Day", "today"))
 ]

@@ -34,17 +34,52 @@ class Line:
 
     One thread uses the socket; any thread may `cut`. `deadline` is on the monotonic clock.
     `connected`: past name lookup, connection and TLS. `sent`: the whole request may be on its way.
+    `heard`: a byte of the answer has come. `answering`: so has one of its body. `is_reused`: the
+    connection has served another exchange before. `fresh`: no such connection is to be used.
     """
 
-    def __init__(self, *, connect_timeout: float, read_timeout: float, deadline: float) -> None:
+    def __init__(
+        self,
+        *,
+        connect_timeout: float,
+        first_byte_timeout: float,
+        read_timeout: float,
+        deadline: float,
+    ) -> None:
         self.deadline = deadline
-        self.connected = False
-        self.sent = False
-        self._connect_by = min(time.monotonic() + connect_timeout, deadline)
+        self.fresh = False
+        self.answering = False
+        self._connect_timeout = connect_timeout
+        self._first_byte_timeout = first_byte_timeout
         self._read_timeout = read_timeout
         self._lock = threading.Lock()
         self._sock: socket.socket | None = None
-        self._cut = False
+        self._gone = threading.Event()
+        self._begin(time.monotonic())
+
+    def _begin(self, when: float) -> None:
+        self.connected = self.sent = self.heard = self.is_reused = False
+        self._asked_at = when
+        self._connect_by = min(when + self._connect_timeout, self.deadline)
+
+    def try_again(self, wait: float) -> None:
+        """Begin anew on a new connection after `wait` seconds; raises LineCutError if cut by then."""
+        self.let_go()
+        self.fresh = True
+        self._begin(time.monotonic() + wait)
+        self._gone.wait(wait)
+        self.check()
+
+    def use(self, sock: socket.socket, *, is_reused: bool) -> None:
+        """The request goes out on `sock` from now on."""
+        self.hold(sock)
+        self.connected = self.sent = True
+        self.is_reused = is_reused
+        self._asked_at = time.monotonic()
+
+    def lasted(self) -> float:
+        """Seconds since the request began to be sent."""
+        return time.monotonic() - self._asked_at
 
     def limit(self) -> float:
         """The monotonic time at which the present stage is over, whatever happens."""
@@ -55,7 +90,9 @@ class Line:
         left = self.limit() - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        return min(left, self._read_timeout) if self.connected else left
+        if not self.connected:
+            return left
+        return min(left, self._read_timeout if self.answering else self._first_byte_timeout)
 
     def hold(self, sock: socket.socket) -> None:
         """Make `sock` the one to cut; raises LineCutError if that has been asked for already."""
@@ -65,7 +102,7 @@ class Line:
 
     def check(self) -> None:
         """Raise LineCutError after a cut."""
-        if self._cut:
+        if self._gone.is_set():
             raise LineCutError
 
     def let_go(self) -> None:
@@ -76,7 +113,7 @@ class Line:
     def cut(self) -> None:
         """Shut the connection down at once and wake the thread that waits on it; idempotent."""
         with self._lock:
-            self._cut = True
+            self._gone.set()
             sock, self._sock = self._sock, None
             if sock is not None:
                 # Not the TLS socket's own method: that drops the encryption first, and a thread
@@ -101,8 +138,11 @@ class _Socket(socket.socket):
     """A TCP socket whose every wait for bytes ends with its line's patience."""
 
     def recv_into(self, *args: Any) -> int:
-        self.settimeout(_current.line.patience())
-        return super().recv_into(*args)
+        line = _current.line
+        self.settimeout(line.patience())
+        count = super().recv_into(*args)
+        line.heard = line.heard or count > 0
+        return count
 
 
 class _TLSSocket(ssl.SSLSocket):
@@ -114,8 +154,11 @@ class _TLSSocket(ssl.SSLSocket):
         super().do_handshake()
 
     def recv_into(self, *args: Any) -> int:
-        self.settimeout(_current.line.patience())
-        return super().recv_into(*args)
+        line = _current.line
+        self.settimeout(line.patience())
+        count = super().recv_into(*args)
+        line.heard = line.heard or count > 0
+        return count
 
 
 class _Connection(HTTPConnection):
@@ -126,7 +169,10 @@ class _Connection(HTTPConnection):
     @property
     def is_connected(self) -> bool:
         """Whether the pool may hand this connection out again."""
-        return time.monotonic() - self.idle_since < MAX_IDLE_SECONDS and super().is_connected
+        is_usable = (
+            not _current.line.fresh and time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
+        )
+        return is_usable and super().is_connected
 
     def _new_conn(self) -> socket.socket:
         """Connect to the first address that answers, all of them within the connect timeout."""
@@ -153,10 +199,10 @@ class _Connection(HTTPConnection):
     def request(self, *args: Any, **options: Any) -> None:
         """Send a request; where that fails, the provider cannot have all of it."""
         line = _current.line
-        if self.sock is None:
+        is_reused = self.sock is not None
+        if not is_reused:
             self.connect()
-        line.hold(self.sock)
-        line.connected = line.sent = True
+        line.use(self.sock, is_reused=is_reused)
         self.timeout = line.patience()
         try:
             super().request(*args, **options)

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from config import ratelimits
+from config.problems import Problem
 from config.request_ids import current as request_id
 from config.schema import WhateverAccept, problems
 from licensing.callers import caller_of
@@ -19,6 +20,7 @@ from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
+from llmproxy.departure import watched
 from llmproxy.relay import complete, stream
 from llmproxy.schema import (
     CHAT_EXAMPLES,
@@ -30,12 +32,14 @@ from llmproxy.schema import (
     STREAM_REQUEST,
 )
 from llmproxy.serializers import ModelListSerializer
+from usage.caps import remaining_headers
 
 # Every way a model call can be refused, for the schema.
 CALL_PROBLEMS = (
     "invalid_request",
     "provider_rejected",
     "licence_suspended",
+    "model_calls_stopped",
     "not_entitled",
     "not_found",
     "rate_limited",
@@ -99,9 +103,16 @@ class ModelCallViewSet(ViewSet):
         ratelimits.count("llm.user", key=str(caller.user_id), now=now)
         chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
         call = admit(caller=caller, chat=chat, request_id=request_id(), now=now)
-        response: HttpResponseBase = _streamed(call) if chat.stream else _whole(call)
-        response["X-Tokens-Remaining-Month"] = _left(call.reservation.remaining_month)
-        response["X-Tokens-Remaining-Day"] = _left(call.reservation.remaining_day)
+        call.has_left = watched(request.META)
+        reserved = call.reservation
+        left = remaining_headers(month=reserved.remaining_month, day=reserved.remaining_day)
+        try:
+            response: HttpResponseBase = _streamed(call) if chat.stream else _whole(call)
+        except Problem as problem:
+            problem.headers |= left
+            raise
+        for name, value in left.items():
+            response[name] = value
         return response
 
 
@@ -139,7 +150,3 @@ def _streamed(call: Call) -> StreamingHttpResponse:
         content_type="text/event-stream; charset=utf-8",
         headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
     )
-
-
-def _left(tokens: int | None) -> str:
-    return "unlimited" if tokens is None else str(max(0, tokens))

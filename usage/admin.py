@@ -16,8 +16,8 @@ from accounts.audit import Actor
 from accounts.columns import OneOf, moment, tokens, yes_no
 from accounts.console import ConsoleAdmin
 from accounts.models import User
-from usage.models import MonthlyUsage, Override, UsageRecord
-from usage.overrides import Allowance, end_override, grant_override
+from usage.models import Alert, MonthlyUsage, Override, UsageRecord
+from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period
 
 MONTHS_SHOWN = 13
@@ -78,7 +78,11 @@ class UsageRecordAdmin(ConsoleAdmin):
         tokens("reasoning_tokens"),
         "source",
         "end",
+        tokens("checkpoint_input"),
+        tokens("checkpoint_output"),
+        moment("checkpoint_at"),
         moment("opened_at"),
+        moment("first_byte_at"),
         moment("expires_at"),
         moment("settled_at"),
     )
@@ -110,6 +114,27 @@ class MonthlyUsageAdmin(ConsoleAdmin):
         return f"{row.period:%Y-%m}"
 
 
+@admin.register(Alert)
+class AlertAdmin(ConsoleAdmin):
+    list_display = (
+        moment("noticed_at", "noticed"),
+        "kind",
+        "user",
+        "period",
+        tokens("used"),
+        tokens("cap"),
+        moment("told_at", "mail queued"),
+    )
+    list_filter = ("kind", ("noticed_at", admin.DateFieldListFilter))
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    uuid_fields = ("user_id",)
+    fields = list_display
+
+    def subject(self, row: Alert) -> object:
+        return row.user_id or row.pk
+
+
 class OverrideForm(WithReason):
     user = forms.ModelChoiceField(User.objects.filter(client__isnull=False))
     monthly_input_tokens = forms.IntegerField(min_value=0, required=False)
@@ -118,9 +143,20 @@ class OverrideForm(WithReason):
         min_value=0, required=False, help_text="Both kinds together, per UTC day."
     )
     ends_at = UtcDateTimeField(label="Until (UTC)")
+    on_top = forms.ChoiceField(
+        label="These numbers count",
+        choices=(
+            ("", "instead of the plan's"),
+            ("yes", "on top, as an extra allowance for this month"),
+        ),
+        required=False,
+        widget=forms.RadioSelect,
+        help_text="On top: until the end of this month at most.",
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.order_fields(["user", "on_top"])
         field = Override._meta.get_field("user")  # noqa: SLF001 - Django's documented API
         user = cast("Any", self.fields["user"])
         user.widget = AutocompleteSelect(field, admin.site, choices=user.choices)
@@ -133,16 +169,21 @@ class GrantOverride(Act):
     form_class = OverrideForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "These numbers count instead of the plan's, from now until their end, for this one person."
-        yield "Where a number is empty the plan's counts; 0 stops this person's model calls."
-        yield "Of several overrides in force only the latest counts."
+        yield "What is chosen counts for this one person, from the next model call on, until its end."
+        yield "Instead of the plan's: an empty number is the plan's, 0 stops model calls, and the latest counts alone."
+        yield "On top: added to whatever else counts, and several add up. The daily limit may have to grow as well."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
-        return {"user": by.GET.get("user")}
+        on_top = "yes" if by.GET.get("on_top") == "yes" else ""
+        ends_at = Period.of(timezone.now()).next_month if on_top else None
+        return {"user": by.GET.get("user"), "on_top": on_top, "ends_at": ends_at}
 
     def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         numbers = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
-        override = grant_override(
+        grant, what = (
+            (grant_extra, "extra allowance") if given["on_top"] else (grant_override, "override")
+        )
+        override = grant(
             user_id=given["user"].pk,
             allowance=Allowance(**{name: given[name] for name in numbers}),
             ends_at=given["ends_at"],
@@ -150,7 +191,7 @@ class GrantOverride(Act):
             by=by,
             now=now,
         )
-        return Done(f"The override for {given['user']} is in force.", override)
+        return Done(f"The {what} for {given['user']} is in force.", override)
 
 
 class EndOverride(Act):
@@ -162,11 +203,15 @@ class EndOverride(Act):
         return target.ends_at > timezone.now()
 
     def effects(self, target: Override) -> Iterable[str]:
-        yield "The plan's numbers count again from the next model call on, or those of an earlier override in force."
+        if target.is_extra:
+            yield "From the next model call on its numbers are no longer added."
+        else:
+            yield "From the next model call on the plan's numbers count, or those of an earlier override in force."
 
     def do(self, target: Override, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         end_override(override_id=target.pk, reason=given["reason"], by=by, now=now)
-        return Done(f"The override for {target.user} has ended.", target)
+        what = "extra allowance" if target.is_extra else "override"
+        return Done(f"The {what} for {target.user} has ended.", target)
 
 
 class InForce(OneOf):
@@ -185,6 +230,7 @@ class OverrideAdmin(ConsoleAdmin):
     adding = GrantOverride()
     list_display = (
         "user",
+        yes_no("is_extra", "on top"),
         tokens("monthly_input_tokens"),
         tokens("monthly_output_tokens"),
         tokens("daily_tokens"),
@@ -192,7 +238,7 @@ class OverrideAdmin(ConsoleAdmin):
         moment("ends_at"),
         "reason",
     )
-    list_filter = (InForce,)
+    list_filter = (InForce, "is_extra")
     list_select_related = ("user",)
     date_hierarchy = "ends_at"
     search_fields = ("user__email", "reason")

@@ -12,10 +12,13 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import connection
 
-from config.problems import RefusedUntil
+from config.problems import Problem, RefusedUntil
 from licensing.callers import Caller
+from usage.alerts import note_daily_limit
+from usage.limits import Caps, limits_of
 from usage.models import MonthlyUsage
 from usage.periods import Period
+from usage.stops import ModelCallsStopped, is_stopped
 
 # Less than this many output tokens left is none left: an answer that is cut at once helps nobody.
 LEAST_OUTPUT = 16
@@ -86,31 +89,13 @@ class Reservation(NamedTuple):
     remaining_day: int | None
 
 
-class Caps(NamedTuple):
-    """What counts for one person now, overrides included. None: no cap."""
-
-    input: int | None
-    output: int | None
-    day: int | None
-
-
-# Limits of now: the latest override in force, else the plan's; an empty daily limit is twice the month's
-# total over 30 days. The arithmetic is in the database so that admission stays one statement.
-_LIMITS = """
-    SELECT i AS input_cap, o AS output_cap, COALESCE(d, 2 * (i + o) / 30) AS day_cap
-    FROM (
-        SELECT COALESCE(v.monthly_input_tokens, %(plan_input)s::bigint) AS i,
-               COALESCE(v.monthly_output_tokens, %(plan_output)s::bigint) AS o,
-               COALESCE(v.daily_tokens, %(plan_day)s::bigint) AS d
-        FROM (SELECT 1) AS always
-        LEFT JOIN LATERAL (
-            SELECT monthly_input_tokens, monthly_output_tokens, daily_tokens
-            FROM usage_override
-            WHERE user_id = %(user)s AND starts_at <= %(now)s AND ends_at > %(now)s
-            ORDER BY id DESC LIMIT 1
-        ) AS v ON true
-    ) AS numbers
-"""
+# Limits of now, and whether an operator has stopped this person's calls.
+_LIMITS = limits_of(
+    user="%(user)s",
+    plan_input="%(plan_input)s::bigint",
+    plan_output="%(plan_output)s::bigint",
+    plan_day="%(plan_day)s::bigint",
+)
 
 # What is left of output for one call: LEAST ignores NULL, which is how "no cap" drops out.
 _TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
@@ -130,9 +115,11 @@ admitted AS (
         output_reserved = m.output_reserved + {_GRANT},
         day_used = {_TODAY_USED},
         day_reserved = ({_TODAY_RESERVED}) + %(input)s + {_GRANT},
-        day = GREATEST(m.day, %(day)s)
+        day = GREATEST(m.day, %(day)s),
+        input_cap = l.input_cap,
+        output_cap = l.output_cap
     FROM l
-    WHERE m.user_id = %(user)s AND m.period = %(period)s
+    WHERE m.user_id = %(user)s AND m.period = %(period)s AND NOT l.stopped
       AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + %(input)s <= l.input_cap)
       AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
     RETURNING m.granted, m.day,
@@ -159,7 +146,7 @@ _EFFECTIVE = f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l"  # n
 def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     """Opens a record for a call, or refuses it at no cost.
 
-    The output limit is lowered to what is left unreserved. Raises ``MonthlyCapExceeded``,
+    The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``MonthlyCapExceeded``,
     ``DailyLimitReached``, or ``CapReserved`` where only calls still running hold what is left.
     """
     period = Period.of(now)
@@ -195,8 +182,18 @@ def effective(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Caps:
     return Caps(*row)
 
 
-def _refusal(*, asked: Asked, plan: PlanCaps, period: Period, now: datetime) -> RefusedUntil | None:
+def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
+    """What is left beside a call, as every answer says that comes of asking for it. Tokens; None: no cap."""
+    return {
+        f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
+        for name, left in (("Month", month), ("Day", day))
+    }
+
+
+def _refusal(*, asked: Asked, plan: PlanCaps, period: Period, now: datetime) -> Problem | None:
     """Why there was no room, from the row as it is now; None where that shows room, or was missing."""
+    if is_stopped(user_id=asked.user_id, now=now):
+        return ModelCallsStopped()
     month = MonthlyUsage.objects.filter(user_id=asked.user_id, period=period.month).first()
     if month is None:
         MonthlyUsage.objects.bulk_create(
@@ -207,42 +204,71 @@ def _refusal(*, asked: Asked, plan: PlanCaps, period: Period, now: datetime) -> 
     caps = effective(user_id=asked.user_id, plan=plan, now=now)
     today = month.day >= period.day
     day_used, day_reserved = (month.day_used, month.day_reserved) if today else (0, 0)
-    wants_of_day = asked.input_estimate + LEAST_OUTPUT
     shares = (
-        (caps.input, month.input_used, month.input_reserved, asked.input_estimate),
-        (caps.output, month.output_used, month.output_reserved, LEAST_OUTPUT),
-        (caps.day, day_used, day_reserved, wants_of_day),
+        _Share("input", caps.input, month.input_used, month.input_reserved, asked.input_estimate),
+        _Share("output", caps.output, month.output_used, month.output_reserved, LEAST_OUTPUT),
+        _Share(None, caps.day, day_used, day_reserved, asked.input_estimate + LEAST_OUTPUT),
     )
-    for (cap, used, reserved, wanted), dimension in zip(
-        shares, ("input", "output", None), strict=True
-    ):
-        if cap is not None and used + wanted > cap:
-            told = f"This call may cost {wanted} tokens, more than the whole limit of {cap}."
-            detail = told if wanted > cap else None
-            return _spent(cap, used, reserved, detail, dimension=dimension, period=period, now=now)
-    if any(cap is not None and used + held + wanted > cap for cap, used, held, wanted in shares):
-        return CapReserved(now=now, until=now + RESERVED_RETRY)
+    lefts = [share.left for share in shares]
+    headers = remaining_headers(
+        month=min((left for left in lefts[:2] if left is not None), default=None), day=lefts[2]
+    )
+    for share in shares:
+        if share.is_spent:
+            if share.dimension is None:
+                share.note(asked.user_id, period=period, now=now)
+            return share.refusal(period=period, headers=headers, now=now)
+    if any(share.is_full for share in shares):
+        return CapReserved(now=now, until=now + RESERVED_RETRY, headers=headers)
     return None
 
 
-def _spent(
-    cap: int,
-    used: int,
-    reserved: int,
-    detail: str | None,
-    *,
-    dimension: str | None,
-    period: Period,
-    now: datetime,
-) -> RefusedUntil:
-    """Used up for good: until the next month of a dimension, or the next day."""
-    never = {"x-should-retry": "false"}
-    numbers: dict[str, Any] = {"cap": cap, "used": used, "reserved": reserved}
-    if dimension is None:
-        return DailyLimitReached(detail, now=now, until=period.next_day, headers=never, **numbers)
-    return MonthlyCapExceeded(
-        detail, now=now, until=period.next_month, headers=never, dimension=dimension, **numbers
-    )
+class _Share(NamedTuple):
+    """A cap (None: no cap) beside what is spent and held of it, and what a call wants at least."""
+
+    dimension: str | None
+    cap: int | None
+    used: int
+    reserved: int
+    wanted: int
+
+    @property
+    def left(self) -> int | None:
+        return None if self.cap is None else self.cap - self.used - self.reserved
+
+    @property
+    def is_full(self) -> bool:
+        return self.left is not None and self.left < self.wanted
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether waiting for running calls would not help."""
+        return self.cap is not None and self.used + self.wanted > self.cap
+
+    @property
+    def is_too_small(self) -> bool:
+        """Whether even an unused cap would not do."""
+        return self.cap is not None and self.wanted > self.cap
+
+    def note(self, user_id: UUID, *, period: Period, now: datetime) -> None:
+        """Operators hear of a daily limit that is used up, not of a single call that is too large for any day."""
+        if self.cap is not None and not self.is_too_small:
+            note_daily_limit(user_id=user_id, day=period.day, used=self.used, cap=self.cap, now=now)
+
+    def refusal(self, *, period: Period, headers: dict[str, str], now: datetime) -> RefusedUntil:
+        """Used up for good: until the next month of a dimension, or the next day."""
+        told = f"This call may cost {self.wanted} tokens, more than the whole limit of {self.cap}."
+        detail = told if self.is_too_small else None
+        headers = {"x-should-retry": "false", **headers}
+        numbers: dict[str, Any] = {"cap": self.cap, "used": self.used, "reserved": self.reserved}
+        if self.dimension is None:
+            return DailyLimitReached(
+                detail, now=now, until=period.next_day, headers=headers, **numbers
+            )
+        numbers["dimension"] = self.dimension
+        return MonthlyCapExceeded(
+            detail, now=now, until=period.next_month, headers=headers, **numbers
+        )
 
 
 def _limit_values(user_id: UUID, plan: PlanCaps, now: datetime) -> dict[str, Any]:

@@ -64,9 +64,22 @@ class UsageRecord(models.Model):
     reasoning_tokens = models.PositiveBigIntegerField(default=0)
     source = models.CharField(max_length=9, choices=Source, blank=True)
     end = models.CharField(max_length=15, choices=End, blank=True)
-    opened_at = models.DateTimeField()
+    checkpoint_input = models.PositiveBigIntegerField(
+        null=True, help_text="While it runs: what it has cost so far, as its process last said."
+    )
+    checkpoint_output = models.PositiveBigIntegerField(null=True)
+    opened_at = models.DateTimeField(help_text="When it was admitted.")
+    first_byte_at = models.DateTimeField(
+        null=True, help_text="When the provider began to answer; empty if it never did."
+    )
+    checkpoint_at = models.DateTimeField(
+        null=True, help_text="When its process last said that it runs, by the database's clock."
+    )
     expires_at = models.DateTimeField()
     settled_at = models.DateTimeField(null=True)
+    told_to_end_at = models.DateTimeField(
+        null=True, editable=False, help_text="When an operator told this one call to end."
+    )
 
     user_id: UUID
 
@@ -80,6 +93,15 @@ class UsageRecord(models.Model):
                 | (Q(state="settled", settled_at__isnull=False) & ~Q(source="") & ~Q(end="")),
                 name="usage_settled_says_how",
             ),
+            models.CheckConstraint(
+                condition=Q(checkpoint_input=None, checkpoint_output=None)
+                | Q(
+                    checkpoint_at__isnull=False,
+                    checkpoint_input__isnull=False,
+                    checkpoint_output__isnull=False,
+                ),
+                name="usage_checkpoint_is_whole",
+            ),
         )
         indexes = (
             models.Index(fields=("user", "period", "day"), name="usage_by_user_and_month"),
@@ -92,13 +114,34 @@ class UsageRecord(models.Model):
         return f"{self.model} {self.opened_at:%Y-%m-%d %H:%M}"
 
 
+class RunningCallManager(models.Manager["RunningCall"]):
+    def get_queryset(self) -> models.QuerySet["RunningCall"]:
+        return super().get_queryset().filter(state=UsageRecord.State.OPEN)
+
+
+class RunningCall(UsageRecord):
+    """A record that is open: a call in flight, or one that died and waits for the worker to settle it."""
+
+    objects = RunningCallManager()  # type: ignore[assignment, misc]
+
+    class Meta:
+        proxy = True
+        verbose_name = "call in flight"
+        verbose_name_plural = "calls in flight"
+        ordering = ("opened_at", "id")
+
+    def __str__(self) -> str:
+        return f"{self.model} since {self.opened_at:%H:%M:%S}"
+
+
 class MonthlyUsage(models.Model):
     """Running totals of one person in one month, with those of the month's current day.
 
     ``*_used`` is the sum of settled records and ``*_reserved`` the sum of open ones; the day's columns
     count for ``day`` only and start again when a later day is written. One row, so that admission is
     one conditional update. ``granted`` is the output limit given to the latest admission: it is how that
-    statement tells its caller what it decided.
+    statement tells its caller what it decided. ``*_cap`` are the caps that admission went by (None: none),
+    kept so that settling can see a share crossed without asking for plan and overrides again.
     """
 
     user = models.ForeignKey(
@@ -113,6 +156,8 @@ class MonthlyUsage(models.Model):
     day_used = models.PositiveBigIntegerField(default=0)
     day_reserved = models.PositiveBigIntegerField(default=0)
     granted = models.PositiveBigIntegerField(default=0)
+    input_cap = models.PositiveBigIntegerField(null=True)
+    output_cap = models.PositiveBigIntegerField(null=True)
 
     class Meta:
         verbose_name_plural = "monthly usage"
@@ -128,7 +173,11 @@ class MonthlyUsage(models.Model):
 
 
 class Override(models.Model):
-    """What an operator allows one person instead of the plan's numbers, until a date. Empty: the plan's."""
+    """What an operator allows one person, until a date: instead of the plan's numbers, or on top of them.
+
+    Instead: of several in force the latest counts, and an empty number is the plan's. On top (``is_extra``):
+    all in force count together, and an empty number is nothing.
+    """
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="overrides"
@@ -136,6 +185,7 @@ class Override(models.Model):
     monthly_input_tokens = models.PositiveBigIntegerField(null=True, blank=True)
     monthly_output_tokens = models.PositiveBigIntegerField(null=True, blank=True)
     daily_tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    is_extra = models.BooleanField("on top", default=False, db_default=False)
     starts_at = models.DateTimeField(default=timezone.now)
     ends_at = models.DateTimeField()
     reason = models.TextField()
@@ -151,4 +201,102 @@ class Override(models.Model):
         indexes = (models.Index(fields=("user", "ends_at"), name="override_by_user_and_end"),)
 
     def __str__(self) -> str:
-        return f"until {self.ends_at:%Y-%m-%d}"
+        return f"{'on top ' if self.is_extra else ''}until {self.ends_at:%Y-%m-%d}"
+
+
+class StopQuerySet(models.QuerySet["Stop"]):
+    def in_force(self, *, at: datetime) -> "StopQuerySet":
+        return self.filter(Q(ends_at=None) | Q(ends_at__gt=at))
+
+
+class Stop(models.Model):
+    """An operator's word that one person may make no model calls, until it is taken back or ends."""
+
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="model_calls_stop",
+    )
+    stopped_at = models.DateTimeField()
+    ends_at = models.DateTimeField(null=True, help_text="Empty: until an operator takes it back.")
+    reason = models.TextField()
+
+    user_id: UUID
+
+    objects = StopQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-stopped_at", "user")
+        constraints = (
+            models.CheckConstraint(condition=~Q(reason=""), name="stop_gives_a_reason"),
+            models.CheckConstraint(
+                condition=Q(ends_at=None) | Q(ends_at__gt=F("stopped_at")),
+                name="stop_ends_after_it_starts",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"since {self.stopped_at:%Y-%m-%d %H:%M}"
+
+
+class AlertQuerySet(models.QuerySet["Alert"]):
+    def waiting(self) -> "AlertQuerySet":
+        """Those operators have not been told of."""
+        return self.filter(told_at=None)
+
+
+class Alert(models.Model):
+    """Something operators are told of once: the row is what makes it once, and what waits to be told.
+
+    ``used`` and ``cap`` are tokens as they stood when it was noticed; of the percentile they are percent.
+    """
+
+    class Kind(models.TextChoices):
+        INPUT = "input", "80 % of the month's input tokens"
+        OUTPUT = "output", "80 % of the month's output tokens"
+        DAY = "day", "the daily limit"
+        PERCENTILE = "percentile", "95th percentile of shares at 80 %"
+
+    kind = models.CharField(max_length=10, choices=Kind)
+    # Its index is the one that the unique constraint makes.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        null=True,
+        on_delete=models.CASCADE,
+        related_name="usage_alerts",
+        db_index=False,
+    )
+    period = models.DateField(
+        help_text="First day of the month; of the daily limit, the day (UTC)."
+    )
+    used = models.PositiveBigIntegerField()
+    cap = models.PositiveBigIntegerField()
+    noticed_at = models.DateTimeField()
+    told_at = models.DateTimeField(null=True)
+
+    user_id: UUID | None
+
+    objects = AlertQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-noticed_at", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("user", "kind", "period"),
+                nulls_distinct=False,
+                name="one_alert_of_a_kind_for_a_person_and_period",
+            ),
+            models.CheckConstraint(
+                condition=Q(kind="percentile", user=None)
+                | (~Q(kind="percentile") & Q(user__isnull=False)),
+                name="alert_is_about_a_person_or_all",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("id",), condition=Q(told_at=None), name="alerts_waiting"),
+            models.Index(fields=("told_at",), name="alerts_by_telling"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()}, {self.period}"

@@ -11,11 +11,11 @@ class PeriodSerializer(serializers.Serializer[Any]):
 
 
 class ShareSerializer(serializers.Serializer[Any]):
-    used = serializers.IntegerField()
+    used = serializers.IntegerField(help_text="Settled; a call that runs counts once it has ended.")
     in_flight = serializers.IntegerField(help_text="Held by calls that are still running.")
     cap = serializers.IntegerField(allow_null=True, help_text="null: no cap.")
     remaining = serializers.IntegerField(
-        allow_null=True, help_text="What a new call can still ask for."
+        allow_null=True, help_text="What a new call can still ask for, never below 0. null: no cap."
     )
 
 
@@ -24,7 +24,7 @@ class DayShareSerializer(ShareSerializer):
 
 
 class ByDaySerializer(serializers.Serializer[Any]):
-    date = serializers.DateField(source="day")
+    date = serializers.DateField(source="day", help_text="UTC.")
     input = serializers.IntegerField()
     output = serializers.IntegerField()
     calls = serializers.IntegerField()
@@ -42,6 +42,6 @@ class UsageSerializer(serializers.Serializer[Any]):
     input = ShareSerializer()
     output = ShareSerializer()
     day = DayShareSerializer()
-    calls = serializers.IntegerField()
-    by_day = ByDaySerializer(many=True)
-    by_model = ByModelSerializer(many=True)
+    calls = serializers.IntegerField(help_text="Of this month, those still running included.")
+    by_day = ByDaySerializer(many=True, help_text="Days with calls, the earliest first.")
+    by_model = ByModelSerializer(many=True, help_text="By name.")

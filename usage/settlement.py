@@ -1,22 +1,28 @@
-"""Settling: an open record becomes what the call did cost, exactly once, and the totals follow at once."""
+"""Settling: an open record becomes what the call did cost, exactly once, and the totals follow at once.
+
+The same statement notes it where a person has come to 80 % of a cap; operators are told of that by the worker.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import connection
 
+from usage.alerts import notice_shares
 from usage.models import UsageRecord
 
-_SETTLE = """
+_SETTLE = f"""
 WITH settled AS (
     UPDATE usage_usagerecord
     SET state = 'settled', input_tokens = %(input)s, cached_input_tokens = %(cached)s,
         output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
-        source = %(source)s, "end" = %(end)s, settled_at = %(now)s
+        source = %(source)s, "end" = %(end)s, settled_at = %(now)s,
+        first_byte_at = COALESCE(%(first_byte)s, first_byte_at)
     WHERE id = %(id)s AND state = 'open'
     RETURNING user_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens
-)
+),
+counted AS (
 UPDATE usage_monthlyusage AS m
 SET input_used = m.input_used + s.input_tokens,
     input_reserved = m.input_reserved - s.reserved_input,
@@ -27,7 +33,11 @@ SET input_used = m.input_used + s.input_tokens,
         - CASE WHEN m.day = s.day THEN s.reserved_input + s.reserved_output ELSE 0 END
 FROM settled AS s
 WHERE m.user_id = s.user_id AND m.period = s.period
-"""
+RETURNING m.user_id, m.period, m.input_used, m.input_cap, m.output_used, m.output_cap
+),
+noticed AS ({notice_shares("counted")})
+SELECT 1 FROM counted
+"""  # noqa: S608 - built from constants of this project
 SWEEP_SIZE = 500
 
 
@@ -48,6 +58,7 @@ def settle(
     source: UsageRecord.Source,
     end: UsageRecord.End,
     now: datetime,
+    first_byte_at: datetime | None = None,
 ) -> bool:
     """Settles a record; False where it had been settled before, which changes nothing."""
     with connection.cursor() as cursor:
@@ -62,33 +73,36 @@ def settle(
                 "source": source,
                 "end": end,
                 "now": now,
+                "first_byte": first_byte_at,
             },
         )
         return bool(cursor.rowcount == 1)
 
 
 def settle_abandoned(*, now: datetime) -> int:
-    """Settles what died with its worker: open records whose reservation has expired. Gives how many.
+    """Settles what died with its process: open records whose reservation has expired. Gives how many.
 
-    Nobody knows what such a call did cost, so it is charged what it may have cost at most and marked as
-    an estimate. Rows that another run is settling are left to it.
+    Such a call is charged its last checkpoint. One without any is charged what it may have cost at most:
+    nobody knows more of it. Both are marked as estimates. Each is settled by itself, so that nobody waits
+    for more than one, and two runs at once settle each once.
     """
     settled = 0
-    while True:
-        with transaction.atomic():
-            batch = list(
-                UsageRecord.objects.abandoned(at=now)
-                .select_for_update(skip_locked=True, no_key=True)
-                .order_by("expires_at")
-                .values_list("pk", "reserved_input", "reserved_output")[:SWEEP_SIZE]
+    while batch := list(
+        UsageRecord.objects.abandoned(at=now)
+        .order_by("expires_at", "id")
+        .values_list(
+            "pk", "checkpoint_input", "checkpoint_output", "reserved_input", "reserved_output"
+        )[:SWEEP_SIZE]
+    ):
+        for record_id, input_tokens, output_tokens, most_input, most_output in batch:
+            settled += settle(
+                record_id=record_id,
+                spent=Spent(
+                    input=most_input if input_tokens is None else input_tokens,
+                    output=most_output if output_tokens is None else output_tokens,
+                ),
+                source=UsageRecord.Source.ESTIMATED,
+                end=UsageRecord.End.CRASHED,
+                now=now,
             )
-            for record_id, input_tokens, output_tokens in batch:
-                settled += settle(
-                    record_id=record_id,
-                    spent=Spent(input=input_tokens, output=output_tokens),
-                    source=UsageRecord.Source.ESTIMATED,
-                    end=UsageRecord.End.CRASHED,
-                    now=now,
-                )
-        if len(batch) < SWEEP_SIZE:
-            return settled
+    return settled

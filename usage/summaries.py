@@ -7,7 +7,8 @@ from uuid import UUID
 
 from django.db.models import Count, Sum
 
-from usage.caps import Caps, PlanCaps, effective
+from usage.caps import PlanCaps, effective
+from usage.limits import Caps
 from usage.models import MonthlyUsage, UsageRecord
 from usage.periods import Period
 

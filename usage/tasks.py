@@ -2,7 +2,9 @@
 
 from django.utils import timezone
 
+from config.database import database_now
 from config.queue import URGENT, periodic, task
+from usage import alerts
 from usage.settlement import settle_abandoned
 
 
@@ -16,4 +18,11 @@ from usage.settlement import settle_abandoned
 )
 def settle_abandoned_calls(timestamp: int) -> None:
     """Every minute: closes what died with its worker."""
-    settle_abandoned(now=timezone.now())
+    settle_abandoned(now=database_now())
+
+
+@periodic(cron="* * * * *")
+@task(name="usage.tell", queue="usage", queueing_lock="usage.tell", pass_context=False)
+def tell(timestamp: int) -> None:
+    """Every minute: operators are told of who has come to a limit."""
+    alerts.tell(now=timezone.now())

@@ -1,17 +1,15 @@
-"""Where model calls go. A further provider is a module with a class of its own and a line here."""
+"""Where model calls go. A further provider is a module with a class of its own and a line in ``settings``."""
 
 from functools import cache
 
 from django.conf import settings
+from django.utils.module_loading import import_string
 
-from llmproxy.providers.anthropic import Anthropic
-from llmproxy.providers.openai import OpenAI
 from llmproxy.providers.protocol import Provider
-
-PROVIDERS: dict[str, type[Provider]] = {"openai": OpenAI, "anthropic": Anthropic}
 
 
 @cache
 def provider() -> Provider:
     """The provider that settings name, one for the life of the process."""
-    return PROVIDERS[settings.LLM_PROVIDER]()
+    chosen: Provider = import_string(settings.LLM_PROVIDERS[settings.LLM_PROVIDER])()
+    return chosen

@@ -19,10 +19,12 @@ from llmproxy.providers.protocol import (
     Reported,
     Translator,
 )
-from llmproxy.providers.reading import is_count, said, wait_of
+from llmproxy.providers.reading import NOT_US, is_count, note_refused, said, wait_of
 from llmproxy.sse import Event
 
 DONE = b"[DONE]"
+# An image of 2048 by 2048 in high detail, in tiles of 512: 85 and 16 times 170.
+IMAGE_TOKENS = 2_805
 # The request was at fault, not we: these are the caller's to mend.
 _CALLERS_FAULT = frozenset({400, 404, 422})
 _BUSY = frozenset({408, 409, 429, 503, 529})
@@ -32,6 +34,7 @@ class OpenAI:
     """``LLM_BASE_URL`` is as OpenAI's own SDK takes it, with its ``/v1``."""
 
     name = "openai"
+    image_tokens = IMAGE_TOKENS
 
     def check(self, chat: Chat) -> None:
         """Whatever has been taken can be asked."""
@@ -73,6 +76,8 @@ class OpenAI:
             return ProviderRejected(said(body))
         if status == 504:
             return ProviderTimeout()
+        if status in NOT_US:
+            note_refused(status)
         wait = wait_of(headers)
         return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
 
@@ -91,7 +96,7 @@ class _Translator:
             return Piece(ended=True)
         try:
             chunk = loads(data)
-            if chunk.get("error"):
+            if chunk.get("error") or event.event == "error":
                 return Piece(failed=ProviderError())
             choices = chunk.get("choices") or ()
             usage = reported(chunk.get("usage"))
@@ -99,8 +104,10 @@ class _Translator:
             finished = any(choice.get("finish_reason") for choice in choices)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
+        # Events of other kinds (some servers have a ping) are no chunks, and SDKs would stumble over them.
+        is_chunk = isinstance(chunk.get("choices"), list)
         ours_alone = usage is not None and not choices and not self._include_usage
-        forward = b"" if ours_alone else event.raw
+        forward = event.raw if is_chunk and not ours_alone else b""
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
 
 

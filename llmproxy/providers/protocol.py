@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from config import problems
 from config.problems import Problem
 from llmproxy.chat import Chat
 from llmproxy.sse import Event
@@ -12,32 +13,24 @@ from llmproxy.sse import Event
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
-class ProviderRejected(Problem):
+class ProviderRejected(problems.ProviderRejected):
     """The provider refused the request itself; its words are in ``detail``."""
 
-    code = "provider_rejected"
-    status = 400
     title = "The model refused the request"
     default_detail = "The model does not take this request as it is."
 
 
-class ProviderError(Problem):
-    code = "provider_error"
-    status = 502
+class ProviderError(problems.ProviderError):
     title = "The model failed"
     default_detail = "The model did not answer properly. Please try again."
 
 
-class ProviderUnavailable(Problem):
-    code = "provider_unavailable"
-    status = 503
+class ProviderUnavailable(problems.ProviderUnavailable):
     title = "The model is not available"
     default_detail = "The model is not available at the moment. Please try again shortly."
 
 
-class ProviderTimeout(Problem):
-    code = "provider_timeout"
-    status = 504
+class ProviderTimeout(problems.ProviderTimeout):
     title = "The model took too long"
     default_detail = "The model took too long to answer. Please try again."
 
@@ -96,13 +89,15 @@ class Provider(Protocol):
     """One provider's dialect. Hosts and credentials are its own; nothing of a call can choose them."""
 
     name: str
+    # The most that one image costs in a prompt, unless the row of its model says otherwise.
+    image_tokens: int
 
     def check(self, chat: Chat) -> None:
         """Raises ``InvalidRequest`` for what this provider cannot be asked, before anything is reserved."""
         ...
 
     def prompt_overhead(self, chat: Chat) -> int:
-        """The most tokens by which a prompt here exceeds ``llmproxy.estimates.prompt_tokens``."""
+        """The most tokens that this provider adds to what a caller said."""
         ...
 
     def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing: ...

@@ -1,11 +1,15 @@
 """What providers say alike, whatever their dialect: counts, and the words and headers of a refusal."""
 
+import logging
 import re
+import time
 from collections.abc import Mapping
 from json import loads
 from typing import Any, TypeGuard
 
 from django.conf import settings
+
+log = logging.getLogger(__name__)
 
 MAX_DETAIL = 500
 MAX_RETRY_AFTER = 86_400
@@ -13,6 +17,21 @@ MAX_RETRY_AFTER = 86_400
 MOST_TOKENS = 1_000_000_000
 # Names of accounts, projects and keys, and addresses: what a provider may say of us and not of the request.
 OURS = re.compile(r"https?://\S+|\b(?:sk|pk|rk|org|proj|key|acct)[-_][\w-]{4,}", re.IGNORECASE)
+
+
+# What a provider answers to a credential or an account that it does not take.
+NOT_US = frozenset({401, 402, 403})
+# Seconds after which a process says again that it is not taken; at once where the credential is another.
+SAID_AGAIN_AFTER = 3_600.0
+_last_said: dict[str, Any] = {"key": "", "at": 0.0}
+
+
+def note_refused(status: int) -> None:
+    """Tells operators, by one line in the log and not by one for each call, that the provider does not take us."""
+    key, now = settings.LLM_API_KEY(), time.monotonic()
+    if _last_said["key"] != key or now - _last_said["at"] >= SAID_AGAIN_AFTER:
+        _last_said.update(key=key, at=now)
+        log.error("provider_refuses_credential", extra={"status": status})
 
 
 def is_count(value: Any) -> TypeGuard[int]:

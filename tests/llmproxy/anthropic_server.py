@@ -139,6 +139,9 @@ class MessagesServer:
         self.bodies: list[Json] = []
         self.events: int | None = None
         self.extra: list[Json] = []
+        # A stream stops after its first event until this is set.
+        self.flows = threading.Event()
+        self.flows.set()
         self.server = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("_", (_Handler,), {"played": self})
         )
@@ -197,6 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for event in [*events_of(answer)[: self.played.events], *self.played.extra]:
             self.wfile.write(as_stream(event))
+            assert self.played.flows.wait(60)
 
     def log_message(self, *args: Any) -> None:
         """Says nothing."""

@@ -37,6 +37,7 @@ def test_a_model_is_added_for_some_plans_and_switched_off(
         ({"name": "taken"}, "name"),
         ({"output_limit": "15"}, "output_limit"),
         ({"output_limit": "-1"}, "output_limit"),
+        ({"image_tokens": "-1"}, "image_tokens"),
         ({"plans": ["0"]}, "plans"),
     ],
 )
@@ -49,3 +50,19 @@ def test_an_offer_that_cannot_be_stands_beside_its_field(
     response = console.post(reverse("admin:llmproxy_languagemodel_add"), {**FORM, **change})
     assert field in response.context["form"].errors or response.context["form"].non_field_errors()
     assert LanguageModel.objects.count() == 1
+
+
+def test_the_list_says_what_calls_without_a_name_get(console: Browser, settings) -> None:
+    settings.LLM_DEFAULT_MODEL = "usual"
+    address = reverse("admin:llmproxy_languagemodel_changelist")
+    front = reverse("admin:index")
+    assert "there is no row" in console.get(address).content.decode()
+    model = LanguageModel.objects.create(name="usual", provider_name="x")
+    assert "LLM_DEFAULT_MODEL" not in console.get(address).content.decode()
+    assert "default model is off" not in console.get(front).content.decode()
+    LanguageModel.objects.update(is_on=False)
+    assert "which is off" in console.get(address).content.decode()
+    assert "default model is off" in console.get(front).content.decode()
+    LanguageModel.objects.update(is_on=True)
+    model.plans.add(Plan.objects.create(name="Other"))
+    assert "some plans only" in console.get(address).content.decode()

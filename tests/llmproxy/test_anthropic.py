@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accounts.models import Session, User
@@ -16,6 +16,7 @@ from licensing.callers import Caller, load_caller
 from llmproxy import relay, running
 from llmproxy.calls import Call, End, admit
 from llmproxy.chat import Chat, parse
+from llmproxy.models import LanguageModel
 from llmproxy.providers import provider
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.anthropic.events import EventTranslator
@@ -388,12 +389,9 @@ class TestThinking:
 
 class TestOverhead:
     def test_what_anthropic_adds_to_a_prompt_is_reserved_too(self) -> None:
-        image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
-        shown = {"role": "user", "content": [image, text("?")]}
         overhead = Anthropic().prompt_overhead
         assert overhead(chat()) == 0
         assert overhead(chat(tools=[WEATHER])) == overhead(chat(HI, CALLED, RESULT)) == TOOLS_PROMPT
-        assert overhead(chat(shown, shown)) == 2 * (LARGEST_IMAGE - 2_805)
 
 
 class TestAnswers:
@@ -419,6 +417,7 @@ class TestAnswers:
                 "completion_tokens": 42,
                 "total_tokens": 72,
                 "prompt_tokens_details": {"cached_tokens": 15},
+                "completion_tokens_details": {"reasoning_tokens": 0},
             },
         }
         assert (known, size) == (Reported(input=30, output=42, cached_input=15), 4)
@@ -621,6 +620,8 @@ class TestTokens:
         assert all(piece.reported is None and piece.prompt is None for piece in given)
         assert all(chunk["choices"] for chunk in chunks_of(given))
 
+    # The first look at the characters there are takes a second.
+    @settings(suppress_health_check=[HealthCheck.too_slow])
     @given(
         st.lists(
             st.one_of(
@@ -791,6 +792,18 @@ class TestThroughTheRelay:
         ask(response_format={"type": "json_object"})
         bare, formed = UsageRecord.objects.order_by("reserved_input")
         assert formed.reserved_input > bare.reserved_input + TOOLS_PROMPT
+
+    def test_an_image_is_reserved_as_the_provider_counts_it_or_as_the_models_row_says(
+        self, ask: Asking, settings
+    ) -> None:
+        image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
+        shown = {"role": "user", "content": [image, text("?")]}
+        bare = ask({"role": "user", "content": [text("?")]}).input_estimate
+        assert ask(shown).input_estimate == bare + LARGEST_IMAGE
+        LanguageModel.objects.create(
+            name=settings.LLM_DEFAULT_MODEL, provider_name="x", image_tokens=7
+        )
+        assert ask(shown).input_estimate == bare + 7
 
     def test_an_overload_on_the_way_is_said_in_the_stream(
         self, serving: Serving, ask: Asking

@@ -1,22 +1,24 @@
 """Calls: who may, what is reserved, and what each end costs."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
-from django.db import OperationalError
 
+from accounts.authentication import AccessRevoked
 from accounts.models import Session, User
 from accounts.sign_in import TokenPair
 from config.problems import NotFound
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
-from llmproxy import calls, running
+from llmproxy import running
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
-from llmproxy.providers.protocol import Reported
-from usage.models import MonthlyUsage, UsageRecord
+from llmproxy.providers.protocol import Prompt, Reported
+from usage.models import MonthlyUsage, Stop, UsageRecord
 
 pytestmark = pytest.mark.django_db
 
@@ -125,28 +127,52 @@ class TestEnds:
         call.settle(End.CLIENT_GONE)
         assert (record().input_tokens, record().output_tokens) == (call.input_estimate, 0)
 
+    def test_parts_are_never_more_than_the_whole(self, call: Call) -> None:
+        call.reported = Reported(input=9, output=8, cached_input=70, reasoning=60)
+        call.settle(End.DONE)
+        assert (record().cached_input_tokens, record().reasoning_tokens) == (9, 8)
+
+    def test_the_record_says_when_the_provider_began(self, call: Call, now: datetime) -> None:
+        call.heard()
+        first = call.first_byte_at
+        call.heard()
+        call.settle(End.DONE)
+        assert now <= record().opened_at <= first == record().first_byte_at
+        assert record().first_byte_at <= record().settled_at
+
+    def test_one_that_never_began_has_no_first_byte(self, call: Call) -> None:
+        call.settle(End.PROVIDER_FAILED)
+        assert record().first_byte_at is None
+
     def test_only_the_first_end_counts(self, call: Call) -> None:
         call.settle(End.TIMEOUT)
         call.settle(End.DONE)
         assert record().end == "timeout"
         assert MonthlyUsage.objects.get().output_reserved == 0
 
-    def test_a_database_that_comes_back_still_gets_the_settlement(
-        self, call: Call, monkeypatch: pytest.MonkeyPatch
+
+class TestRunaways:
+    """The call was granted 100 tokens."""
+
+    @pytest.mark.parametrize(
+        ("deltas", "size", "said", "is_runaway"),
+        [
+            (100, 400, None, False),
+            # Pieces of less than a token, tokens of many bytes.
+            (456, 456, None, False),
+            (100, 456 * 8, None, False),
+            (457, 457, None, True),
+            (1, 457 * 8, None, True),
+            (1, 1, 456, False),
+            (1, 1, 457, True),
+        ],
+    )
+    def test_a_provider_is_out_of_hand_well_past_what_it_was_granted(
+        self, call: Call, deltas: int, size: int, said: int | None, is_runaway: bool
     ) -> None:
-        attempts: list[float] = []
-        settle = calls.settle
-
-        def failing_twice(**arguments: object) -> bool:
-            if len(attempts) < 2:
-                raise OperationalError
-            return settle(**arguments)
-
-        monkeypatch.setattr(calls, "settle", failing_twice)
-        monkeypatch.setattr(calls.time, "sleep", attempts.append)
-        call.settle(End.DONE)
-        assert attempts == list(calls.SETTLE_WAITS[:2])
-        assert record().state == "settled"
+        call.deltas, call.size = deltas, size
+        call.reported = None if said is None else Reported(input=1, output=said)
+        assert call.is_runaway() == is_runaway
 
 
 class TestWatch:
@@ -163,6 +189,8 @@ class TestWatch:
             ("disabled", "access_revoked"),
             ("session", "access_revoked"),
             ("suspended", "licence_suspended"),
+            ("stopped", "model_calls_stopped"),
+            ("told to end", "model_calls_stopped"),
             ("nothing", None),
         ],
     )
@@ -178,10 +206,14 @@ class TestWatch:
                 Session.objects.update(ended_at=now, ended_by="logout")
             case "suspended":
                 Licence.objects.update(operator_status="suspended", operator_reason="test")
+            case "stopped":
+                Stop.objects.create(user_id=call.caller.user_id, stopped_at=now, reason="test")
+            case "told to end":
+                UsageRecord.objects.update(told_to_end_at=now)
         exchange = self.Exchange()
         running._running[call.id] = running._Running(call, exchange)
         try:
-            with django_assert_num_queries(1):
+            with django_assert_num_queries(2):
                 running.look()
         finally:
             running.forget(call)
@@ -191,3 +223,74 @@ class TestWatch:
     def test_with_nothing_running_nothing_is_asked(self, django_assert_num_queries) -> None:
         with django_assert_num_queries(0):
             running.look()
+
+    def watch(self, call: Call):
+        """The call as the watch knows it; it is forgotten when the test is over."""
+        exchange = self.Exchange()
+        running._running[call.id] = watched = running._Running(call, exchange)
+        return watched, exchange
+
+    @pytest.fixture(autouse=True)
+    def _forgotten(self) -> Iterator[None]:
+        yield
+        running._running.clear()
+
+    def test_what_calls_have_cost_so_far_is_noted_where_it_changed(
+        self, call: Call, django_assert_num_queries
+    ) -> None:
+        watched, _ = self.watch(call)
+        with django_assert_num_queries(1):
+            running.note()
+        assert (record().checkpoint_input, record().checkpoint_output) == (call.input_estimate, 0)
+        with django_assert_num_queries(0):
+            running.note()
+        call.began, call.deltas, call.size = True, 7, 8
+        call.prompt = Prompt(33)
+        with django_assert_num_queries(1):
+            running.note()
+        assert (record().checkpoint_input, record().checkpoint_output) == (33, 7)
+        watched.noted_at -= running.HEARTBEAT_SECONDS
+        with django_assert_num_queries(1):
+            running.note()
+        assert record().state == "open"
+
+    def test_of_an_answer_in_one_piece_is_noted_that_it_runs(self, call: Call) -> None:
+        call.chat = replace(call.chat, stream=False)
+        self.watch(call)
+        running.note()
+        assert record().checkpoint_at is not None
+        assert record().checkpoint_output is None
+
+    def test_a_call_whose_client_has_hung_up_is_cut(self, call: Call) -> None:
+        _, exchange = self.watch(call)
+        running.look_for_departures()
+        assert (call.left, exchange.closed) == (False, False)
+        call.has_left = lambda: True
+        running.look_for_departures()
+        assert (call.left, exchange.closed) == (True, True)
+
+    @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
+    def test_a_cut_call_whose_relay_is_held_up_is_settled_for_it(
+        self, call: Call, end: str
+    ) -> None:
+        watched, exchange = self.watch(call)
+        call.stopped = AccessRevoked() if end == "stopped" else None
+        call.left = end == "client_gone"
+        if end == "timeout":
+            watched.began -= 600 + running.HELD_UP_SECONDS
+        else:
+            watched.cut()
+        running.settle_held_up()
+        assert record().state == "open", "its relay gets the time to do it itself"
+        assert exchange.closed
+        watched.cut_at -= running.HELD_UP_SECONDS
+        running.settle_held_up()
+        assert record().end == end
+        assert call.id not in running._running
+
+    def test_a_long_call_is_left_alone(self, call: Call) -> None:
+        watched, exchange = self.watch(call)
+        watched.began -= 600
+        running.settle_held_up()
+        assert not exchange.closed
+        assert record().state == "open"

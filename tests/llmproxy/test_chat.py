@@ -108,6 +108,14 @@ def test_what_an_sdks_helper_read_into_an_answer_goes_no_further() -> None:
     }
 
 
+def test_what_servers_and_libraries_add_to_an_answer_goes_no_further() -> None:
+    added = {"reasoning": "Hm.", "reasoning_details": [{"text": "Hm."}], "reasoning_content": "Hm."}
+    answer = {"role": "assistant", "content": "Hi", "provider_specific_fields": {"x": 1}, **added}
+    messages = [{"role": "user", "content": "x"}, answer, {"role": "user", "content": "y"}]
+    sent = parse({"messages": messages}, stream=False).members["messages"]
+    assert sent[1] == {"role": "assistant", "content": "Hi"}
+
+
 def test_the_smaller_of_two_limits_counts() -> None:
     chat = parse({"messages": HELLO, "max_tokens": 50, "max_completion_tokens": 20}, stream=False)
     assert (chat.output_wanted, chat.limit_member) == (20, "max_completion_tokens")

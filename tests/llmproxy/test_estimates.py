@@ -1,57 +1,156 @@
-"""The bound on what a prompt can cost."""
+"""The bound on what a prompt can cost, held to tokenizers in use.
+
+Their vocabularies come with LiteLLM, so nothing is downloaded: two of OpenAI's, and Claude's first public one.
+"""
 
 import base64
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from string import ascii_letters, ascii_lowercase, digits, printable
+from unicodedata import normalize
+from unittest import mock
 
 import pytest
+import tiktoken
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
-from llmproxy.estimates import IMAGE_TOKENS, delivered_tokens, prompt_tokens
+from llmproxy.estimates import WHOLE_WORDS, delivered_tokens, prompt_tokens, text_tokens
+
+Count = Callable[[str], int]
+JOINED = "abcdefghilmnoprstuw"
+
+SAMPLES = {
+    "prose": "The committee met on Tuesday to consider several proposals for improving public transport in the "
+    "region. After a lengthy discussion, members agreed that frequency matters more than speed.",
+    "chat": "Can you help me with this? I want to write a short note to my team about the new time table.",
+    "German": "Die Katze saß auf der Fensterbank und schaute den Vögeln im Garten zu, während draußen der Regen "
+    "langsam nachließ. Wir haben gestern beschlossen, dass die Veröffentlichung verschoben wird.",
+    "code": Path(__file__).read_text(),
+    "JSON": '{"id": "chatcmpl-123", "choices": [{"index": 0, "delta": {"content": "Hello"}, "usage": null}]}',
+    "Chinese": "今天天气很好，我们一起去公园散步吧。人工智能正在改变世界，但也带来了新的挑战。",
+    "Japanese": "昨日は友達と一緒に映画を見に行きました。とても面白かったです。",
+    "Russian": "Сегодня хорошая погода, и мы пошли гулять в парк.",
+    "base64": base64.b64encode(bytes(range(256)) * 4).decode(),
+}
+# How many times its real tokens a text may be held for. The newest tokenizers have more of other scripts.
+SENSIBLE = {"Chinese": 5, "Japanese": 5, "Russian": 6.5, "German": 3.5}
 
 
-def of(text: str) -> int:
-    return prompt_tokens({"messages": [{"role": "user", "content": text}]}) - prompt_tokens(
-        {"messages": [{"role": "user", "content": None}]}
+@pytest.fixture(scope="module")
+def tokenizers() -> dict[str, Count]:
+    spec = find_spec("litellm")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0], "litellm_core_utils", "tokenizers")
+    with mock.patch.dict(os.environ, {"TIKTOKEN_CACHE_DIR": str(folder)}):
+        openai = [tiktoken.get_encoding(name) for name in ("cl100k_base", "o200k_base")]
+    claude = Tokenizer.from_file(str(folder / "anthropic_tokenizer.json"))
+    return {
+        **{each.name: lambda text, each=each: len(each.encode_ordinary(text)) for each in openai},
+        "claude": lambda text: len(claude.encode(text).ids),
+    }
+
+
+def test_what_the_bound_rests_on_is_so(tokenizers: dict[str, Count]) -> None:
+    for count in tokenizers.values():
+        # A space joins what follows it, too.
+        pairs = map("".join, product(" " + JOINED, JOINED))
+        assert [pair for pair in pairs if count(pair) > 1] == []
+        assert [word for word in WHOLE_WORDS if count(word.decode()) > 1] == []
+
+
+WORD = st.text(ascii_lowercase, min_size=1, max_size=12)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.one_of(
+        st.text(max_size=60),
+        st.text(printable, max_size=60),
+        st.text(ascii_letters + digits, max_size=40),
+        st.text(ascii_lowercase, max_size=40),
+        st.text("qxzjvkwy", max_size=20),
+        st.text("ab .'\n", max_size=40),
+        st.lists(WORD).map(" ".join),
+        st.lists(st.sampled_from(WHOLE_WORDS)).map(lambda words: b"".join(words).decode()),
+        st.lists(st.sampled_from([*WHOLE_WORDS, b"X", b"'s", "é".encode(), b"7", b"("])).map(
+            lambda words: b"".join(words).decode()
+        ),
+        st.lists(WORD).map("  ".join),
+        st.lists(WORD).map(".".join),
+        st.lists(WORD).map("_".join),
+        st.lists(WORD).map(lambda words: "".join(map(str.title, words))),
+        st.binary(max_size=40).map(lambda data: base64.b64encode(data).decode()),
+        st.integers(1, 300).map(" ".__mul__),
+        st.integers(1, 40).map("\n    x = y".__mul__),
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "least", "most"),
-    [
-        # The least is what a tokenizer in use makes of it, or more; the most is what is not silly.
-        ("the quick brown fox jumps over the lazy dog", 9, 22),
-        ("aLtErNaTiNg cAsE", 12, 16),
-        ("CamelPairsOfLetters", 10, 19),
-        ("XQZJVK", 6, 6),
-        ("0123456789", 10, 10),
-        ("{}[]();", 7, 7),
-        ("\n\n\n\n", 4, 4),
-        ("日本語", 3, 9),
-        (base64.b64encode(bytes(range(256))).decode(), 256, 344),
-    ],
 )
-def test_the_bound_is_no_less_than_real_and_no_more_than_sensible(
-    text: str, least: int, most: int
-) -> None:
-    assert least <= of(text) <= most
+# Found by searching for words that are cut as finely as can be.
+@example("\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}\N{SQUARE APAATO}")
+@example("uoohdsmgphdrrbmrpdhg")
+@example("zrjxvqyqkqzqgqzjzjzr")
+@example("uepirbgsnnpg we'll 're 'sabc")
+def test_no_tokenizer_makes_more_of_a_text(tokenizers: dict[str, Count], text: str) -> None:
+    most = text_tokens(text)
+    forms = (text, normalize("NFKC", text))
+    assert most <= max(len(form.encode("utf-8", "surrogatepass")) for form in forms)
+    if text.isascii() or text.encode("utf-8", "replace").decode() == text:
+        assert {name: count(text) for name, count in tokenizers.items() if count(text) > most} == {}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_it_is_not_silly(tokenizers: dict[str, Count], kind: str) -> None:
+    text = SAMPLES[kind]
+    real = [count(text) for count in tokenizers.values()]
+    assert max(real) <= text_tokens(text) <= SENSIBLE.get(kind, 3) * min(real)
+
+
+def of(content: object, *, image_tokens: int = 0) -> int:
+    """What a message costs beside its frame."""
+    bare, message = {"role": "user", "content": None}, {"role": "user", "content": content}
+    return prompt_tokens({"messages": [message]}, image_tokens=image_tokens) - prompt_tokens(
+        {"messages": [bare]}, image_tokens=image_tokens
+    )
 
 
 def test_an_image_costs_the_same_however_large_its_bytes() -> None:
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
-    with_image = prompt_tokens({"messages": [{"role": "user", "content": [part]}]})
-    without = prompt_tokens({"messages": [{"role": "user", "content": None}]})
-    assert with_image - without == IMAGE_TOKENS
+    assert of([part, part], image_tokens=700) == 1_400
 
 
-def test_tools_and_formats_count() -> None:
+def test_parts_cost_what_their_text_costs() -> None:
+    parts = [{"type": "text", "text": "Good morning."}, {"type": "refusal", "refusal": "No."}]
+    assert of(parts) == of("Good morning.") + of("No.")
+
+
+def test_tools_choices_and_forms_count(tokenizers: dict[str, Count]) -> None:
     plain = {"messages": [{"role": "user", "content": "x"}]}
     tool = {"type": "function", "function": {"name": "f", "description": "does something useful"}}
-    assert prompt_tokens({**plain, "tools": [tool]}) > prompt_tokens(plain) + 20
-    assert prompt_tokens({**plain, "response_format": {"type": "json_object"}}) > prompt_tokens(
-        plain
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+    for more in ({"tools": [tool]}, {"response_format": form}, {"tool_choice": tool}):
+        added = prompt_tokens({**plain, **more}, image_tokens=0)
+        added -= prompt_tokens(plain, image_tokens=0)
+        assert added >= max(count(str(*more.values())) for count in tokenizers.values()) - 8
+
+
+def test_calls_and_their_results_count() -> None:
+    call = {"id": "call_1", "function": {"name": "weather", "arguments": '{"city": "Kiel"}'}}
+    called = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "call_1", "content": "rain"}
+    said = ["call_1", "weather", '{"city": "Kiel"}', "call_1", "rain"]
+    # The prompt's frame, and one for each message and call.
+    assert prompt_tokens({"messages": [called, result]}, image_tokens=0) == (
+        16 + 3 * 8 + sum(map(text_tokens, said))
     )
 
 
 def test_half_a_character_does_not_stop_the_count() -> None:
-    assert of("\ud800") == 3
+    assert text_tokens("\ud800") == 3
 
 
 @pytest.mark.parametrize(

@@ -46,3 +46,40 @@ def test_an_output_limit_leaves_room_for_an_answer(by: Actor, now: datetime) -> 
         add_model(offer=replace(OFFER, output_limit=15), by=by, now=now)
     assert refused.value.errors[0].pointer == "/output_limit"
     assert add_model(offer=replace(OFFER, output_limit=16), by=by, now=now).pk
+
+
+def test_the_default_model_is_neither_switched_off_nor_renamed(
+    by: Actor, now: datetime, settings
+) -> None:
+    settings.LLM_DEFAULT_MODEL = "large"
+    model = add_model(offer=OFFER, by=by, now=now)
+    for change, pointer in (({"is_on": False}, "/is_on"), ({"name": "larger"}, "/name")):
+        with pytest.raises(InvalidRequest) as refused:
+            change_model(model_id=model.pk, offer=replace(OFFER, **change), by=by, now=now)
+        assert refused.value.errors[0].pointer == pointer
+    model.refresh_from_db()
+    assert (model.name, model.is_on) == ("large", True)
+    # Nothing else about it is fixed, and once it is not the default any more, that is not, either.
+    change_model(model_id=model.pk, offer=replace(OFFER, output_limit=99), by=by, now=now)
+    settings.LLM_DEFAULT_MODEL = "small"
+    change_model(model_id=model.pk, offer=replace(OFFER, is_on=False), by=by, now=now)
+    assert AuditEvent.objects.filter(action="language_model:changed").count() == 2
+
+
+def test_a_model_cannot_be_added_as_a_default_that_is_off(
+    by: Actor, now: datetime, settings
+) -> None:
+    settings.LLM_DEFAULT_MODEL = "large"
+    with pytest.raises(InvalidRequest) as refused:
+        add_model(offer=replace(OFFER, is_on=False), by=by, now=now)
+    assert refused.value.errors[0].pointer == "/is_on"
+    assert not LanguageModel.objects.exists()
+
+
+def test_what_an_image_costs_is_kept_and_told(by: Actor, now: datetime) -> None:
+    model = add_model(offer=replace(OFFER, image_tokens=36_835), by=by, now=now)
+    model.refresh_from_db()
+    assert model.image_tokens == 36_835
+    event = AuditEvent.objects.get(action="language_model:added")
+    assert event.after is not None
+    assert event.after["image_tokens"] == 36_835

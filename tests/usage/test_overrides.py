@@ -1,6 +1,6 @@
 """Overrides: granted and ended by rules, and what they do to caps."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -8,8 +8,9 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.problems import InvalidRequest
 from usage.caps import PlanCaps, effective
+from usage.limits import effective_of_all
 from usage.models import Override
-from usage.overrides import Allowance, end_override, grant_override
+from usage.overrides import Allowance, end_override, grant_extra, grant_override
 
 pytestmark = pytest.mark.django_db
 
@@ -112,3 +113,114 @@ def test_ending_wants_to_know_why(user: User, by: Actor, now: datetime) -> None:
     override = grant(user, by, now, daily_tokens=1)
     with pytest.raises(InvalidRequest):
         end_override(override_id=override.pk, reason="", by=by, now=now)
+
+
+def extra(user: User, by: Actor, now: datetime, **numbers: int) -> Override:
+    return grant_extra(
+        user_id=user.pk,
+        allowance=Allowance(**numbers),
+        ends_at=now + timedelta(hours=2),
+        reason="A large report.",
+        by=by,
+        now=now,
+    )
+
+
+class TestExtraAllowances:
+    @pytest.fixture
+    def now(self) -> datetime:
+        return datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+    def test_it_is_added_to_the_plan_until_its_end(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
+        extra(user, by, now, monthly_output_tokens=50_000)
+        assert caps(user, now) == (500_000, 150_000, 100_000)
+        assert caps(user, now + timedelta(hours=2)) == (500_000, 100_000, 100_000)
+
+    def test_several_add_up_on_top_of_an_override(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
+        extra(user, by, now, monthly_input_tokens=1_000, daily_tokens=10)
+        grant(user, by, now, monthly_input_tokens=900_000)
+        last = extra(user, by, now, monthly_input_tokens=2_000)
+        assert caps(user, now) == (903_000, 100_000, 100_010)
+        end_override(override_id=last.pk, reason="Enough.", by=by, now=now)
+        assert caps(user, now + timedelta(seconds=1)) == (901_000, 100_000, 100_010)
+
+    def test_a_daily_limit_that_follows_the_month_grows_with_it(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
+        extra(user, by, now, monthly_output_tokens=150_000, daily_tokens=7)
+        plan = PlanCaps(monthly_input=500_000, monthly_output=100_000, daily=None)
+        assert effective(user_id=user.pk, plan=plan, now=now) == (500_000, 250_000, 50_007)
+
+    def test_on_top_of_no_cap_there_is_none(self, user: User, by: Actor, now: datetime) -> None:
+        extra(user, by, now, monthly_output_tokens=1, monthly_input_tokens=1, daily_tokens=1)
+        none = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
+        assert effective(user_id=user.pk, plan=none, now=now) == (None, None, None)
+
+    def test_it_is_written_down_as_what_it_is(self, user: User, by: Actor, now: datetime) -> None:
+        override = extra(user, by, now, daily_tokens=5)
+        event = AuditEvent.objects.get(action="override:extra_granted")
+        assert (event.target_id, event.reason) == (str(user.pk), "A large report.")
+        assert event.after == {"daily_tokens": 5, "ends_at": "2026-11-20T14:00:00Z"}
+        assert Override.objects.get().is_extra
+        assert end_override(override_id=override.pk, reason="Enough.", by=by, now=now)
+
+    @pytest.mark.parametrize(
+        ("numbers", "ends_at", "pointer"),
+        [
+            ({"daily_tokens": 0}, datetime(2026, 11, 25, tzinfo=UTC), ""),
+            ({}, datetime(2026, 11, 25, tzinfo=UTC), ""),
+            ({"daily_tokens": 10**15 + 1}, datetime(2026, 11, 25, tzinfo=UTC), "/daily_tokens"),
+            ({"daily_tokens": 1}, datetime(2026, 12, 1, 0, 0, 1, tzinfo=UTC), "/ends_at"),
+        ],
+    )
+    def test_it_is_a_number_for_this_month(
+        self,
+        user: User,
+        by: Actor,
+        now: datetime,
+        numbers: dict[str, int],
+        ends_at: datetime,
+        pointer: str,
+    ) -> None:
+        with pytest.raises(InvalidRequest) as refused:
+            grant_extra(
+                user_id=user.pk,
+                allowance=Allowance(**numbers),
+                ends_at=ends_at,
+                reason="x",
+                by=by,
+                now=now,
+            )
+        assert [fault.pointer for fault in refused.value.errors] == [pointer]
+
+    def test_until_the_end_of_the_month_is_long_enough(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
+        december = datetime(2026, 12, 1, tzinfo=UTC)
+        grant_extra(
+            user_id=user.pk,
+            allowance=Allowance(monthly_input_tokens=1),
+            ends_at=december,
+            reason="x",
+            by=by,
+            now=now,
+        )
+        assert caps(user, december - timedelta(seconds=1))[0] == 500_001
+        assert caps(user, december)[0] == 500_000
+
+    def test_the_caps_of_several_people_are_those_of_each(
+        self, user: User, by: Actor, now: datetime
+    ) -> None:
+        other = User.objects.create_user("bert@acme.test", client=user.client)
+        nobody = User.objects.create_user("operator@acme.test")
+        extra(user, by, now, monthly_input_tokens=1)
+        grant(other, by, now, daily_tokens=9)
+        found = effective_of_all(user_ids=[user.pk, other.pk, nobody.pk], now=now)
+        assert found == {
+            user.pk: (500_001, 100_000, 100_000),
+            other.pk: (500_000, 100_000, 9),
+        }

@@ -11,7 +11,7 @@ from llmproxy.chat import Chat
 from llmproxy.providers.anthropic.answer import completion
 from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.outgoing import message_request
-from llmproxy.providers.anthropic.overhead import prompt_overhead
+from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, prompt_overhead
 from llmproxy.providers.anthropic.refusals import refusal
 from llmproxy.providers.protocol import Outgoing, Reported, Translator
 
@@ -22,6 +22,7 @@ class Anthropic:
     """``LLM_BASE_URL`` is as Anthropic's own SDK takes it, without ``/v1``."""
 
     name = "anthropic"
+    image_tokens = LARGEST_IMAGE
 
     def check(self, chat: Chat) -> None:
         message_request(chat, model="", output_limit=1)

@@ -39,7 +39,15 @@ def reported(usage: Any) -> Reported | None:
     known = prompt(usage)
     if known is None or not is_count(output := usage.get("output_tokens")):
         return None
-    return Reported(input=known.input, output=output, cached_input=known.cached_input)
+    details = usage.get("output_tokens_details")
+    thought = details.get("thinking_tokens") if isinstance(details, dict) else None
+    return Reported(
+        input=known.input,
+        output=output,
+        cached_input=known.cached_input,
+        # Not every server of this API tells it apart.
+        reasoning=thought if is_count(thought) else 0,
+    )
 
 
 def prompt(usage: Any) -> Prompt | None:
@@ -60,6 +68,7 @@ def usage_of(known: Reported) -> dict[str, Any]:
         "completion_tokens": known.output,
         "total_tokens": known.input + known.output,
         "prompt_tokens_details": {"cached_tokens": known.cached_input},
+        "completion_tokens_details": {"reasoning_tokens": known.reasoning},
     }
 
 

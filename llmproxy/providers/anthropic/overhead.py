@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from llmproxy.estimates import IMAGE_TOKENS
-
 # Tools and a schema for the answer bring a system prompt of the provider's own: up to 530 tokens where it is
 # documented, and a third more with the tokenizer of newer models.
 TOOLS_PROMPT = 800
@@ -14,13 +12,8 @@ LARGEST_IMAGE = 4_784
 def prompt_overhead(members: dict[str, Any]) -> int:
     """The most tokens beyond :func:`llmproxy.estimates.prompt_tokens` that a call may be charged for its prompt."""
     has_prompt = "tools" in members or "response_format" in members or _calls_tools(members)
-    images = sum(_images(message.get("content")) for message in members["messages"])
-    return TOOLS_PROMPT * has_prompt + (LARGEST_IMAGE - IMAGE_TOKENS) * images
+    return TOOLS_PROMPT * has_prompt
 
 
 def _calls_tools(members: dict[str, Any]) -> bool:
     return any(message.get("tool_calls") for message in members["messages"])
-
-
-def _images(content: Any) -> int:
-    return sum(part["type"] == "image_url" for part in content) if isinstance(content, list) else 0

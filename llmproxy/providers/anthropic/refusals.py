@@ -11,7 +11,7 @@ from llmproxy.providers.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from llmproxy.providers.reading import said, wait_of
+from llmproxy.providers.reading import NOT_US, note_refused, said, wait_of
 
 # The request was at fault, not we: these are the caller's to mend.
 _CALLERS_FAULT = frozenset({400, 404, 413, 422})
@@ -20,6 +20,9 @@ _BUSY = frozenset({408, 409, 429, 503, 529})
 _OURS = ("credit balance", "usage limits")
 _STATUS_OF = {
     "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
     "not_found_error": 404,
     "request_too_large": 413,
     "rate_limit_error": 429,
@@ -34,9 +37,12 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
         words = said(body)
         if words is None or not any(each in words.lower() for each in _OURS):
             return ProviderRejected(words)
+        note_refused(status)
         return ProviderError()
     if status == 504:
         return ProviderTimeout()
+    if status in NOT_US:
+        note_refused(status)
     wait = wait_of(headers)
     return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.utils import timezone
 
+from config.database import database_now
 from usage.settlement import settle_abandoned
 
 
@@ -12,5 +12,5 @@ class Command(BaseCommand):
     help = "Settle model calls whose reservation has expired."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        count = settle_abandoned(now=timezone.now())
+        count = settle_abandoned(now=database_now())
         self.stdout.write(f"settle_abandoned_calls: {count} settled")

@@ -1,0 +1,69 @@
+"""Whether a client has hung up, asked of real connections."""
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from llmproxy.departure import watched
+from tests.llmproxy.rawserver import eventually
+
+
+class Ends:
+    """The two ends of one connection, and what is said of the client's."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.client = socket.create_connection(listener.getsockname())
+            self.server, _ = listener.accept()
+        self.has_left = watched({"gunicorn.socket": self.server})
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    ends = Ends()
+    yield ends
+    ends.client.close()
+    ends.server.close()
+
+
+def close(ends: Ends) -> None:
+    ends.client.close()
+
+
+def reset(ends: Ends) -> None:
+    ends.client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ends.client.close()
+
+
+def send_on_and_close(ends: Ends) -> None:
+    """What it has sent and nobody has read must not hide that it is gone."""
+    ends.client.sendall(b"POST / HTTP/1.1\r\n")
+    ends.client.close()
+
+
+@pytest.mark.parametrize("leave", [close, reset, send_on_and_close])
+def test_a_client_that_hangs_up_is_seen(ends: Ends, leave: Callable[[Ends], None]) -> None:
+    assert not ends.has_left()
+    leave(ends)
+    assert eventually(ends.has_left)
+
+
+def test_one_that_only_waits_or_sends_on_is_there(ends: Ends) -> None:
+    ends.client.sendall(b"more")
+    assert not ends.has_left()
+    assert ends.server.recv(4) == b"more", "it is asked without reading"
+
+
+def test_of_a_connection_that_is_closed_here_nothing_is_said(ends: Ends) -> None:
+    ends.server.close()
+    assert not ends.has_left()
+
+
+def test_where_the_server_shows_no_connection_nobody_has_ever_left() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        there.close()
+        assert not watched({"gunicorn.socket": here})()
+    assert not watched({})()

@@ -1,0 +1,119 @@
+"""Settling although the database is away: with the same numbers, once it is back."""
+
+import logging
+from datetime import datetime
+from threading import Event
+from typing import Any
+
+import pytest
+from django.db import DataError, InterfaceError, OperationalError
+
+from accounts.models import User
+from llmproxy import settling
+from llmproxy.settling import Due, finish, settle_surely
+from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
+from usage.models import UsageRecord
+from usage.settlement import Spent, settle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DEADLINE = 30.0
+
+
+class Database:
+    """Stands before the real one: is away until it is let back, and refuses some records for good."""
+
+    def __init__(self) -> None:
+        self.is_back = Event()
+        self.asked = 0
+        self.error: Exception = OperationalError()
+        self.refused: set[Any] = set()
+
+    def settle(self, **arguments: Any) -> bool:
+        self.asked += 1
+        if not self.is_back.is_set():
+            raise self.error
+        if arguments["record_id"] in self.refused:
+            raise DataError
+        return settle(**arguments)
+
+
+@pytest.fixture
+def database(monkeypatch: pytest.MonkeyPatch) -> Database:
+    database = Database()
+    monkeypatch.setattr(settling, "settle", database.settle)
+    monkeypatch.setattr(settling, "LONGEST_WAIT", 0.2)
+    return database
+
+
+def due(user: User, output: int = 20) -> Due:
+    return Due(
+        record_id=ask(user, ROOMY).record_id,
+        spent=Spent(input=10, output=output),
+        source=UsageRecord.Source.COUNTED,
+        end=UsageRecord.End.DONE,
+        first_byte_at=None,
+    )
+
+
+def test_where_the_database_is_there_it_is_settled_at_once(
+    user: User, database: Database, now: datetime
+) -> None:
+    database.is_back.set()
+    one = due(user)._replace(first_byte_at=now)
+    assert settle_surely(one).is_set()
+    record = UsageRecord.objects.get()
+    assert (record.output_tokens, record.first_byte_at) == (20, now)
+    assert (database.asked, finish(seconds=0)) == (1, True)
+
+
+@pytest.mark.parametrize("error", [OperationalError(), InterfaceError()])
+def test_where_it_is_away_it_is_settled_when_it_is_back(
+    user: User, database: Database, error: Exception
+) -> None:
+    database.error = error
+    settled = [settle_surely(due(user, output)) for output in (1, 2, 3)]
+    assert not any(each.is_set() for each in settled)
+    assert not finish(seconds=0.3)
+    assert database.asked > 3, "it is tried again and again"
+    assert UsageRecord.objects.open().count() == 3
+    database.is_back.set()
+    assert all(each.wait(DEADLINE) for each in settled)
+    assert finish(seconds=DEADLINE)
+    assert sorted(each.output_tokens for each in UsageRecord.objects.all()) == [1, 2, 3]
+    assert_totals_are_the_ledger(user)
+    # Another time, another thread.
+    database.is_back.clear()
+    again = settle_surely(due(user))
+    database.is_back.set()
+    assert again.wait(DEADLINE)
+
+
+def test_one_that_the_database_refuses_does_not_keep_the_others_waiting(
+    user: User, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = due(user), due(user)
+    database.refused = {bad.record_id}
+    with caplog.at_level(logging.WARNING):
+        refused, settled = settle_surely(bad), settle_surely(good)
+        database.is_back.set()
+        assert settled.wait(DEADLINE)
+        assert finish(seconds=DEADLINE)
+    assert not refused.is_set()
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [
+        "settlement_failed"
+    ]
+    assert UsageRecord.objects.open().get().pk == bad.record_id
+
+
+def test_one_that_was_settled_meanwhile_stays_as_it_was(user: User, database: Database) -> None:
+    one = due(user)
+    waiting = settle_surely(one)
+    assert settle(**one._replace(spent=Spent(input=1, output=1))._asdict(), now=_now(user))
+    database.is_back.set()
+    assert waiting.wait(DEADLINE)
+    assert UsageRecord.objects.get().output_tokens == 1
+    assert_totals_are_the_ledger(user)
+
+
+def _now(user: User) -> datetime:
+    return UsageRecord.objects.get(user=user).opened_at

@@ -1,0 +1,281 @@
+"""What is sent to a provider a second time, and what never is: over real sockets."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+import requests
+
+from llmproxy import tries
+from llmproxy.exchange import Broken, Exchange, ExchangeError, TimedOut, Unreachable, open_exchange
+from llmproxy.sockets import new_session
+from tests.llmproxy.rawserver import GENEROUS, Peer, eventually, playing
+
+BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
+Script = Callable[[Peer], None]
+
+
+@pytest.fixture(autouse=True)
+def short_waits() -> Iterator[None]:
+    with mock.patch.object(tries, "FIRST_WAIT", 0.02):
+        yield
+
+
+@pytest.fixture
+def session() -> Iterator[requests.Session]:
+    with new_session() as session:
+        yield session
+
+
+def ask(session: requests.Session, url: str, **options: Any) -> Exchange:
+    given: dict[str, Any] = {
+        "method": "POST",
+        "headers": {},
+        "body": b"{}",
+        "connect_timeout": GENEROUS,
+        "read_timeout": GENEROUS,
+        "deadline": time.monotonic() + 60,
+        "max_bytes": 1_000_000,
+        "patience": GENEROUS,
+    }
+    return open_exchange(session=session, url=url, **(given | options))
+
+
+def got(exchange: Exchange) -> tuple[int, bytes]:
+    with exchange:
+        head = exchange.head(GENEROUS)
+        assert head is not None
+        return head.status, exchange.body()
+
+
+def failed(exchange: Exchange) -> ExchangeError:
+    with exchange, pytest.raises(ExchangeError) as raised:
+        exchange.head(GENEROUS)
+    return raised.value
+
+
+class Turns:
+    """A script for each request in turn, on whatever connection it comes; the last one again and again."""
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = list(scripts)
+        self.requests: list[float] = []
+
+    def __call__(self, peer: Peer) -> None:
+        while peer.sock.fileno() != -1 and peer.request():
+            self.requests.append(time.monotonic())
+            (self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0])(peer)
+
+
+def answers(peer: Peer) -> None:
+    peer.answer(b"good")
+
+
+def refuses(*headers: bytes) -> Script:
+    return lambda peer: peer.send(BUSY % b"".join(each + b"\r\n" for each in headers))
+
+
+def test_a_provider_that_is_being_restarted_is_reached(session: requests.Session) -> None:
+    """A connection that is refused has carried nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    refused = threading.Event()
+    waiting = mock.patch.object(
+        tries.Tries,
+        "_wait",
+        autospec=True,
+        side_effect=lambda *_: refused.set() or 0.5,
+    )
+    with waiting:
+        exchange = ask(session, f"http://127.0.0.1:{port}/v1")
+        assert refused.wait(GENEROUS)
+        with socket.create_server(("127.0.0.1", port)) as listener:
+            thread = threading.Thread(target=got, args=(exchange,))
+            thread.start()
+            sock, _ = listener.accept()
+            peer = Peer(sock)
+            assert peer.request()
+            answers(peer)
+            thread.join(GENEROUS)
+            assert not thread.is_alive()
+            peer.close()
+
+
+def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: requests.Session) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with mock.patch.object(
+        tries.Tries, "wait_after_failure", autospec=True, side_effect=tries.Tries.wait_after_failure
+    ) as asked:
+        error = failed(ask(session, f"http://127.0.0.1:{port}/v1"))
+    assert isinstance(error, Unreachable)
+    assert not error.sent
+    assert asked.call_count == tries.MOST_TRIES
+
+
+@pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
+def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
+    session: requests.Session, ends: Script
+) -> None:
+    turns = Turns(answers, ends, answers)
+    with playing(turns) as provider:
+        assert got(ask(session, provider.url)) == (200, b"good")
+        assert got(ask(session, provider.url)) == (200, b"good")
+        # The second try went over a connection that nobody had used before.
+        assert (len(turns.requests), provider.connections) == (3, 2)
+
+
+def test_several_stale_connections_cost_one_further_try(session: requests.Session) -> None:
+    together = threading.Barrier(3)
+
+    def answer_together(peer: Peer) -> None:
+        together.wait(GENEROUS)
+        answers(peer)
+
+    turns = Turns(answer_together, answer_together, answer_together, Peer.close, answers)
+    with playing(turns) as provider:
+        exchanges = [ask(session, provider.url) for _ in range(3)]
+        assert [got(each) for each in exchanges] == [(200, b"good")] * 3
+        assert got(ask(session, provider.url)) == (200, b"good")
+        assert (len(turns.requests), provider.connections) == (5, 4)
+
+
+@pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
+def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_not_asked_again(
+    session: requests.Session, ends: Script
+) -> None:
+    turns = Turns(ends, answers)
+    with playing(turns) as provider:
+        error = failed(ask(session, provider.url))
+    assert isinstance(error, Broken)
+    assert error.sent
+    assert len(turns.requests) == 1
+
+
+def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_asked_again(
+    session: requests.Session,
+) -> None:
+    turns = Turns(answers, Peer.close, answers)
+    with playing(turns) as provider, mock.patch.object(tries, "STALE_SECONDS", 0.0):
+        got(ask(session, provider.url))
+        assert isinstance(failed(ask(session, provider.url)), Broken)
+    assert len(turns.requests) == 2
+
+
+def test_one_byte_of_an_answer_is_an_answer(session: requests.Session) -> None:
+    def begins(peer: Peer) -> None:
+        peer.send(b"H")
+        peer.reset()
+
+    turns = Turns(answers, begins, answers)
+    with playing(turns) as provider:
+        got(ask(session, provider.url))
+        assert isinstance(failed(ask(session, provider.url)), Broken)
+    assert len(turns.requests) == 2
+
+
+def test_silence_is_waited_for_and_not_asked_again(session: requests.Session) -> None:
+    turns = Turns(answers, Peer.wait_until_gone)
+    with playing(turns) as provider:
+        got(ask(session, provider.url))
+        assert isinstance(failed(ask(session, provider.url, read_timeout=0.1)), TimedOut)
+        assert provider.gone.wait(GENEROUS) or eventually(lambda: len(turns.requests) == 2)
+    assert len(turns.requests) == 2
+
+
+@pytest.mark.parametrize("status", [b"503 Busy", b"529 Overloaded", b"429 Slow down"])
+def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
+    session: requests.Session, status: bytes
+) -> None:
+    def refuse(peer: Peer) -> None:
+        peer.send((BUSY % b"Retry-After: 1\r\n").replace(b"503 Busy", status))
+
+    turns = Turns(refuse, answers)
+    with playing(turns) as provider:
+        assert got(ask(session, provider.url)) == (200, b"good")
+    assert turns.requests[1] - turns.requests[0] >= 1.0
+
+
+def test_a_busy_provider_is_asked_a_few_times(session: requests.Session) -> None:
+    turns = Turns(refuses())
+    with playing(turns) as provider:
+        assert got(ask(session, provider.url)) == (503, b"{}")
+    assert len(turns.requests) == tries.MOST_TRIES
+
+
+@pytest.mark.parametrize(
+    ("headers", "options"),
+    [
+        ((b"Retry-After: 3",), {}),
+        ((b"Retry-After: 3600",), {}),
+        ((b"Retry-After: Fri, 31 Dec 2027 23:59:59 GMT",), {}),
+        ((b"Retry-After: 99999999999999999999",), {}),
+        ((b"x-should-retry: false",), {}),
+        ((), {"patience": 0.0}),
+        ((b"Retry-After: 2",), {"patience": 1.5}),
+    ],
+)
+def test_a_refusal_stands_where_the_caller_would_wait_too_long_or_in_vain(
+    session: requests.Session, headers: tuple[bytes, ...], options: dict[str, float]
+) -> None:
+    turns = Turns(refuses(*headers))
+    with playing(turns) as provider:
+        assert got(ask(session, provider.url, **options)) == (503, b"{}")
+    assert len(turns.requests) == 1
+
+
+@pytest.mark.parametrize("status", ["400", "401", "404", "408", "409", "429", "500", "502", "504"])
+def test_every_other_refusal_stands(session: requests.Session, status: str) -> None:
+    turns = Turns(
+        lambda peer: peer.send((BUSY % b"").replace(b"503 Busy", f"{status} No".encode()))
+    )
+    with playing(turns) as provider:
+        assert got(ask(session, provider.url)) == (int(status), b"{}")
+    assert len(turns.requests) == 1
+
+
+def test_who_leaves_while_it_waits_ends_the_tries(session: requests.Session) -> None:
+    turns = Turns(refuses())
+    with playing(turns) as provider, mock.patch.object(tries, "FIRST_WAIT", 20.0):
+        exchange = ask(session, provider.url, patience=60.0)
+        assert eventually(lambda: len(turns.requests) == 1)
+        exchange.close()
+        assert isinstance(failed(exchange), Broken)
+        assert eventually(
+            lambda: not any(thread.name == "exchange" for thread in threading.enumerate())
+        )
+    assert len(turns.requests) == 1
+
+
+def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
+    session: requests.Session,
+) -> None:
+    released = threading.Event()
+
+    def thinks(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert released.wait(GENEROUS)
+        peer.chunk(b"said")
+
+    with playing(Turns(thinks)) as provider:
+        exchange = ask(session, provider.url, first_byte_timeout=GENEROUS, read_timeout=0.2)
+        with exchange:
+            assert exchange.head(GENEROUS) is not None
+            # Longer than a silence may be once the answer has begun.
+            assert exchange.chunk(0.5) is None
+            released.set()
+            assert exchange.chunk(GENEROUS) == b"said"
+            with pytest.raises(TimedOut):
+                exchange.chunk(GENEROUS)
+
+
+def test_the_first_byte_may_be_wanted_sooner_than_silence_is_resented(
+    session: requests.Session,
+) -> None:
+    with playing(Turns(Peer.wait_until_gone)) as provider:
+        asked = ask(session, provider.url, first_byte_timeout=0.1)
+        assert isinstance(failed(asked), TimedOut)

@@ -1,0 +1,374 @@
+"""Alerts: noticed once by the statement that settles, told once by the worker, and never a storm."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from itertools import count
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from accounts.audit import Actor
+from accounts.models import Client, User
+from licensing.licences import create_client
+from licensing.models import Plan
+from tests.races import race
+from usage import alerts
+from usage.caps import Asked, DailyLimitReached, PlanCaps, Reservation, reserve
+from usage.models import Alert, UsageRecord
+from usage.overrides import Allowance, grant_extra, grant_override
+from usage.settlement import Spent, settle, settle_abandoned
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOVEMBER = date(2026, 11, 1)
+PLAN = PlanCaps(monthly_input=10_000, monthly_output=1_000, daily=10**6)
+numbers = count()
+
+
+@pytest.fixture
+def plan(db: None) -> Plan:
+    """The caps of everybody here."""
+    return Plan.objects.create(
+        name="Small",
+        monthly_input_tokens=10_000,
+        monthly_output_tokens=1_000,
+        daily_tokens=10**6,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _operators(settings: Any) -> None:
+    settings.OPERATOR_EMAILS = ["ops@shell.test"]
+    settings.BASE_URL = "https://shell.test"
+
+
+def ask(
+    user: User, *, plan: PlanCaps = PLAN, output: int = 100, now: datetime = NOON
+) -> Reservation:
+    asked = Asked(
+        user_id=user.pk,
+        client_id=user.client_id or uuid4(),
+        session_id=uuid4(),
+        model="m",
+        provider="p",
+        request_id=f"request-{next(numbers)}",
+        streamed=False,
+        input_estimate=10,
+        output_wanted=output,
+    )
+    return reserve(asked=asked, plan=plan, now=now)
+
+
+def end(record_id: UUID, *, prompt: int = 10, output: int = 0, now: datetime = NOON) -> bool:
+    return settle(
+        record_id=record_id,
+        spent=Spent(input=prompt, output=output),
+        source=UsageRecord.Source.PROVIDER,
+        end=UsageRecord.End.DONE,
+        now=now,
+    )
+
+
+def use(user: User, output: int, *, plan: PlanCaps = PLAN, now: datetime = NOON) -> None:
+    end(ask(user, plan=plan, output=output, now=now).record_id, output=output, now=now)
+
+
+def mails() -> list[dict[str, str]]:
+    """The mails that wait to be sent, in order."""
+    jobs = ProcrastinateJob.objects.filter(task_name="mail.send").order_by("id")
+    return list(jobs.values_list("args", flat=True))
+
+
+def kinds(user: User | None = None) -> list[str]:
+    rows = Alert.objects.order_by("pk")
+    return list((rows.filter(user=user) if user else rows).values_list("kind", flat=True))
+
+
+def people(number: int, plan: Plan, by: Actor) -> list[User]:
+    client = create_client(name="Many", plan=plan, by=by, now=NOON)
+    return [User.objects.create(email=f"p{n:03}@many.test", client=client) for n in range(number)]
+
+
+@pytest.mark.django_db
+class TestNoticing:
+    def test_eighty_percent_is_noticed_and_less_is_not(self, user: User) -> None:
+        use(user, 799)
+        assert kinds() == []
+        use(user, 16)
+        alert = Alert.objects.get()
+        assert (alert.kind, alert.user, alert.period) == ("output", user, NOVEMBER)
+        assert (alert.used, alert.cap, alert.noticed_at, alert.told_at) == (815, 1_000, NOON, None)
+
+    def test_once_a_month_however_often_it_is_crossed(self, user: User, by: Actor) -> None:
+        use(user, 850)
+        use(user, 20)
+        more = Allowance(monthly_output_tokens=1_000)
+        grant_extra(
+            user_id=user.pk,
+            allowance=more,
+            ends_at=NOON + timedelta(days=5),
+            reason="x",
+            by=by,
+            now=NOON,
+        )
+        use(user, 800)
+        assert kinds() == ["output"]
+
+    def test_each_dimension_and_each_month_has_its_own(self, user: User) -> None:
+        end(ask(user).record_id, prompt=8_000, output=900)
+        assert sorted(kinds()) == ["input", "output"]
+        end(ask(user, now=NOON + timedelta(days=20)).record_id, output=900)
+        assert sorted(kinds()) == ["input", "output", "output"]
+
+    def test_what_is_reserved_is_not_used(self, user: User) -> None:
+        end(ask(user, output=900).record_id, output=100)
+        assert kinds() == []
+
+    @pytest.mark.parametrize("cap", [None, 0])
+    def test_where_there_is_no_budget_there_is_no_share_of_it(
+        self, user: User, cap: int | None
+    ) -> None:
+        none = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
+        running = ask(user, plan=none)
+        if cap == 0:
+            with connection.cursor() as cursor:
+                cursor.execute("UPDATE usage_monthlyusage SET output_cap = 0, input_cap = 0")
+        end(running.record_id, prompt=10**6, output=10**6)
+        assert kinds() == []
+
+    def test_the_cap_of_the_latest_admission_counts(self, user: User, by: Actor) -> None:
+        use(user, 500)
+        lower = Allowance(monthly_output_tokens=600)
+        later = NOON + timedelta(days=5)
+        grant_override(user_id=user.pk, allowance=lower, ends_at=later, reason="x", by=by, now=NOON)
+        use(user, 16)
+        assert list(Alert.objects.values_list("used", "cap")) == [(516, 600)]
+
+    def test_a_higher_cap_is_another_share(self, user: User, by: Actor) -> None:
+        higher = Allowance(monthly_output_tokens=2_000)
+        later = NOON + timedelta(days=5)
+        grant_override(
+            user_id=user.pk, allowance=higher, ends_at=later, reason="x", by=by, now=NOON
+        )
+        use(user, 900)
+        assert kinds() == []
+
+    def test_a_call_that_died_is_noticed_when_it_is_settled(self, user: User) -> None:
+        ask(user, output=900)
+        assert settle_abandoned(now=NOON + timedelta(hours=1)) == 1
+        assert kinds() == ["output"]
+
+    def test_settling_takes_one_statement(self, user: User, django_assert_num_queries: Any) -> None:
+        running = ask(user, output=900)
+        with django_assert_num_queries(1):
+            end(running.record_id, output=900)
+        assert kinds() == ["output"]
+
+    def test_a_settlement_that_is_rolled_back_notices_nothing(self, user: User) -> None:
+        running = ask(user, output=900)
+        assert end(running.record_id, output=900)
+        assert not end(running.record_id, output=950)
+        assert Alert.objects.get().used == 900
+
+    def test_the_daily_limit_is_noticed_once_a_day(self, user: User) -> None:
+        daily = PlanCaps(monthly_input=None, monthly_output=None, daily=500)
+        use(user, 480, plan=daily)
+        for _ in range(3):
+            with pytest.raises(DailyLimitReached):
+                ask(user, plan=daily)
+        alert = Alert.objects.get()
+        assert (alert.kind, alert.period, alert.used, alert.cap) == ("day", NOON.date(), 490, 500)
+        tomorrow = NOON + timedelta(days=1)
+        use(user, 480, plan=daily, now=tomorrow)
+        with pytest.raises(DailyLimitReached):
+            ask(user, plan=daily, now=tomorrow)
+        assert kinds() == ["day", "day"]
+
+    def test_a_single_call_that_no_day_has_room_for_is_no_runaway(self, user: User) -> None:
+        with pytest.raises(DailyLimitReached):
+            ask(user, plan=PlanCaps(monthly_input=None, monthly_output=None, daily=20))
+        assert kinds() == []
+
+
+@pytest.fixture
+def _queue(transactional_db: None) -> Iterator[None]:
+    """The queue's tables are not Django's, so they are not emptied with the others."""
+    empty = "TRUNCATE procrastinate_jobs CASCADE"
+    with connection.cursor() as cursor:
+        cursor.execute(empty)
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(empty)
+
+
+@pytest.mark.usefixtures("_queue")
+@pytest.mark.django_db(transaction=True)
+def test_two_hundred_calls_that_cross_at_once_are_noticed_once(user: User) -> None:
+    caps = PlanCaps(monthly_input=None, monthly_output=200 * 16, daily=None)
+    running = [ask(user, plan=caps, output=16) for _ in range(200)]
+    parts = [running[n::10] for n in range(10)]
+
+    def settle_all(mine: list[Reservation]) -> int:
+        return sum(end(each.record_id, output=16) for each in mine)
+
+    done = race(*[partial(settle_all, mine) for mine in parts])
+    assert sum(done) == 200  # type: ignore[arg-type]
+    assert kinds() == ["output"]
+    told = race(*[lambda: alerts.tell(now=NOON) for _ in range(4)])
+    assert sorted(told) == [0, 0, 0, 1]  # type: ignore[type-var]
+    assert Alert.objects.waiting().count() == 0
+    assert len([each for each in mails() if user.email in each["subject"]]) == 1
+
+
+@pytest.mark.django_db
+class TestTelling:
+    def test_an_operator_can_act_on_the_mail(self, user: User) -> None:
+        use(user, 830)
+        assert alerts.tell(now=NOON) == 1
+        assert alerts.tell(now=NOON) == 0
+        (mail,) = mails()
+        assert mail["to"] == ["ops@shell.test"]
+        assert mail["subject"] == "ada@acme.test has used 83 % of this month's output tokens"
+        for said in (
+            "ada@acme.test (Acme) has used 830 of 1,000 output tokens of 2026-11",
+            "monthly_cap_exceeded",
+            "until 2026-12-01 00:00 UTC",
+            f"https://shell.test/admin/usage/override/add/?user={user.pk}",
+            f"https://shell.test/admin/accounts/user/{user.pk}/change/",
+        ):
+            assert said in mail["text"], said
+        assert Alert.objects.get().told_at == NOON
+
+    def test_the_mail_about_a_day_says_when_it_is_over(self, user: User) -> None:
+        daily = PlanCaps(monthly_input=None, monthly_output=None, daily=500)
+        use(user, 480, plan=daily)
+        with pytest.raises(DailyLimitReached):
+            ask(user, plan=daily)
+        alerts.tell(now=NOON)
+        (mail,) = mails()
+        assert mail["subject"] == "ada@acme.test has reached the daily limit"
+        assert "490 of 500 tokens of 2026-11-20" in mail["text"]
+        assert "daily_limit_reached" in mail["text"]
+        assert "2026-11-21 00:00 UTC" in mail["text"]
+
+    def test_many_at_once_are_one_mail(self, plan: Plan, by: Actor) -> None:
+        for each in people(60, plan, by):
+            use(each, 900)
+        assert alerts.tell(now=NOON) == 60
+        (mail,) = mails()
+        assert mail["subject"] == "60 people are near or at a limit of model tokens"
+        assert (
+            "p000@many.test (Many): 900 of 1,000 tokens, output of the month of 2026-11-01"
+            in mail["text"]
+        )
+        assert "and 10 more." in mail["text"]
+        assert "https://shell.test/admin/usage/alert/" in mail["text"]
+
+    def test_many_one_after_another_are_a_few_mails_an_hour(self, plan: Plan, by: Actor) -> None:
+        everybody = people(40, plan, by)
+        for minute, each in enumerate(everybody):
+            at = NOON + timedelta(minutes=minute)
+            use(each, 900, now=at)
+            alerts.tell(now=at)
+        last = NOON + timedelta(minutes=60)
+        alerts.tell(now=last)
+        assert Alert.objects.waiting().count() == 0
+        assert alerts.MAILS_AN_HOUR < len(mails()) <= alerts.MAILS_AN_HOUR + 4
+        named = "".join(each["subject"] + each["text"] for each in mails())
+        assert all(each.email in named for each in everybody)
+
+    def test_what_could_not_be_queued_waits(
+        self, user: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        use(user, 900)
+
+        def away(**_: object) -> None:
+            raise RuntimeError("the queue is away")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("usage.mails.queue_for_operators", away)
+            with pytest.raises(RuntimeError):
+                alerts.tell(now=NOON)
+        assert Alert.objects.waiting().count() == 1
+        assert alerts.tell(now=NOON) == 1
+
+    def test_without_operators_nothing_breaks_and_nothing_is_queued(
+        self, user: User, settings: Any
+    ) -> None:
+        settings.OPERATOR_EMAILS = []
+        use(user, 900)
+        assert alerts.tell(now=NOON) == 1
+        assert mails() == []
+
+
+@pytest.mark.django_db
+class TestChecking:
+    def test_the_percentile_is_told_once_a_month(self, plan: Plan, by: Actor) -> None:
+        crowd = people(20, plan, by)
+        for each in crowd[:18]:
+            use(each, 100)
+        for each in crowd[18:]:
+            use(each, 790)
+        assert alerts.check(now=NOON).percentile == pytest.approx(79)
+        assert mails() == []
+        for each in crowd[18:]:
+            use(each, 100)
+        checked = alerts.check(now=NOON)
+        assert (checked.people, checked.percentile) == (20, pytest.approx(89))
+        alerts.check(now=NOON + timedelta(days=1))
+        (mail,) = [each for each in mails() if "95th percentile" in each["subject"]]
+        assert mail["subject"] == "The 95th percentile of people's monthly caps stands at 89 %"
+        assert "Of the 20 people" in mail["text"]
+        assert "/admin/usage/monthlyusage/?month=2026-11" in mail["text"]
+
+    def test_one_heavy_user_among_many_does_not_move_it(self, plan: Plan, by: Actor) -> None:
+        crowd = people(40, plan, by)
+        for each in crowd[1:]:
+            use(each, 100)
+        use(crowd[0], 1_000)
+        assert alerts.check(now=NOON).percentile == pytest.approx(10)
+        assert kinds() == ["output"]
+
+    def test_only_who_has_a_cap_and_used_this_month_counts(
+        self, plan: Plan, by: Actor, organisation: Client
+    ) -> None:
+        free = Plan.objects.create(name="Free of caps")
+        uncapped = User.objects.create(
+            email="free@many.test", client=create_client(name="Free", plan=free, by=by, now=NOON)
+        )
+        use(uncapped, 10_000, plan=PlanCaps(monthly_input=None, monthly_output=None, daily=None))
+        first, second, idle = people(3, plan, by)
+        use(first, 500)
+        use(second, 900, now=NOON - timedelta(days=30))
+        ask(idle)
+        checked = alerts.check(now=NOON)
+        assert (checked.people, checked.percentile) == (1, pytest.approx(50))
+
+    def test_a_cap_that_was_lowered_is_noticed_without_another_call(
+        self, user: User, by: Actor
+    ) -> None:
+        use(user, 500)
+        lower = Allowance(monthly_output_tokens=510)
+        later = NOON + timedelta(days=5)
+        grant_override(user_id=user.pk, allowance=lower, ends_at=later, reason="x", by=by, now=NOON)
+        assert kinds() == []
+        assert alerts.check(now=NOON)[:2] == (1, 1)
+        assert set(kinds()) == {"output", "percentile"}
+
+    def test_the_command_says_what_it_found(
+        self, user: User, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        call_command("check_usage_alerts")
+        assert capsys.readouterr().out == (
+            "check_usage_alerts: 0 people, 95th percentile -, 0 noticed, 0 told\n"
+        )
+        use(user, 900, now=datetime.now(UTC))
+        call_command("check_usage_alerts", "--dry-run")
+        assert capsys.readouterr().out == "check_usage_alerts: 1 people, 95th percentile 90 %\n"
+        assert (kinds(), mails()) == (["output"], [])
+        call_command("check_usage_alerts")
+        assert "1 people, 95th percentile 90 %, 0 noticed, 1 told" in capsys.readouterr().out

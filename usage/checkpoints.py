@@ -1,0 +1,49 @@
+"""Checkpoints: what running calls have cost so far, in case their process dies with them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import connection
+
+from usage.caps import EXPIRY_MARGIN
+
+# Sixty seconds from now by the database's clock, the only one that all hosts share: the reservation of a call
+# that is known to run does not expire because a host's clock is wrong.
+_CHECKPOINT = """
+UPDATE usage_usagerecord AS r
+SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.output,
+    first_byte_at = COALESCE(r.first_byte_at, s.first_byte_at),
+    expires_at = GREATEST(r.expires_at, now() + make_interval(secs => %(margin)s))
+FROM unnest(%(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[])
+    AS s(id, input, output, first_byte_at)
+WHERE r.id = s.id AND r.state = 'open'
+"""
+
+
+class SoFar(NamedTuple):
+    """What a running call has cost so far, in tokens; both None where only its whole answer tells."""
+
+    record_id: UUID
+    input: int | None
+    output: int | None
+    first_byte_at: datetime | None
+
+
+def checkpoint(calls: Sequence[SoFar]) -> int:
+    """Notes this of open records, all in one statement, and that they run. Gives how many were open."""
+    if not calls:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _CHECKPOINT,
+            {
+                "ids": [each.record_id for each in calls],
+                "inputs": [each.input for each in calls],
+                "outputs": [each.output for each in calls],
+                "first_bytes": [each.first_byte_at for each in calls],
+                "margin": EXPIRY_MARGIN.total_seconds(),
+            },
+        )
+        return int(cursor.rowcount)

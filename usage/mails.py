@@ -1,0 +1,92 @@
+"""The mails about usage: who, how much of what, what happens next and until when, and where to change it."""
+
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.urls import reverse
+
+from accounts.models import User
+from config.mail import queue_for_operators
+from usage.models import Alert
+from usage.periods import Period
+
+# A mail that names more people than this is read by nobody; the console has all of them.
+PEOPLE_NAMED = 50
+
+
+def alert(alert: Alert) -> None:
+    """To operators: one person has come to 80 % of a monthly cap, or to the daily limit."""
+    user = alert.user
+    assert user is not None
+    period = Period(month=alert.period.replace(day=1), day=alert.period)
+    percent = 100 * alert.used // alert.cap if alert.cap else 100
+    if alert.kind == Alert.Kind.DAY:
+        subject = f"{user.email} has reached the daily limit"
+        text = (
+            f"{_who(user)} was refused a model call: {alert.used:,} of {alert.cap:,} tokens of {alert.period} "
+            "(UTC) are used, and the call did not fit into the rest.\n\n"
+            f"What fits into the rest is still answered, everything else is refused (daily_limit_reached) until "
+            f"{period.next_day:%Y-%m-%d %H:%M} UTC. The limit is there to stop what runs away: look at their "
+            "calls before you raise it."
+        )
+    else:
+        subject = f"{user.email} has used {percent} % of this month's {alert.kind} tokens"
+        text = (
+            f"{_who(user)} has used {alert.used:,} of {alert.cap:,} {alert.kind} tokens of {alert.period:%Y-%m}, "
+            f"which is {percent} %.\n\n"
+            "Nothing is refused yet. Once the cap is reached, model calls are refused (monthly_cap_exceeded) "
+            f"until {period.next_month:%Y-%m-%d %H:%M} UTC. There is no further mail about this cap this month."
+        )
+    more = f"{settings.BASE_URL}{reverse('admin:usage_override_add')}?user={user.pk}"
+    queue_for_operators(
+        subject=subject,
+        text=f"{text}\n\nTo allow more until a date:\n{more}\n\nTheir page, where calls can be stopped too:",
+        path=reverse("admin:accounts_user_change", args=[user.pk]),
+    )
+
+
+def alerts(alerts: Sequence[Alert]) -> None:
+    """To operators: many people at once."""
+    lines = [
+        f"- {_who(each.user)}: {each.used:,} of {each.cap:,} tokens, {_limit(each)} {each.period}"
+        for each in alerts[:PEOPLE_NAMED]
+        if each.user is not None
+    ]
+    if (unnamed := len(alerts) - PEOPLE_NAMED) > 0:
+        lines.append(f"and {unnamed} more.")
+    queue_for_operators(
+        subject=f"{len(alerts)} people are near or at a limit of model tokens",
+        text=(
+            "These have come to 80 % of a monthly cap, or to their daily limit. A cap or limit that is reached "
+            "refuses model calls until the next month or day (UTC).\n\n"
+            + "\n".join(lines)
+            + "\n\nAll alerts, each with the person it is about:"
+        ),
+        path=reverse("admin:usage_alert_changelist"),
+    )
+
+
+def percentile(alert: Alert, *, people: int) -> None:
+    """To operators: caps are about to bind many people."""
+    period = Period(month=alert.period, day=alert.period)
+    queue_for_operators(
+        subject=f"The 95th percentile of people's monthly caps stands at {alert.used} %",
+        text=(
+            f"Of the {people:,} people who have a cap and have used models in {alert.period:%Y-%m}, one in twenty "
+            f"has used {alert.used} % of it or more.\n\n"
+            "They are refused model calls one after the other as they reach it, until "
+            f"{period.next_month:%Y-%m-%d %H:%M} UTC. If that is not meant, the plan's caps are too small for how "
+            "people work. There is no further mail about this this month.\n\n"
+            "The month of everybody:"
+        ),
+        path=f"{reverse('admin:usage_monthlyusage_changelist')}?month={alert.period:%Y-%m}",
+    )
+
+
+def _who(user: User | None) -> str:
+    assert user is not None
+    return f"{user.email} ({user.client})" if user.client else user.email
+
+
+def _limit(alert: Alert) -> str:
+    return "limit of" if alert.kind == Alert.Kind.DAY else f"{alert.kind} of the month of"

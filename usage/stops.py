@@ -1,0 +1,127 @@
+"""Stopping model calls: all of one person's, until somebody lets them go on, or one call that runs.
+
+Admission asks for a stop in its own statement; what runs is ended by the watch over running calls.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+
+from accounts.audit import Actor, record
+from accounts.revocation import lock_user
+from config.problems import Fault, InvalidRequest, Problem, instant
+from usage.models import Stop, UsageRecord
+
+
+class ModelCallsStopped(Problem):
+    code = "model_calls_stopped"
+    status = 403
+    title = "Model calls stopped"
+    default_detail = "An operator has stopped your model calls. Please talk to your administrator."
+
+
+def stop_model_calls(
+    *, user_id: UUID, reason: str, ends_at: datetime | None, by: Actor, now: datetime
+) -> int:
+    """No model call of a person starts any more, and running ones end within seconds; gives how many run.
+
+    Until ``ends_at``, or until somebody takes it back where that is None. A stop that is in force is replaced.
+    Raises ``InvalidRequest`` without a reason, or for an end that has passed.
+    """
+    faults = _without_reason(reason)
+    if ends_at is not None and ends_at <= now:
+        faults.append(Fault("/ends_at", "invalid", "This end has passed."))
+    if faults:
+        raise InvalidRequest(errors=faults)
+    with transaction.atomic():
+        user = lock_user(user_id)
+        before = Stop.objects.in_force(at=now).filter(user=user).first()
+        Stop.objects.update_or_create(
+            user=user, defaults={"stopped_at": now, "ends_at": ends_at, "reason": reason}
+        )
+        record(
+            "user:model_calls_stopped",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user.pk,
+            reason=reason,
+            before=_seen(before) if before else None,
+            after=_seen(Stop(user=user, ends_at=ends_at)),
+        )
+        return UsageRecord.objects.open().filter(user=user, expires_at__gt=now).count()
+
+
+def restart_model_calls(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
+    """A person may make model calls again, from the next one on; False where nothing was stopped.
+
+    Raises ``InvalidRequest`` without a reason.
+    """
+    if faults := _without_reason(reason):
+        raise InvalidRequest(errors=faults)
+    with transaction.atomic():
+        user = lock_user(user_id)
+        stop = Stop.objects.in_force(at=now).filter(user=user).first()
+        if stop is None:
+            return False
+        stop.delete()
+        record(
+            "user:model_calls_restarted",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user.pk,
+            reason=reason,
+            before=_seen(stop),
+        )
+    return True
+
+
+def end_call(*, record_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
+    """Tells one running call to end, which it does within seconds; False where it has ended or been told before.
+
+    Raises ``InvalidRequest`` without a reason.
+    """
+    if faults := _without_reason(reason):
+        raise InvalidRequest(errors=faults)
+    with transaction.atomic():
+        running = UsageRecord.objects.open().filter(pk=record_id, told_to_end_at=None)
+        if not running.update(told_to_end_at=now):
+            return False
+        call = UsageRecord.objects.select_related("user").get(pk=record_id)
+        record(
+            "user:model_call_ended",
+            by=by,
+            now=now,
+            target=call.user.email,
+            target_id=call.user_id,
+            reason=reason,
+            after={"call": str(call.pk), "model": call.model},
+        )
+    return True
+
+
+def is_stopped(*, user_id: UUID, now: datetime) -> bool:
+    """Whether a person may make no model calls."""
+    return Stop.objects.in_force(at=now).filter(user_id=user_id).exists()
+
+
+def told_to_end(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:
+    """Which of these calls an operator has ended, alone or with all of their person's. One query."""
+    stopped = Exists(Stop.objects.in_force(at=now).filter(user_id=OuterRef("user_id")))
+    calls = UsageRecord.objects.filter(pk__in=record_ids).order_by()
+    ended = calls.filter(Q(told_to_end_at__isnull=False) | stopped)
+    return set(ended.values_list("pk", flat=True))
+
+
+def _without_reason(reason: str) -> list[Fault]:
+    return [] if reason.strip() else [Fault("/reason", "required", "Say why.")]
+
+
+def _seen(stop: Stop) -> dict[str, Any]:
+    """A stop as the audit log keeps it."""
+    return {"model_calls": "stopped", "until": instant(stop.ends_at) if stop.ends_at else None}
