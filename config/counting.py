@@ -3,7 +3,8 @@
 django-ratelimit counts with ``add(key, 1, timeout)`` and, where the key was there already, ``incr(key)``. Here the
 ``add`` itself counts, and the ``incr`` that the same thread sends next is answered from memory; likewise it
 looks without counting by ``add(key, 0, timeout)`` and ``get(key)``. So this is a cache of whole numbers, and
-anything else that is put into it is refused.
+anything else that is put into it is refused. What counts failures only (``config/attempts.py``) asks by ``hold``
+and ``settle`` instead, which a plain cache does not have.
 
 While Redis is away each process counts for itself; what it counted stays behind when Redis is back.
 """
@@ -90,6 +91,16 @@ class ProcessCounters(BaseCache):
         _thread.last = None
         _process.clear(prefix)
         self._ask(lambda tally: tally.clear(prefix))
+
+    def hold(self, key: str, name: str, *, limit: int) -> int:
+        """Lets an attempt begin; see :meth:`config.tallies.Tally.hold`."""
+        full_key = self._key(key, None)
+        return self._ask(lambda tally: tally.hold(full_key, name, limit))
+
+    def settle(self, key: str, name: str, *, failed_for: int) -> None:
+        """Ends it; see :meth:`config.tallies.Tally.settle`."""
+        full_key = self._key(key, None)
+        self._ask(lambda tally: tally.settle(full_key, name, failed_for=failed_for))
 
     def _ask(self, question: Callable[[Tally], T]) -> T:
         return question(_process)

@@ -1,4 +1,6 @@
-"""The database connection of this thread, and giving it back early."""
+"""The database connection of this thread, giving it back early, and the clock that all hosts share."""
+
+from datetime import datetime
 
 from django.db import connection
 
@@ -10,3 +12,13 @@ def release_connection() -> None:
     """
     if not connection.in_atomic_block:
         connection.close()
+
+
+def database_now() -> datetime:
+    """The time by the database, for what must not depend on one host's clock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now()")
+        row = cursor.fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now

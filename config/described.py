@@ -84,6 +84,53 @@ def headers_of(status: str) -> Described:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 
 
+def health_paths() -> dict[str, Described]:
+    """The two addresses that are answered before any view (``config/health.py``), as paths of the schema."""
+    report: Described = {
+        "type": "object",
+        "properties": {
+            "status": {"type": "string", "enum": ["ok", "degraded", "unavailable"]},
+            "version": {"type": "string"},
+            "checks": {
+                "type": "object",
+                "properties": {
+                    "database": {"type": "string", "enum": ["ok", "unavailable"]},
+                    "cache": {"type": "string", "enum": ["ok", "unavailable", "not_configured"]},
+                },
+                "required": ["database", "cache"],
+            },
+        },
+        "required": ["status", "version", "checks"],
+    }
+    told: Described = {"content": {"application/json": {"schema": report}}}
+    return {
+        "/healthz": {
+            "get": {
+                "operationId": "healthz",
+                "description": "Whether the service can do its work. Takes plain HTTP and any host name.",
+                "tags": ["operations"],
+                "security": [{}],
+                "responses": {
+                    "200": {
+                        "description": "It can; `degraded` while only the cache is away.",
+                        **told,
+                    },
+                    "503": {"description": "The database is away.", **told},
+                },
+            }
+        },
+        "/livez": {
+            "get": {
+                "operationId": "livez",
+                "description": "Whether the process serves; it asks nothing.",
+                "tags": ["operations"],
+                "security": [{}],
+                "responses": {"204": {"description": "It does."}},
+            }
+        },
+    }
+
+
 def components() -> dict[str, Described]:
     """What the answers refer to, by kind of component."""
     text: Described = {"type": "string"}

@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from ssl import create_default_context
 from typing import Any, NoReturn, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -35,8 +36,15 @@ class Secret:
     Calling it gives the value of now: the file is read again when it has changed. ``repr`` shows the name only.
     """
 
-    def __init__(self, name: str, value: str, path: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        value: str,
+        path: str | None = None,
+        check: Callable[[str], None] | None = None,
+    ) -> None:
         self.name = name
+        self._check = check or _not_empty
         self._value = value
         self._path = Path(path) if path else None
         self._stamp = self._look()
@@ -47,11 +55,13 @@ class Secret:
         return self._value
 
     def _read(self, path: Path, stamp: tuple[int, int, int] | None) -> None:
-        """Takes what the file holds now; an empty or unreadable one changes nothing and is told once."""
+        """Takes what the file holds now; one that is not usable changes nothing and is told once."""
         self._stamp = stamp
         try:
             value = path.read_text().strip()
-        except (OSError, ValueError):
+            _not_empty(value)
+            self._check(value)
+        except (OSError, ValueError, ValidationError):
             value = ""
         if value:
             self._value = value
@@ -80,7 +90,7 @@ def secret(name: str, *, default: Any = ..., check: Callable[[str], None] | None
     """A secret by name; missing or empty is a fault unless there is a default."""
     validate = check or (None if default is not ... else _not_empty)
     value = env.str(name, default, validate=validate)
-    return Secret(name, value or "", os.environ.get(f"{name}_FILE"))
+    return Secret(name, value or "", os.environ.get(f"{name}_FILE"), check)
 
 
 def text(name: str, **kwargs: Any) -> str:
@@ -105,10 +115,32 @@ def fernet_keys(value: str) -> None:
         raise ValidationError("Must be Fernet keys: 32 random bytes each, in base64url.")
 
 
+def header_value(value: str) -> None:
+    """A check that a secret is there and can stand in a header."""
+    if not value or not (value.isascii() and value.isprintable()):
+        raise ValidationError("Must be printable ASCII, and not empty.")
+
+
+def certificates(value: str) -> None:
+    """A check that a path, if there is one, leads to a file of PEM certificates."""
+    try:
+        usable = not value or bool(create_default_context(cafile=value).get_ca_certs())
+    except OSError:
+        usable = False
+    if not usable:
+        raise ValidationError("Must be the path of a file of PEM certificates of authorities.")
+
+
 def redis_address(value: str) -> None:
     """A check that a cache address is one, or empty."""
     if value and urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
         raise ValidationError("Must be redis://…, rediss://… or unix://…, or empty.")
+
+
+def address_or_empty(value: str) -> None:
+    """A check that an address, if there is one, is an absolute http(s) one."""
+    if value:
+        _address(value)
 
 
 def one_of(*choices: str) -> Callable[[str], None]:
@@ -205,6 +237,18 @@ def _rates(value: str) -> dict[str, str]:
             raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
         rates[name.strip()] = rate.strip()
     return rates
+
+
+@_parsed("claims")
+def _claims(value: str) -> dict[str, str]:
+    """``repository=owner/project,ref=refs/heads/main,…``: what each claim of an identity token has to be."""
+    claims = {}
+    for each in _words(value):
+        name, _, wanted = (part.strip() for part in each.partition("="))
+        if not name or not wanted or name in claims:
+            raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
+        claims[name] = wanted
+    return claims
 
 
 @_parsed("storage_url")

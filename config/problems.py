@@ -161,6 +161,36 @@ class NotConfigured(Problem):
     default_detail = "This part of the service has not been set up."
 
 
+class ProviderRejected(Problem):
+    """Somebody else's service, whom we asked on the caller's behalf, refused the request itself."""
+
+    code = "provider_rejected"
+    status = 400
+    title = "The provider refused the request"
+    default_detail = "The provider does not take this request as it is."
+
+
+class ProviderError(Problem):
+    code = "provider_error"
+    status = 502
+    title = "The provider failed"
+    default_detail = "The provider did not answer properly. Please try again."
+
+
+class ProviderUnavailable(Problem):
+    code = "provider_unavailable"
+    status = 503
+    title = "The provider is not available"
+    default_detail = "The provider is not available at the moment. Please try again shortly."
+
+
+class ProviderTimeout(Problem):
+    code = "provider_timeout"
+    status = 504
+    title = "The provider took too long"
+    default_detail = "The provider took too long to answer. Please try again."
+
+
 def instant(at: datetime) -> str:
     """An instant as the wire writes it: RFC 3339 in UTC, whole seconds unless it has parts, ``Z``."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

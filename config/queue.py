@@ -7,21 +7,46 @@ So what a task does must be safe to do twice. Web processes only queue; a worker
 from collections.abc import Callable
 from typing import Any, cast
 
-from procrastinate import RetryStrategy
+from procrastinate import BaseRetryStrategy, RetryDecision
 from procrastinate.contrib.django import app
+from procrastinate.jobs import Job
 from procrastinate.manager import JobManager
 
 # What comes out is procrastinate's ``Task``, whose types say less than this.
 Decorator = Callable[[Callable[..., Any]], Any]
 
-# Three missed heartbeats of ten seconds: that worker is dead, or as good as dead.
-DEAD_AFTER_SECONDS = 30
+# Told to stop, a worker gives what it is doing so long to end by itself; after that it is another worker's.
+GRACE_SECONDS = 30
+# Without a heartbeat for so long a worker counts as dead. One comes every ten seconds until a worker is told to stop
+# and none from then on, so a job that is still ending in peace must not be taken from it.
+DEAD_AFTER_SECONDS = GRACE_SECONDS + 15
 
 # Done before anything else that waits, so that a mail server that hangs delays no money.
 URGENT = 10
 
-# Waits of 14 s, 26 s, 74 s … 4.6 h: about six hours in all before a job counts as failed for good.
-BACKOFF = RetryStrategy(max_attempts=8, wait=10, exponential_wait=4)
+
+class FailedForGood(Exception):
+    """Raised by a task that would end the same however often it were tried."""
+
+
+class Backoff(BaseRetryStrategy):
+    """Tries again after growing waits, for about a day in all, unless it has failed for good.
+
+    The waits: 14 s, 26 s, 74 s, 4 min, 17 min, and then an hour each, so that nothing waits for long once what it
+    talks to is back.
+    """
+
+    tries_again = 28
+    longest_seconds = 3600
+
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        if isinstance(exception, FailedForGood) or job.attempts >= self.tries_again:
+            return None
+        wait = min(10 + 4 ** (job.attempts + 1), self.longest_seconds)
+        return RetryDecision(retry_in={"seconds": wait})
+
+
+BACKOFF = Backoff()
 
 
 def task(**options: Any) -> Decorator:

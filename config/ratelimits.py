@@ -9,9 +9,7 @@ path, before any view. The others are spent by views:
 
     count("llm.user", key=str(user.pk), now=now)            # one of this call's limit, or RateLimited
 
-    refuse_if_spent("auth.account", key=email, now=now)     # for what counts failures only:
-    ...                                                     # look first,
-    spend("auth.account", key=email)                        # and count when it has failed
+What counts failures only is spent through ``config/attempts.py``.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,10 +28,11 @@ from config.handlers import answer
 from config.problems import RefusedUntil
 
 AddressLimit = Literal["auth.ip", "status.ip", "publish.ip"]
-KeyedLimit = Literal["auth.account", "auth.all", "llm.user", "telemetry.user"]
+KeyedLimit = Literal["llm.user", "telemetry.user"]
+FailureLimit = Literal["auth.account", "auth.all"]
 
 # The specified numbers; RATE_LIMITS overrides them by name.
-DEFAULTS: Mapping[AddressLimit | KeyedLimit, str] = {
+DEFAULTS: Mapping[AddressLimit | KeyedLimit | FailureLimit, str] = {
     # All of /v1/auth/, the admin's login and the account pages' forms.
     "auth.ip": "60/m",
     # Failed logins only: of one account from anywhere, and of everyone together.
@@ -90,23 +89,11 @@ def refuse_unknown_names() -> None:
         )
 
 
-def count(name: KeyedLimit, *, key: str = "", now: datetime) -> None:
+def count(name: KeyedLimit, *, key: str, now: datetime) -> None:
     """Spends one of a limit for whom ``key`` names; raises ``RateLimited`` when there was none left."""
-    usage = _usage(name, key, increment=True)
+    usage = get_usage(None, group=name, key=lambda *_: key, rate=rate_of(name), increment=True)
     if usage and usage["should_limit"]:
         raise _refusal(usage, now)
-
-
-def refuse_if_spent(name: KeyedLimit, *, key: str = "", now: datetime) -> None:
-    """Raises ``RateLimited`` when a limit is used up, and spends nothing of it."""
-    usage = _usage(name, key, increment=False)
-    if usage and usage["count"] >= usage["limit"]:
-        raise _refusal(usage, now)
-
-
-def spend(name: KeyedLimit, *, key: str = "") -> None:
-    """Spends one of a limit, whether or not there was one left."""
-    _usage(name, key, increment=True)
 
 
 def limit_of(method: str, path: str) -> AddressLimit | None:
@@ -122,7 +109,7 @@ def limit_of(method: str, path: str) -> AddressLimit | None:
 
 
 def _count_address(name: AddressLimit, request: HttpRequest, *, now: datetime) -> None:
-    rate = _multiplied(_rate(name), _factor(address_of(request)))
+    rate = _multiplied(rate_of(name), _factor(address_of(request)))
     usage = get_usage(request, group=name, key="ip", rate=rate, increment=True)
     if usage and usage["should_limit"]:
         raise _refusal(usage, now)
@@ -144,15 +131,8 @@ def _multiplied(rate: str, factor: int) -> str:
     return f"{int(allowed) * factor}/{period}"
 
 
-def _usage(name: KeyedLimit, key: str, *, increment: bool) -> Mapping[str, Any] | None:
-    """What django-ratelimit knows of a limit: ``count``, ``limit``, ``should_limit``, ``time_left`` in seconds."""
-    usage: Mapping[str, Any] | None = get_usage(
-        None, group=name, key=lambda *_: key, rate=_rate(name), increment=increment
-    )
-    return usage
-
-
-def _rate(name: AddressLimit | KeyedLimit) -> str:
+def rate_of(name: AddressLimit | KeyedLimit | FailureLimit) -> str:
+    """What a limit allows: ``10/m``, ``5/2s``."""
     return str(settings.RATE_LIMITS.get(name) or DEFAULTS[name])
 
 

@@ -24,7 +24,13 @@ from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from config.described import components, headers_of, known_problems, problem_answer
+from config.described import (
+    components,
+    headers_of,
+    health_paths,
+    known_problems,
+    problem_answer,
+)
 from config.handlers import MODEL_CALLS
 from config.ratelimits import limit_of as address_limit_of
 
@@ -140,7 +146,8 @@ def _require_body(operation: dict[str, Any]) -> None:
 
 
 def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Postprocessing: the components that problem answers refer to, and the headers of every answer."""
+    """Postprocessing: the components that problem answers refer to, the headers of every answer, and health."""
+    result["paths"] = {**health_paths(), **result["paths"]}
     described = result.setdefault("components", {})
     for kind, named in components().items():
         described.setdefault(kind, {}).update(named)

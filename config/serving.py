@@ -22,6 +22,7 @@ from typing import Any, cast  # noqa: E402
 
 from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
+from django.utils.module_loading import import_string  # noqa: E402
 from gunicorn.http import errors  # noqa: E402
 from gunicorn.util import close_graceful, http_date  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
@@ -29,12 +30,14 @@ from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 from config.handlers import render  # noqa: E402
 from config.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
 from config.request_ids import RequestIdMiddleware  # noqa: E402
+from config.waiting import limit_statements  # noqa: E402
 
 log = logging.getLogger(__name__)
 
 # A client that takes or sends nothing for so long in the middle of a request has gone.
 STALLED_SECONDS = 90
 LINGER_SECONDS = 2.0
+SETTLING_SECONDS = 10.0
 LINGER_BYTES = 1024 * 1024
 # What one web request may ask of the database; commands and the worker of queued work have time.
 STATEMENT_LIMITS = (
@@ -179,11 +182,6 @@ def _allow_many_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _limit_statements() -> None:
-    """Gives the limits to every connection of these processes; what is set already comes later and wins."""
-    os.environ["PGOPTIONS"] = f"{STATEMENT_LIMITS} {os.environ.get('PGOPTIONS', '')}".strip()
-
-
 def when_ready(server: Any) -> None:
     """gunicorn's own words about this lose their values in our logs."""
     for listener in server.LISTENERS:
@@ -191,9 +189,20 @@ def when_ready(server: Any) -> None:
         log.info("serving", extra={"address": address, "port": port, "count": server.num_workers})
 
 
+def post_worker_init(worker: Any) -> None:
+    """From now on this process looks after the one of queued work as well."""
+    import_string("config.console.watch.start")()
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """What could not be settled because the database is away is given a last chance."""
+    # Models can be imported only once the application has been loaded, which is after this module.
+    import_string("llmproxy.settling.finish")(seconds=SETTLING_SECONDS)
+
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 _allow_many_connections()
-_limit_statements()
+limit_statements(STATEMENT_LIMITS)
 
 # --- gunicorn's settings ----------------------------------------------------------------------------
 

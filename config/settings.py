@@ -10,9 +10,13 @@ from urllib.parse import urlsplit
 
 from environs import validate
 
+from config import oauth_providers
 from config.env import (
+    address_or_empty,
+    certificates,
     env,
     fernet_keys,
+    header_value,
     one_of,
     positive,
     redis_address,
@@ -20,6 +24,7 @@ from config.env import (
     secret,
     text,
 )
+from config.waiting import PatientConnection
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
@@ -41,11 +46,22 @@ ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host)
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.words("CORS_ORIGINS", "")
 
-LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=one_of("openai", "anthropic")) or ""
+# The dialects of providers: a further one is its module and a line here.
+LLM_PROVIDERS = {
+    "openai": "llmproxy.providers.openai.OpenAI",
+    "anthropic": "llmproxy.providers.anthropic.Anthropic",
+}
+LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=one_of(*LLM_PROVIDERS)) or ""
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
-LLM_API_KEY = secret("LLM_API_KEY")
+LLM_API_KEY = secret("LLM_API_KEY", check=header_value)
+# Empty: the public authorities.
+LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
 LLM_DEFAULT_MODEL: str = text("LLM_DEFAULT_MODEL")
 LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=positive)
+# None: as long as any other silence.
+LLM_FIRST_BYTE_TIMEOUT: float | None = env.float(
+    "LLM_FIRST_BYTE_TIMEOUT", None, validate=positive
+)
 LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=positive)
 LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=positive)
 LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=positive)
@@ -59,14 +75,25 @@ RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
 PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="")
+# Exactly as tokens name it: a slash at its end is part of it.
+PUBLISH_OIDC_ISSUER: str = env.str("PUBLISH_OIDC_ISSUER", "", validate=address_or_empty) or ""
+PUBLISH_OIDC_AUDIENCE: str = env.str("PUBLISH_OIDC_AUDIENCE", "") or ""
+PUBLISH_OIDC_CLAIMS: dict[str, str] = env.claims("PUBLISH_OIDC_CLAIMS", "") or {}
 PUBLISH_PLATFORMS: list[str] = env.words("PUBLISH_PLATFORMS", "darwin-aarch64,windows-x86_64")
 # The 42 bytes of a minisign public key.
 UPDATE_PUBLIC_KEY: bytes | None = env.minisign_key("UPDATE_PUBLIC_KEY", "")
+APPS_PUBLIC_KEY: bytes | None = env.minisign_key("APPS_PUBLIC_KEY", "")
 STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or {
     "kind": "file",
     "path": "/nonexistent",
 }
 CDN_PURGE: str = env.cdn_purge("CDN_PURGE", "")
+
+# Third parties that people can connect; config/oauth_providers.py says what each needs.
+STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
+STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
+GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=validate.Range(min=1)) or 14
+OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=oauth_providers.check)
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = text("DEFAULT_FROM_EMAIL")
@@ -91,6 +118,8 @@ APPEND_SLASH = False
 
 INSTALLED_APPS = [
     "config.console.apps.ConsoleConfig",
+    # Before auth, two of whose commands it has its own of.
+    "accounts",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -104,7 +133,6 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "procrastinate.contrib.django",
     "config",
-    "accounts",
     "licensing",
     "usage",
     "llmproxy",
@@ -163,7 +191,15 @@ DATABASES = {
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
-            "pool": {"min_size": 0, "max_size": 16, "timeout": 5, "max_idle": 60},
+            "pool": {
+                "min_size": 0,
+                "max_size": 16,
+                "timeout": 5,
+                "max_idle": 60,
+                # Given up soon and begun again by the next request, or an outage would be followed by as long a pause.
+                "reconnect_timeout": 3,
+                "connection_class": PatientConnection,
+            },
         },
     }
 }
@@ -261,6 +297,12 @@ REFRESH_LIFETIME = timedelta(days=30)
 # What accounts needs of a higher floor, handed down by name.
 ACCESS_CLAIMS = "licensing.callers.claims_of_user"
 CALLER_LOADER = "licensing.callers.load_caller"
+# What goes with a person who is erased, beside what accounts itself keeps: functions from a user's id to rows.
+PERSONAL_RECORDS = {
+    "overrides": "usage.erasure.overrides",
+    "stops of model calls": "usage.erasure.stops",
+    "usage alerts": "usage.erasure.alerts",
+}
 
 # --- API --------------------------------------------------------------------------------------------
 
@@ -289,6 +331,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SERVE_PERMISSIONS": [],
     "SERVERS": [{"url": BASE_URL}],
     "COMPONENT_SPLIT_REQUEST": True,
+    "ENUM_NAME_OVERRIDES": {"ConnectionState": "accounts.models.Connection.State"},
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
@@ -335,6 +378,8 @@ LOGGING = {
         # One line for each task at each start of each command.
         "procrastinate.blueprints": {"level": "WARNING"},
         "procrastinate.periodic": {"level": "WARNING"},
+        # Two lines for each page that is read.
+        "stripe": {"level": "WARNING"},
         "django.server": {"handlers": ["nowhere"], "propagate": False},
     },
 }

@@ -36,6 +36,34 @@ return count
 """
 
 
+# KEYS: failures, attempts under way. ARGV: limit, an attempt's longest time in ms, its name.
+HOLD = """
+local failed = tonumber(redis.call('GET', KEYS[1]) or 0)
+if failed >= tonumber(ARGV[1]) then
+    return math.max(redis.call('PTTL', KEYS[1]), 1)
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[2])
+if failed + redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[1]) then
+    return -1
+end
+redis.call('ZADD', KEYS[2], now, ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return 0
+"""
+# KEYS as above. ARGV: the attempt's name, the window in seconds or 0 where it has not failed.
+SETTLE = """
+redis.call('ZREM', KEYS[2], ARGV[1])
+if tonumber(ARGV[2]) > 0 and redis.call('INCR', KEYS[1]) == 1 then
+    redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+"""
+# Longer than any attempt lasts: one whose process was killed is forgotten then.
+HELD_SECONDS = 60
+HELD, BUSY = 0, -1
+
+
 class Away(Exception):
     """Redis cannot be asked just now."""
 
@@ -51,6 +79,16 @@ class Tally(Protocol):
     def remove(self, key: str) -> bool: ...
     def clear(self, prefix: str) -> None: ...
 
+    def hold(self, key: str, name: str, limit: int) -> int:
+        """Lets an attempt begin if it may fail: as long as failures and attempts under way are fewer than ``limit``.
+
+        ``HELD`` if it may; ``BUSY`` if that depends on attempts that are under way; otherwise the milliseconds
+        until failures are forgotten.
+        """
+
+    def settle(self, key: str, name: str, *, failed_for: int) -> None:
+        """Ends an attempt; one that has failed counts for ``failed_for`` seconds from the first failure on."""
+
 
 class ProcessTally:
     """Numbers in this process, at most ``room`` of them.
@@ -63,6 +101,8 @@ class ProcessTally:
         self._room = room
         self._lock = threading.Lock()
         self._numbers: dict[str, tuple[int, float]] = {}
+        # Only what is under way, so there is no more of it than there are requests.
+        self._held: dict[str, set[str]] = {}
 
     def count(self, key: str, by: int, seconds: int | None) -> int:
         with self._lock:
@@ -107,6 +147,28 @@ class ProcessTally:
                 key: kept for key, kept in self._numbers.items() if not key.startswith(prefix)
             }
 
+    def hold(self, key: str, name: str, limit: int) -> int:
+        with self._lock:
+            failed, ends = self._numbers.get(key, (0, 0.0))
+            left = ends - monotonic()
+            if left <= 0:
+                failed = 0
+            if failed >= limit:
+                return max(1, int(left * 1000))
+            if failed + len(self._held.get(key, ())) >= limit:
+                return BUSY
+            self._held.setdefault(key, set()).add(name)
+            return HELD
+
+    def settle(self, key: str, name: str, *, failed_for: int) -> None:
+        with self._lock:
+            if names := self._held.get(key):
+                names.discard(name)
+                if not names:
+                    del self._held[key]
+        if failed_for:
+            self.count(key, 1, failed_for)
+
     def _make_room(self) -> None:
         if len(self._numbers) < self._room:
             return
@@ -136,6 +198,8 @@ class RedisTally:
         )
         self._client = Redis(connection_pool=self._pool)
         self._count = self._client.register_script(COUNT)
+        self._hold = self._client.register_script(HOLD)
+        self._settle = self._client.register_script(SETTLE)
         self._lock = threading.Lock()
         self._away = False
         self._next_try = 0.0
@@ -170,6 +234,14 @@ class RedisTally:
         self._ask(
             lambda: [self._client.delete(key) for key in self._client.scan_iter(pattern, 1000)]
         )
+
+    def hold(self, key: str, name: str, limit: int) -> int:
+        keys, longest = [key, f"{key}:held"], int(HELD_SECONDS * 1000)
+        return self._ask(lambda: int(self._hold(keys=keys, args=[limit, longest, name])))
+
+    def settle(self, key: str, name: str, *, failed_for: int) -> None:
+        keys = [key, f"{key}:held"]
+        self._ask(lambda: self._settle(keys=keys, args=[name, failed_for]))
 
     def answers(self) -> bool:
         """Whether Redis answers now, however long it has been away."""

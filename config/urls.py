@@ -3,20 +3,22 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from accounts.views import jwks
+from accounts.jwks import KeysView
 from config import handlers
 from config.docs import DocsView, SchemaView
 
 urlpatterns = [
-    path(".well-known/jwks.json", jwks, name="jwks"),
+    path(".well-known/jwks.json", KeysView.as_view(), name="jwks"),
     path("v1/auth/", include("accounts.urls")),
     path("v1/license/", include("licensing.urls")),
     path("v1/llm/", include("llmproxy.urls")),
     path("v1/usage/", include("usage.urls")),
     path("v1/internal/", include("releases.urls")),
     path("v1/updates/", include("releases.updates_urls")),
-    # Without a slash of its own, because its address has none.
+    # Without slashes of their own, because their addresses have none.
+    path("v1/", include("accounts.connections.urls")),
     path("v1/", include("telemetry.urls")),
+    path("v1/", include("releases.micro_apps.urls")),
     path("v1/schema", SchemaView.as_view(), name="schema"),
     path("account/", include("accounts.account_urls")),
     path("docs/", DocsView.as_view(), name="docs"),

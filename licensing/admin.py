@@ -16,13 +16,15 @@ from accounts.audit import Actor
 from accounts.columns import OneOf, moment, tokens
 from accounts.console import ConsoleAdmin
 from accounts.templatetags.console import standing
-from licensing.licences import set_operator_status, set_terms
-from licensing.models import Licence, Plan, Standing
+from licensing import brake
+from licensing.licences import set_customer, set_operator_status, set_terms
+from licensing.models import Brake, Licence, Plan, Standing
 from licensing.plans import PlanTerms, add_plan, change_plan
 
 BILLING = "billing"
 # What the form proposes for a grace; any other end can be written.
 USUAL_GRACE = timedelta(days=14)
+CLIENTS_NAMED = 20
 ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas."
 
 
@@ -116,6 +118,42 @@ class SetTerms(Act):
         return Done(f"{licence.client} has the plan {licence.plan}.", licence.client)
 
 
+class CustomerForm(WithReason):
+    stripe_customer_id = forms.RegexField(
+        r"^cus_\w+$",
+        label="Stripe customer",
+        required=False,
+        max_length=255,
+        help_text="As in cus_Nf1…; empty where nobody pays by Stripe.",
+    )
+
+
+class SetCustomer(Act):
+    """Who pays for a licence."""
+
+    name = "customer"
+    label = "Change who pays"
+    form_class = CustomerForm
+
+    def effects(self, target: Licence) -> Iterable[str]:
+        yield "From the next night on, this customer's subscription decides what billing says of the licence."
+        yield f"Billing says now: {target.billing_status}. Without a customer that stays as it is."
+
+    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
+        return {"stripe_customer_id": target.stripe_customer_id}
+
+    def do(self, target: Licence, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        licence = set_customer(
+            licence_id=target.pk,
+            customer_id=given["stripe_customer_id"],
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        payer = licence.stripe_customer_id or "Nobody"
+        return Done(f"{payer} pays for {licence.client}.", licence.client)
+
+
 class StatusFilter(OneOf):
     title, parameter_name = "status", "status"
     choices_of = tuple(Standing.choices)
@@ -134,7 +172,7 @@ class WordFilter(OneOf):
 
 @admin.register(Licence)
 class LicenceAdmin(ConsoleAdmin):
-    acts = (SetStatus(), SetTerms())
+    acts = (SetStatus(), SetTerms(), SetCustomer())
     list_display = (
         "client",
         "plan",
@@ -147,7 +185,7 @@ class LicenceAdmin(ConsoleAdmin):
     )
     list_filter = (StatusFilter, WordFilter, "plan")
     list_select_related = ("client", "plan")
-    search_fields = ("client__name", "operator_reason")
+    search_fields = ("client__name", "operator_reason", "stripe_customer_id")
     uuid_fields = ("client_id",)
     fields = (
         "client",
@@ -161,6 +199,7 @@ class LicenceAdmin(ConsoleAdmin):
         moment("operator_grace_until"),
         moment("operator_until", "operator's word ends"),
         "operator_reason",
+        "stripe_customer_id",
         moment("changed_at"),
     )
     readonly_fields = ("shown_entitlements", "shown_status")
@@ -175,6 +214,57 @@ class LicenceAdmin(ConsoleAdmin):
     @admin.display(description="entitlements")
     def shown_entitlements(self, licence: Licence) -> str:
         return ", ".join(licence.all_entitlements) or "–"
+
+
+class ConfirmBrake(Act):
+    """Leave for a run to suspend as many as it would."""
+
+    name = "confirm"
+    label = "Confirm the suspensions"
+    form_class = WithReason
+    grave = True
+
+    def offered(self, target: Brake, *, by: HttpRequest) -> bool:
+        return target.is_held
+
+    def effects(self, target: Brake) -> Iterable[str]:
+        yield f"The next run of {target.job} suspends {len(target.licence_ids)} of {target.clients} clients."
+        yield f"Among them: {', '.join(_clients_of(target)[:CLIENTS_NAMED])}."
+        yield "Their shells lock within a minute of it, and their model calls are refused."
+        yield "A run that would suspend others as well asks again; so does one more than three days from now."
+
+    def do(self, target: Brake, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        brake.confirm(brake_id=target.pk, reason=given["reason"], by=by, now=now)
+        return Done("Confirmed. The next run does it; to do it now, run the command.", target)
+
+
+def _clients_of(held: Brake) -> list[str]:
+    names = Licence.objects.filter(pk__in=held.licence_ids).order_by("client__name")
+    return list(names.values_list("client__name", flat=True))
+
+
+@admin.register(Brake)
+class BrakeAdmin(ConsoleAdmin):
+    acts = (ConfirmBrake(),)
+    list_display = (
+        "job",
+        moment("noticed_at"),
+        "suspensions",
+        "clients",
+        moment("confirmed_at"),
+        "confirmed_by",
+        moment("ended_at"),
+    )
+    fields = (*list_display, "named")
+    readonly_fields = ("suspensions", "named")
+
+    @admin.display(description="would be suspended")
+    def suspensions(self, held: Brake) -> int:
+        return len(held.licence_ids)
+
+    @admin.display(description="who")
+    def named(self, held: Brake) -> str:
+        return ", ".join(_clients_of(held))
 
 
 class PlanForm(forms.ModelForm):  # type: ignore[type-arg]

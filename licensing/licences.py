@@ -3,12 +3,16 @@
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import Client
 from config.problems import Fault, InvalidRequest, instant
 from licensing.models import Licence, Plan, Standing
+
+CUSTOMER_TAKEN = Fault(
+    "/stripe_customer_id", "unique", "This customer pays for another client's licence already."
+)
 
 
 def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
@@ -76,6 +80,69 @@ def end_operator_words(*, now: datetime) -> int:
     return len(over)
 
 
+def set_billing_status(
+    *,
+    licence_id: int,
+    status: Standing,
+    grace_until: datetime | None,
+    reason: str,
+    by: Actor,
+    now: datetime,
+) -> bool:
+    """What billing says of a licence; whether that is news. It never touches an operator's word."""
+    with transaction.atomic():
+        licence = _locked(licence_id)
+        if (licence.billing_status, licence.billing_grace_until) == (status, grace_until):
+            return False
+        before = _billed(licence)
+        licence.billing_status, licence.billing_grace_until = status, grace_until
+        licence.changed_at = now
+        licence.save()
+        licence.refresh_from_db()
+        record(
+            "licence:billing_set",
+            by=by,
+            now=now,
+            target=licence.client.name,
+            target_id=licence.client_id,
+            reason=reason,
+            before=before,
+            after=_billed(licence),
+        )
+    return True
+
+
+def set_customer(
+    *, licence_id: int, customer_id: str, reason: str, by: Actor, now: datetime
+) -> Licence:
+    """Who pays for a licence, as the payment processor calls them; "" where nobody does.
+
+    Raises ``InvalidRequest`` for one who pays for another licence.
+    """
+    if not reason:
+        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    with transaction.atomic():
+        licence = _locked(licence_id)
+        before = {"stripe_customer_id": licence.stripe_customer_id}
+        licence.stripe_customer_id = customer_id
+        try:
+            with transaction.atomic():
+                licence.save(update_fields=["stripe_customer_id"])
+        except IntegrityError:
+            raise InvalidRequest(errors=[CUSTOMER_TAKEN]) from None
+        record(
+            "licence:customer_set",
+            by=by,
+            now=now,
+            target=licence.client.name,
+            target_id=licence.client_id,
+            reason=reason,
+            before=before,
+            after={"stripe_customer_id": customer_id},
+        )
+    return licence
+
+
 def set_terms(
     *, licence_id: int, plan: Plan, entitlements: list[str], reason: str, by: Actor, now: datetime
 ) -> Licence:
@@ -133,6 +200,14 @@ def _seen(licence: Licence) -> dict[str, Any]:
         seen["grace_until"] = instant(licence.grace_until)
     if licence.operator_until:
         seen["operator_until"] = instant(licence.operator_until)
+    return seen
+
+
+def _billed(licence: Licence) -> dict[str, Any]:
+    """What billing says and what people see of it."""
+    seen = {"status": licence.status, "billing_status": licence.billing_status}
+    if licence.billing_grace_until:
+        seen["billing_grace_until"] = instant(licence.billing_grace_until)
     return seen
 
 

@@ -62,7 +62,15 @@ class Licence(models.Model):
         blank=True,
         help_text="Micro apps beyond those of the plan.",
     )
+    stripe_customer_id = models.CharField(
+        max_length=255,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Who pays, as Stripe calls them. Empty: billing says nothing.",
+    )
     billing_status = models.CharField(max_length=10, choices=Standing, default=Standing.ACTIVE)
+    # Kept while payment is due, also once it has passed: a grace is given once and not again by each run.
     billing_grace_until = models.DateTimeField(null=True, blank=True)
     operator_status = models.CharField(max_length=10, choices=Standing, null=True, blank=True)  # noqa: DJ001
     operator_grace_until = models.DateTimeField(null=True, blank=True)
@@ -114,6 +122,11 @@ class Licence(models.Model):
                 condition=Q(operator_status=None) | ~Q(operator_reason=""),
                 name="licence_operator_gives_a_reason",
             ),
+            models.UniqueConstraint(
+                fields=("stripe_customer_id",),
+                condition=~Q(stripe_customer_id=""),
+                name="licence_customer_pays_for_one",
+            ),
         )
 
     def __str__(self) -> str:
@@ -125,6 +138,37 @@ class Licence(models.Model):
 
     def operator_word_has_ended(self, *, at: datetime) -> bool:
         return self.operator_until is not None and self.operator_until <= at
+
+
+class Brake(models.Model):
+    """A run that would have suspended more clients than is plausible, and so changed nothing.
+
+    Held until an operator has confirmed that it may, or until a run would suspend fewer.
+    """
+
+    job = models.CharField(max_length=60)
+    licence_ids = ArrayField(models.BigIntegerField())
+    clients = models.PositiveIntegerField(help_text="How many there were in all.")
+    noticed_at = models.DateTimeField()
+    confirmed_at = models.DateTimeField(null=True, blank=True)
+    confirmed_by = models.CharField(max_length=254, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("-noticed_at", "-id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("job",), condition=Q(ended_at=None), name="brake_is_one_for_each_job"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.job}: {len(self.licence_ids)} of {self.clients} clients"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it waits for an operator."""
+        return self.ended_at is None and self.confirmed_at is None
 
 
 def merged(of_plan: list[str], of_licence: list[str]) -> list[str]:

@@ -16,6 +16,15 @@ class LicenceSuspended(Problem):
     default_detail = "Your organisation's licence is suspended. Please talk to your administrator."
 
 
+class NotEntitled(Problem):
+    """The one refusal of what a plan does not give, known here or not."""
+
+    code = "not_entitled"
+    status = 403
+    title = "Not part of your plan"
+    default_detail = "Your organisation's plan does not include this."
+
+
 class LicenceWorks(BasePermission):
     """The caller's client may work: its licence is not suspended."""
 

@@ -1,6 +1,8 @@
 from django.apps import AppConfig
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
+from releases.identity_tokens import refuse_unsafe_settings
 from releases.platforms import refuse_unknown
 
 
@@ -9,3 +11,9 @@ class ReleasesConfig(AppConfig):
 
     def ready(self) -> None:
         refuse_unknown(settings.PUBLISH_PLATFORMS)
+        if settings.APPS_PUBLIC_KEY and settings.APPS_PUBLIC_KEY == settings.UPDATE_PUBLIC_KEY:
+            # Whoever may sign an app must not be able to sign a shell.
+            raise ImproperlyConfigured(
+                "APPS_PUBLIC_KEY must be another key than UPDATE_PUBLIC_KEY."
+            )
+        refuse_unsafe_settings()

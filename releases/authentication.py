@@ -1,59 +1,84 @@
-"""Who may publish: a release pipeline that knows one of the shared secrets.
+"""Who may publish: a release pipeline that knows one of the shared secrets, or that its own host vouches for.
 
 Two secrets at a time let one be replaced without a pause. None is ever told apart from another by how long the
-comparison takes, and the audit log names a secret by its place in the list.
+comparison takes, and the audit log names a secret by its place in the list. A pipeline's identity token
+needs no secret at all: ``identity_tokens.py``.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from hashlib import sha256
 from hmac import compare_digest
 from typing import ClassVar
 
 from django.conf import settings
+from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
+from accounts.audit import Actor, record
 from accounts.authentication import InvalidAccessToken
+from config.client_address import address_of
 from config.problems import NotAuthenticated, NotConfigured
+from config.request_ids import current as request_id
+from releases.identity_tokens import AnotherPipeline, OneTime, identify, looks_like_one
 
 SCHEME = "bearer"
 
 
 class InvalidPublishSecret(InvalidAccessToken):
     title = "Not a publisher"
-    default_detail = "This is not a secret that publishes releases."
+    default_detail = "This is neither a secret nor an identity token that publishes releases."
 
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """A pipeline that may publish, as the audit log names it."""
+    """A pipeline that may publish, as the audit log names it; with its token, if it came with one."""
 
     name: str
+    token: OneTime | None = None
     is_authenticated: ClassVar[bool] = True
     pk: ClassVar[None] = None
 
 
 class PublisherAuthentication(BaseAuthentication):
-    """``Authorization: Bearer <one of PUBLISH_SECRETS>``."""
+    """``Authorization: Bearer <one of PUBLISH_SECRETS, or an identity token>``."""
 
     def authenticate(self, request: Request) -> tuple[Publisher, None]:
-        secrets = settings.PUBLISH_SECRETS.listed()
-        if not secrets:
-            raise NotConfigured("Publishing needs PUBLISH_SECRETS, which has not been set.")
-        number = _number(_presented(request), secrets)
-        if number is None:
+        secrets, now = settings.PUBLISH_SECRETS.listed(), timezone.now()
+        if not secrets and not settings.PUBLISH_OIDC_ISSUER:
+            raise NotConfigured(
+                "Publishing needs PUBLISH_SECRETS or PUBLISH_OIDC_ISSUER; neither has been set."
+            )
+        presented = _presented(request)
+        number = _number(presented, secrets)
+        if number is not None:
+            return Publisher(f"release pipeline (secret {number})"), None
+        if not settings.PUBLISH_OIDC_ISSUER or not looks_like_one(presented):
             raise InvalidPublishSecret
-        return Publisher(f"release pipeline (secret {number})"), None
+        return _identified(request, presented, now), None
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+def _identified(request: Request, presented: bytes, now: datetime) -> Publisher:
+    try:
+        identity = identify(presented, now=now)
+    except AnotherPipeline as refusal:
+        # The issuer vouches for who this is: somebody real tries to publish, and operators may want to know.
+        by = Actor(name=refusal.name, address=address_of(request), request_id=request_id())
+        faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
+        record("release:refused", by=by, now=now, after={"code": refusal.code, "errors": faults})
+        raise
+    return Publisher(identity.name, identity.token)
 
 
 def _presented(request: Request) -> bytes:
     header: str = request.META.get("HTTP_AUTHORIZATION", "")
     scheme, _, presented = header.partition(" ")
     if scheme.lower() != SCHEME:
-        raise NotAuthenticated("Publishing needs a bearer secret.")
+        raise NotAuthenticated("Publishing needs a bearer secret or identity token.")
     # WSGI gives the bytes of a header as latin-1.
     return presented.strip().encode("latin-1", "replace")
 

@@ -8,7 +8,13 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+)
 from socket import SHUT_RDWR, socket
 from threading import Timer
 from urllib.parse import SplitResult, urlsplit
@@ -77,7 +83,7 @@ def fetch(url: str, *, limit: int, deadline: float) -> Iterator[Fetched]:
             watchdog.daemon = True
             watchdog.start()
             try:
-                connection.request("GET", parts.path, headers=HEADERS)
+                connection.request("GET", _target(parts), headers=HEADERS)
                 with connection.getresponse() as response:
                     _refuse_other_answers(response)
                     yield Fetched(response, limit=limit, deadline=deadline)
@@ -86,9 +92,15 @@ def fetch(url: str, *, limit: int, deadline: float) -> Iterator[Fetched]:
         except (OSError, HTTPException) as error:
             if time.monotonic() > deadline or isinstance(error, TimeoutError):
                 raise _too_slow() from error
+            if isinstance(error, IncompleteRead):
+                raise FetchRefused("truncated", "It ended before its end.") from error
             raise FetchRefused(
                 "unreachable", "The CDN did not answer, or broke off; see that the file is there."
             ) from error
+
+
+def _target(parts: SplitResult) -> str:
+    return f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
 
 
 def _connection(parts: SplitResult, timeout: float) -> HTTPConnection:

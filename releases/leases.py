@@ -5,10 +5,12 @@ processes share. Whoever dies leaves a lease that ends by itself; whoever comes 
 number and stops.
 """
 
+import logging
 from dataclasses import dataclass, field
 from datetime import timedelta
 from time import monotonic
 
+from django.db import DatabaseError
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
@@ -19,6 +21,8 @@ from releases.models import ShellChannel
 # Longer than any single step between two calls of keep(): one silence of a CDN, one write to storage.
 LEASE = timedelta(seconds=30)
 RENEW_AFTER = LEASE.total_seconds() / 4
+
+log = logging.getLogger(__name__)
 
 
 class PublishInProgress(Problem):
@@ -75,3 +79,21 @@ def take(*, channel: str) -> Lease:
     if not free.update(fence=F("fence") + 1, leased_until=Now() + LEASE):
         raise PublishInProgress
     return Lease(channel, ShellChannel.objects.values_list("fence", flat=True).get(pk=channel))
+
+
+def seize(*, channel: str) -> Lease:
+    """The lease of a channel that exists, whoever holds it: an operator's word waits for no publish.
+
+    Whoever held it stops at the next step, with ``PublishInProgress``.
+    """
+    channels = ShellChannel.objects.filter(pk=channel)
+    channels.update(fence=F("fence") + 1, leased_until=Now() + LEASE)
+    return Lease(channel, channels.values_list("fence", flat=True).get())
+
+
+def give_back(lease: Lease) -> None:
+    """The next one need not wait for the lease to run out; where the database is away, it has to."""
+    try:
+        lease.end()
+    except (PublishInProgress, DatabaseError):
+        log.warning("lease_not_given_back", extra={"channel": lease.channel})

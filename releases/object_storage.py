@@ -7,6 +7,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import File
 from storages.backends.s3 import S3Storage
+from storages.utils import clean_name
 
 from releases.storage import CONTENT_TYPES, StorageUnavailable, cache_control_of
 
@@ -44,6 +45,27 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
             return str(super()._save(name, content))
         except (BotoCoreError, ClientError, OSError) as error:
             raise StorageUnavailable from error
+
+    def delete(self, name: str) -> None:
+        try:
+            super().delete(name)
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise StorageUnavailable from error
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Writes an object where there is none; whether there was none."""
+        try:
+            self.bucket.Object(self._normalize_name(clean_name(name))).put(
+                Body=content, IfNoneMatch="*", **self.get_object_parameters(name)
+            )
+        except ClientError as error:
+            # 409: another is writing the same path just now, and one of the two has it in a moment.
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] in {409, 412}:
+                return False
+            raise StorageUnavailable from error
+        except (BotoCoreError, OSError) as error:
+            raise StorageUnavailable from error
+        return True
 
 
 def _client_config(*, own_endpoint: bool) -> Config:

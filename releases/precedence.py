@@ -1,9 +1,14 @@
 """What a document is to its channel: something newer, something known, or something that must not come back."""
 
 from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from django.db.models import Max
 
 from config.problems import Fault, Problem, instant
 from releases.models import Publication, ShellRelease
+from releases.steering import refuse_halted
 from releases.submissions import SIGNATURE_HEADER, Signed
 
 
@@ -36,12 +41,14 @@ class Decision:
 
 
 def decide(signed: Signed, *, rollback: bool) -> Decision:
-    """Compares a document with what its channel has; raises ``VersionConflict`` or ``DowngradeRefused``.
+    """Compares a document with what its channel has; raises ``VersionConflict``, ``DowngradeRefused`` or
+    ``ChannelHalted``.
 
     A version belongs to the first bytes whose storing began, also where that was not finished: readers may
     have seen them.
     """
     channel, version = signed.manifest.channel, signed.manifest.version
+    refuse_halted(channel)
     last = Publication.objects.of(channel).first()
     release = ShellRelease.objects.filter(channel=channel, version=str(version)).first()
     if release is not None and release.manifest_sha256 != signed.digest:
@@ -49,18 +56,26 @@ def decide(signed: Signed, *, rollback: bool) -> Decision:
             errors=[Fault("/version", "known", f"{version} was published before.")]
         )
     if last is not None and last.release != release:
-        _refuse_older(signed, last, rollback=rollback)
+        _refuse_older(signed, last, rollback=rollback, signed_at=_newest_signature(channel))
         return Decision(release, None, live=False)
     # The last one again. Signed anew, it becomes a publication of its own, whose signature is served from then on.
     again = last if last is not None and signed.signed_at <= last.signed_at else None
     return Decision(release, again, live=last is not None and last.stored_at is not None)
 
 
-def _refuse_older(signed: Signed, last: Publication, *, rollback: bool) -> None:
-    if signed.signed_at <= last.signed_at:
+def _newest_signature(channel: str) -> datetime:
+    """Not always the last publish's: an operator may have gone back to something signed earlier."""
+    newest = Publication.objects.of(channel).aggregate(at=Max("signed_at"))["at"]
+    return cast("datetime", newest)
+
+
+def _refuse_older(
+    signed: Signed, last: Publication, *, rollback: bool, signed_at: datetime
+) -> None:
+    if signed.signed_at <= signed_at:
         # A rollback too needs the signer's word of now: old manifests and their signatures are public, and
         # whoever stole the secret could bring one back.
-        times = f"{instant(signed.signed_at)}, and the last publish at {instant(last.signed_at)}"
+        times = f"{instant(signed.signed_at)}, and the last publish at {instant(signed_at)}"
         raise DowngradeRefused(
             "The channel's last publish was signed later. Sign this manifest anew.",
             errors=[

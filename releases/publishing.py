@@ -9,31 +9,29 @@ The steps, each of which may be the last one before a crash:
 5. Storage gets the signature, then the manifest. The manifest is the moment of publishing: whoever reads it alone
    sees the old release or the new one. Whoever reads both may, between the two writes, find a signature that is not
    the manifest's, and has to refuse and read again; the update address of this service answers with both at once.
-6. The publication is marked as stored, which is audited and ends the lease.
+6. The publication is marked as stored, which is audited, queues what the CDN has to be told and ends the lease.
+7. The CDN is told and read back. What fails here is published all the same, and a worker goes on with it.
 
 A repeat of the same document finishes whatever is left, because it finds the same version with the same bytes.
 """
 
-import logging
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.db.models.functions import Now
 
 from accounts.audit import Actor, record
 from config.database import release_connection
 from config.problems import NotConfigured, Problem, instant
-from releases import artifacts, leases, storage
+from releases import artifacts, leases, placing, purging, served_tokens, storage
 from releases.artifacts import Found
 from releases.leases import Lease
 from releases.minisign import PublicKey
-from releases.models import Publication, ShellArtifact, ShellRelease
+from releases.models import Publication, Purge, ShellArtifact, ShellRelease
 from releases.precedence import Decision, decide
 from releases.submissions import Signed, Submission, check
-
-log = logging.getLogger(__name__)
 
 LISTED_FAULTS = 20
 LISTED_LENGTH = 120
@@ -56,13 +54,14 @@ class Published:
 def publish(*, submission: Submission, by: Actor, now: datetime) -> Published:
     """Publishes, or with ``dry_run`` only says whether it would.
 
-    Raises ``InvalidRequest`` for the document and its signature, ``ArtifactRejected``, ``VersionConflict``,
-    ``DowngradeRefused``, ``PublishInProgress``, ``StorageUnavailable``, ``NotConfigured``.
+    Raises ``TokenServed``, ``InvalidRequest`` for the document and its signature, ``ArtifactRejected``,
+    ``VersionConflict``, ``DowngradeRefused``, ``PublishInProgress``, ``StorageUnavailable``, ``NotConfigured``.
     """
     key = _update_key()
     if submission.dry_run:
         return _try(submission, key, now)
     try:
+        _use_token(submission, now)
         signed = check(submission, key=key, now=now)
         return _publish(signed, key, rollback=submission.rollback, by=by, now=now)
     except Problem as refusal:
@@ -77,13 +76,21 @@ def _update_key() -> PublicKey:
 
 
 def _try(submission: Submission, key: PublicKey, now: datetime) -> Published:
-    """Everything but to take the channel and to store."""
+    """Everything but to take the channel and to store; a token is not used up by it."""
+    _use_token(submission, now)
     signed = check(submission, key=key, now=now)
     decision = decide(signed, rollback=submission.rollback)
     release_connection()
     if decision.release is None:
         artifacts.verify(signed.manifest, key=key)
-    return _answer(signed, created=False)
+    purged = purging.state_of(channel=signed.manifest.channel, live=decision.live)
+    return _answer(signed, created=False, purged=purged)
+
+
+def _use_token(submission: Submission, now: datetime) -> None:
+    if submission.token is not None:
+        digest, keep = submission.digest, not submission.dry_run
+        served_tokens.serve(submission.token, body_sha256=digest, now=now, keep=keep)
 
 
 def _publish(
@@ -98,11 +105,12 @@ def _publish(
         found = [] if known else artifacts.verify(signed.manifest, key=key, alive=lease.keep)
         publication = _recorded(signed, decision, found, lease=lease, by=by, now=now)
         _store(publication, lease=lease)
-        _finish(publication, repeated=decision.live, lease=lease, by=by, now=now)
+        purge = _finish(publication, repeated=decision.live, lease=lease, by=by, now=now)
     except BaseException:
         _give_back(lease)
         raise
-    return _answer(signed, created=not decision.live)
+    purged = purging.settle(purge, now=now)
+    return _answer(signed, created=not decision.live, purged=purged)
 
 
 def _recorded(
@@ -153,22 +161,13 @@ def _release(signed: Signed, found: list[Found], *, by: Actor, now: datetime) ->
 
 
 def _store(publication: Publication, *, lease: Lease) -> None:
-    """Each write has a full term of the lease before it, which is longer than a write may take.
-
-    Only a process that was frozen in mid-write could still write after its term; a repeat of the publish that
-    overtook it mends that.
-    """
-    release = publication.release
-    path = storage.pointer_path(release.channel_id)
-    lease.renew()
-    storage.put(f"{path}{storage.SIGNATURE_SUFFIX}", bytes(publication.signature))
-    lease.renew()
-    storage.put(path, bytes(release.manifest))
+    placing.write(publication, lease=lease)
 
 
 def _finish(
     publication: Publication, *, repeated: bool, lease: Lease, by: Actor, now: datetime
-) -> None:
+) -> Purge | None:
+    """What the CDN has to be told, if anything; it is queued together with the rest."""
     release = publication.release
     with transaction.atomic():
         lease.end()
@@ -187,14 +186,11 @@ def _finish(
                 "signed_at": instant(publication.signed_at),
             },
         )
+        return purging.ask(channel=release.channel_id, publication=publication, now=now)
 
 
 def _give_back(lease: Lease) -> None:
-    """The next publish need not wait for the lease to run out; where the database is away, it has to."""
-    try:
-        lease.end()
-    except (leases.PublishInProgress, DatabaseError):
-        log.warning("lease_not_given_back", extra={"channel": lease.channel})
+    leases.give_back(lease)
 
 
 def _record_refusal(submission: Submission, refusal: Problem, *, by: Actor, now: datetime) -> None:
@@ -216,13 +212,12 @@ def _record_refusal(submission: Submission, refusal: Problem, *, by: Actor, now:
     )
 
 
-def _answer(signed: Signed, *, created: bool) -> Published:
+def _answer(signed: Signed, *, created: bool, purged: bool | None) -> Published:
     channel = signed.manifest.channel
     return Published(
         channel=channel,
         version=str(signed.manifest.version),
         url=f"{settings.CDN_URL}/{storage.pointer_path(channel)}",
-        # Nothing purges yet; where it is wanted, false says that the CDN may still have the old one.
-        purged=False if settings.CDN_PURGE else None,
+        purged=purged,
         created=created,
     )

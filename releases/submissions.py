@@ -9,6 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from config.problems import Fault, InvalidRequest, instant
+from releases.identity_tokens import OneTime
 from releases.manifest import Manifest, Terms, read
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded
 
@@ -20,7 +21,10 @@ TIMESTAMP_DIGITS = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A document for a channel: ``body`` as it came, ``document`` its JSON, ``signature`` the header's text."""
+    """A document for a channel: ``body`` as it came, ``document`` its JSON, ``signature`` the header's text.
+
+    ``token``: the identity token that it came with, if it came with one.
+    """
 
     channel: str
     body: bytes
@@ -28,6 +32,7 @@ class Submission:
     signature: str
     rollback: bool = False
     dry_run: bool = False
+    token: OneTime | None = None
 
     @property
     def digest(self) -> str:

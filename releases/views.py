@@ -1,7 +1,5 @@
 """Publishing and update checks over HTTP: parse, one rule, render."""
 
-import base64
-from hashlib import sha256
 from typing import Any, cast
 
 from django.http import HttpResponse
@@ -20,7 +18,6 @@ from config.problems import MalformedRequest
 from config.request_ids import current as request_id
 from config.schema import WhateverAccept, problems
 from releases.authentication import Publisher, PublisherAuthentication
-from releases.models import Publication
 from releases.publishing import publish
 from releases.schema import MANIFEST
 from releases.serializers import (
@@ -30,7 +27,7 @@ from releases.serializers import (
 )
 from releases.storage import POINTER_CACHE
 from releases.submissions import SIGNATURE_HEADER, Submission
-from releases.updates import offered
+from releases.updates import Offer, offered
 
 _CACHE = OpenApiParameter(
     "Cache-Control", str, OpenApiParameter.HEADER, response=[200, 204], default=POINTER_CACHE
@@ -48,6 +45,7 @@ class PublishViewSet(ViewSet):
         "version_conflict",
         "downgrade_refused",
         "publish_in_progress",
+        "channel_halted",
         "artifact_rejected",
     )
     @extend_schema(
@@ -86,6 +84,7 @@ class PublishViewSet(ViewSet):
             signature=request.headers.get(SIGNATURE_HEADER, ""),
             rollback=query["rollback"],
             dry_run=query["dry_run"],
+            token=cast("Publisher", request.user).token,
         )
         done = publish(submission=submission, by=_actor(request), now=timezone.now())
         return Response(PublishedSerializer(done).data, status=201 if done.created else 200)
@@ -116,7 +115,9 @@ class UpdateViewSet(ViewSet):
         ],
         responses={
             200: OpenApiResponse(MANIFEST, description="The manifest, byte for byte."),
-            204: OpenApiResponse(description="The shell has this version or a newer one."),
+            204: OpenApiResponse(
+                description="The shell has this version or a newer one, or the channel is halted."
+            ),
             304: OpenApiResponse(description="Nothing has changed since the named ETag."),
         },
         tags=["releases"],
@@ -124,15 +125,15 @@ class UpdateViewSet(ViewSet):
     def manifest(self, request: Request) -> HttpResponse:
         """The manifest of a channel, with its signature."""
         query = _query(UpdateQuerySerializer, request)
-        publication = offered(
+        offer = offered(
             channel=query["ch"],
             system=query["os"],
             arch=query.get("arch"),
             current_version=query.get("current_version"),
         )
-        if publication is None:
+        if offer is None:
             return _cacheable(_without_body())
-        response = _cacheable(_manifest(publication))
+        response = _cacheable(_manifest(offer))
         conditional = get_conditional_response(request, etag=response["ETag"], response=response)
         return conditional if conditional is not None else response
 
@@ -149,13 +150,10 @@ def _actor(request: Request) -> Actor:
     return Actor(name=publisher.name, address=address_of(request), request_id=request_id())
 
 
-def _manifest(publication: Publication) -> HttpResponse:
-    signature = bytes(publication.signature)
-    manifest = bytes(publication.release.manifest)
-    response = HttpResponse(manifest, content_type="application/json")
-    response[SIGNATURE_HEADER] = base64.b64encode(signature).decode()
-    # Of both: the same manifest signed anew is another answer.
-    response["ETag"] = f'"{sha256(signature + manifest).hexdigest()[:32]}"'
+def _manifest(offer: Offer) -> HttpResponse:
+    response = HttpResponse(offer.manifest, content_type="application/json")
+    response[SIGNATURE_HEADER] = offer.signature
+    response["ETag"] = offer.etag
     return response
 
 

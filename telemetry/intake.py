@@ -42,7 +42,7 @@ def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: da
     Raises ``InvalidRequest`` where there is no list of events, ``TooManyEvents``, and the database's own errors:
     nothing is kept then. When it returns, the accepted are committed (outside of any transaction of the caller).
     """
-    events: dict[UUID, Reported] = {}
+    events: dict[str, Reported] = {}
     rejected: list[Fault] = []
     given = _events_of(batch)
     for index, each in enumerate(given):
@@ -72,8 +72,8 @@ def _events_of(batch: Mapping[str, Any]) -> list[Any]:
 _KEEP = """
 INSERT INTO telemetry_event
     (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
-SELECT event_id, %b, %b, name, app, shell_version, occurred_at, %b, properties::jsonb
-FROM unnest(%b::uuid[], %b::text[], %b::text[], %b::text[], %b::timestamptz[], %b::text[])
+SELECT event_id::uuid, %b, %b, name, app, shell_version, occurred_at::timestamptz, %b, properties::jsonb
+FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[])
     AS given (event_id, name, app, shell_version, occurred_at, properties)
 ON CONFLICT (event_id, client_id) DO NOTHING
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -16,17 +16,23 @@ from accounts.audit import Actor
 from accounts.clients import delete_client, rename_client
 from accounts.columns import moment
 from accounts.console import ConsoleAdmin, events_about
+from accounts.invitations import NOT_ACCEPTED
 from accounts.models import Client, Session, User
 from accounts.templatetags.console import standing
+from config.console.joining import ImportPeople, InvitePeople, joined
 from licensing.admin import StatusFilter
 from licensing.licences import create_client
 from licensing.models import Licence, Plan
-from usage.models import MonthlyUsage, Override
+from releases.micro_apps.offers import Explained, explain
+from usage.limits import Caps, effective_of_all
+from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.periods import Period
 from usage.summaries import Share
 
 PEOPLE_SHOWN = 25
 SESSIONS_SHOWN = 10
+CALLS_SHOWN = 10
+NO_CAPS = Caps(None, None, None)
 
 
 class ClientForm(forms.Form):
@@ -42,6 +48,7 @@ class AddClient(Act):
 
     def effects(self, target: None) -> Iterable[str]:
         yield "The client and its licence are made together; the licence is active at once."
+        yield "Its page, which comes next, invites people or imports them from a file."
 
     def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         client = create_client(name=given["name"], plan=given["plan"], by=by, now=now)
@@ -90,7 +97,7 @@ class LicenceStatusFilter(StatusFilter):
 
 @admin.register(Client)
 class ClientAdmin(ConsoleAdmin):
-    acts = (Rename(), DeleteClient())
+    acts = (InvitePeople(), ImportPeople(), Rename(), DeleteClient())
     adding = AddClient()
     change_form_template = "admin/console/client.html"
     list_display = ("name", "status", "plan", "people", moment("created_at"))
@@ -101,7 +108,11 @@ class ClientAdmin(ConsoleAdmin):
     fields = ("id", "name", moment("created_at"))
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        return super().get_queryset(request).annotate(people_count=Count("users"))
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(people_count=Count("users", filter=Q(users__erased_at=None)))
+        )
 
     @admin.display(description="licence", ordering="licence__status")
     def status(self, client: Any) -> str:
@@ -121,56 +132,70 @@ class ClientAdmin(ConsoleAdmin):
         now = timezone.now()
         licence = Licence.objects.select_related("plan").filter(client=row).first()
         sessions = Session.objects.filter(user__client=row).live(at=now).select_related("user")
-        people = _people(row, licence=licence, now=now)
+        people = _people(row, now=now)
         users = reverse("admin:accounts_user_changelist")
         return {
             "licence": licence,
+            "apps": _apps_of(licence),
             "operator_word_ended": licence and licence.operator_word_has_ended(at=now),
             "people": people,
-            "people_number": User.objects.filter(client=row).count(),
+            "people_number": User.objects.filter(client=row, erased_at=None).count(),
+            "waiting_number": User.objects.filter(NOT_ACCEPTED, client=row).count(),
             "people_url": f"{users}?client__id__exact={row.pk}",
             "month": _month_of_all(row, now=now),
             "period": Period.of(now),
             "sessions": sessions.order_by("-last_used_at")[:SESSIONS_SHOWN],
             "sessions_number": sessions.count(),
+            "calls": RunningCall.objects.filter(user__client=row).select_related("user")[
+                :CALLS_SHOWN
+            ],
             "recent_events": events_about([row.pk, *(person["user"].pk for person in people)]),
         }
 
 
-def _people(client: Client, *, licence: Licence | None, now: datetime) -> list[dict[str, Any]]:
+def _apps_of(licence: Licence | None) -> list[Explained]:
+    """Which version of each micro app the client gets, and why."""
+    if licence is None or not licence.all_entitlements:
+        return []
+    return explain(
+        slugs=licence.all_entitlements, client_id=licence.client_id, plan_id=licence.plan_id
+    )
+
+
+def _people(client: Client, *, now: datetime) -> list[dict[str, Any]]:
     """The first of a client's people by email, with their live sessions and what they have used this month."""
-    users = list(User.objects.filter(client=client)[:PEOPLE_SHOWN])
+    users = list(User.objects.filter(client=client, erased_at=None)[:PEOPLE_SHOWN])
     live = Session.objects.filter(user__in=users).live(at=now).order_by()
     sessions = dict(live.values_list("user").annotate(Count("pk")))
     months = MonthlyUsage.objects.filter(user__in=users, period=Period.of(now).month)
     used = {row.user_id: row for row in months}
     in_force = Override.objects.filter(user__in=users, starts_at__lte=now, ends_at__gt=now)
-    overrides = {row.user_id: row for row in in_force.order_by("pk")}
+    overrides = {row.user_id: row for row in in_force.order_by("ends_at")}
+    caps = effective_of_all(user_ids=[user.pk for user in users], now=now)
+    stopped = set(Stop.objects.in_force(at=now).filter(user__in=users).values_list("pk", flat=True))
     return [
         {
             "user": user,
+            "joined": joined(user, now=now),
             "sessions": sessions.get(user.pk, 0),
             "override": overrides.get(user.pk),
-            **_shares(used.get(user.pk), overrides.get(user.pk), licence.plan if licence else None),
+            "stopped": user.pk in stopped,
+            **_shares(used.get(user.pk), caps.get(user.pk, NO_CAPS)),
         }
         for user in users
     ]
 
 
-def _shares(
-    month: MonthlyUsage | None, override: Override | None, plan: Plan | None
-) -> dict[str, Share]:
+def _shares(month: MonthlyUsage | None, caps: Caps) -> dict[str, Share]:
     """A person's tokens of the month beside the caps that count for them."""
-    shares = {}
-    for kind in ("input", "output"):
-        column = f"monthly_{kind}_tokens"
-        own = getattr(override, column) if override else None
-        shares[kind] = Share(
-            used=getattr(month, f"{kind}_used") if month else 0,
-            in_flight=getattr(month, f"{kind}_reserved") if month else 0,
-            cap=getattr(plan, column, None) if own is None else own,
+    return {
+        kind: Share(
+            used=getattr(month, f"{kind}_used", 0),
+            in_flight=getattr(month, f"{kind}_reserved", 0),
+            cap=getattr(caps, kind),
         )
-    return shares
+        for kind in ("input", "output")
+    }
 
 
 def _month_of_all(client: Client, *, now: datetime) -> dict[str, int]:

@@ -1,5 +1,5 @@
 """The pages that cross floors, each registered where it stands."""
 
-from config.console import audit, clients, jobs, people
+from config.console import audit, calls, clients, jobs, micro_apps, people
 
-__all__ = ["audit", "clients", "jobs", "people"]
+__all__ = ["audit", "calls", "clients", "jobs", "micro_apps", "people"]

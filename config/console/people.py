@@ -6,9 +6,7 @@ from typing import Any, cast
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.widgets import AutocompleteSelect
 from django.contrib.auth.models import Group
-from django.contrib.auth.password_validation import password_validators_help_text_html
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -16,40 +14,28 @@ from accounts.acts import Act, ActOnSeveral, Done
 from accounts.audit import Actor
 from accounts.columns import moment, yes_no
 from accounts.console import ConsoleAdmin, events_about
-from accounts.models import Client, Session, User
+from accounts.models import Session, User
 from accounts.people import (
     add_user,
-    change_user,
     delete_user,
     disable,
     enable,
     set_operator,
-    set_password,
 )
 from accounts.revocation import revoke_all
-from config.console.signing_in import password_field
+from config.console.calls import RestartModelCalls, StopModelCalls
+from config.console.fields import ClientField
+from config.console.joining import InviteAgain, JoinedFilter, joined
+from config.console.leaving import ChangeEmail, Erase, Move
+from config.console.on_person import ENDS, OnPerson
+from config.console.passwords import SendReset, SetOneTimePassword
 from licensing.models import Licence
 from usage.caps import PlanCaps
-from usage.models import Override
+from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.summaries import Summary, summary
 
 SESSIONS_SHOWN = 20
-ENDS = (
-    "Every session ends at once: tokens are refused from the next request on, "
-    "and running streams end within 15 seconds."
-)
-
-
-class OnPerson(Act):
-    """Operators are touched only by those who may make operators, and nobody locks himself out."""
-
-    locks_out = False
-
-    def offered(self, target: User, *, by: HttpRequest) -> bool:
-        operator = cast("User", by.user)
-        if self.locks_out and target.pk == operator.pk:
-            return False
-        return operator.is_superuser or not (target.is_staff or target.is_superuser)
+CALLS_SHOWN = 20
 
 
 class RevokeAll(OnPerson, ActOnSeveral):
@@ -86,6 +72,7 @@ class Disable(OnPerson, ActOnSeveral):
     def effects(self, target: User | None) -> Iterable[str]:
         yield ENDS
         yield "They cannot sign in until somebody enables them again."
+        yield "Third parties they have connected are disconnected for good."
 
     def do_all(
         self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
@@ -112,33 +99,7 @@ class Enable(OnPerson):
 
 class PersonForm(forms.Form):
     email = forms.EmailField(max_length=254)
-    client = forms.ModelChoiceField(
-        Client.objects.all(), required=False, help_text="Operators need none."
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        field = User._meta.get_field("client")  # noqa: SLF001 - Django's documented API
-        client = cast("Any", self.fields["client"])
-        client.widget = AutocompleteSelect(field, admin.site, choices=client.choices)
-
-
-class Change(OnPerson):
-    name = "identity"
-    label = "Change email or client"
-    form_class = PersonForm
-
-    def effects(self, target: User) -> Iterable[str]:
-        yield "They sign in with the new email from now on; sessions go on."
-        yield "With another client, its licence and plan count from the next request on; what was used stays theirs."
-
-    def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
-        return {"email": target.email, "client": target.client_id}
-
-    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        email, client = given["email"], given["client"]
-        user = change_user(user_id=target.pk, email=email, client=client, by=by, now=now)
-        return Done(f"{user} has been changed.", user)
+    client = ClientField(required=False, help_text="By name. Operators need none.")
 
 
 class AddPerson(Act):
@@ -156,32 +117,6 @@ class AddPerson(Act):
     def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         user = add_user(email=given["email"], client=given["client"], by=by, now=now)
         return Done(f"{user} has been added and has no password yet.", user)
-
-
-class PasswordForm(forms.Form):
-    password = password_field("New password", "new-password", password_validators_help_text_html)
-    again = password_field("The same again", "new-password")
-
-    def clean(self) -> dict[str, Any]:
-        given = super().clean() or {}
-        if given.get("password") != given.get("again") and "again" in given:
-            self.add_error("again", "The two passwords are not the same.")
-        return given
-
-
-class SetPassword(OnPerson):
-    name = "password"
-    label = "Set password"
-    form_class = PasswordForm
-
-    def effects(self, target: User) -> Iterable[str]:
-        yield ENDS
-        yield "They sign in with the new password, which you have to bring to them."
-
-    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        password = given["password"]
-        ended = set_password(user_id=target.pk, password=password, by=by, now=now)
-        return Done(f"{target} has a new password; sessions ended: {ended}.", target)
 
 
 class MakeOperator(OnPerson):
@@ -222,9 +157,13 @@ class Delete(OnPerson):
     grave = True
     locks_out = True
 
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        # Whom the ledger refers to can be erased instead, which the rule says as well.
+        used = MonthlyUsage.objects.filter(user=target).exists()
+        return not used and super().offered(target, by=by)
+
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} is removed with all sessions and tokens. This cannot be undone."
-        yield "A person who has used models cannot be deleted, because the ledger stays; disable them instead."
 
     def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         delete_user(user_id=target.pk, reason=given["reason"], by=by, now=now)
@@ -235,25 +174,31 @@ class Delete(OnPerson):
 class PersonAdmin(ConsoleAdmin):
     acts = (
         RevokeAll(),
-        SetPassword(),
-        Change(),
+        StopModelCalls(),
+        RestartModelCalls(),
+        SendReset(),
+        SetOneTimePassword(),
+        InviteAgain(),
+        ChangeEmail(),
+        Move(),
         MakeOperator(),
         DismissOperator(),
         Enable(),
         Disable(),
         Delete(),
+        Erase(),
     )
     adding = AddPerson()
     change_form_template = "admin/console/person.html"
     list_display = (
         "email",
         "client",
-        yes_no("is_active", "enabled"),
+        "joined",
         yes_no("is_staff", "operator"),
         moment("last_login", "last sign-in"),
         moment("created_at"),
     )
-    list_filter = ("is_active", "is_staff")
+    list_filter = (JoinedFilter, "is_staff")
     list_select_related = ("client",)
     search_fields = ("email", "client__name")
     uuid_fields = ("id", "client_id")
@@ -263,15 +208,23 @@ class PersonAdmin(ConsoleAdmin):
         "client",
         yes_no("is_active", "enabled"),
         yes_no("is_staff", "operator"),
-        "has_password",
+        "joined",
         moment("last_login", "last sign-in"),
         moment("created_at"),
+        moment("invited_at"),
+        moment("erased_at"),
     )
-    readonly_fields = ("has_password",)
+    readonly_fields = ("joined",)
 
-    @admin.display(description="password set")
-    def has_password(self, user: User) -> str:
-        return "yes" if user.has_usable_password() else "no"
+    @admin.display(description="joined")
+    def joined(self, user: User) -> str:
+        return joined(user, now=timezone.now())
+
+    def called(self, row: User) -> str:
+        return f"Erased person {str(row.pk)[:8]}" if row.erased_at else str(row)
+
+    def buttons(self, request: HttpRequest, row: User) -> list[dict[str, Any]]:
+        return [] if row.erased_at else super().buttons(request, row)
 
     def beside(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
@@ -282,6 +235,8 @@ class PersonAdmin(ConsoleAdmin):
             "live_number": live.count(),
             "month": _month(row, now=now),
             "overrides": Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now),
+            "stop": Stop.objects.in_force(at=now).filter(user=row).first(),
+            "calls": RunningCall.objects.filter(user=row)[:CALLS_SHOWN],
             "recent_events": events_about([row.pk, *(each.pk for each in shown)]),
         }
 

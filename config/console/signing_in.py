@@ -13,10 +13,13 @@ from django.core.exceptions import ValidationError
 from django.http import HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 
+from accounts.known_places import limits_of_holder, limits_of_operator
 from accounts.operators import actor_of
-from accounts.people import set_password
+from accounts.people import WrongPassword, change_password
 from accounts.sign_in import MAX_PASSWORD
-from config import ratelimits
+from config.attempts import attempt
+from config.client_address import address_of
+from config.problems import InvalidRequest
 
 log = logging.getLogger(__name__)
 
@@ -41,15 +44,14 @@ class OperatorSignIn(AdminAuthenticationForm):
     password = password_field("Password", "current-password")
 
     def clean(self) -> dict[str, Any]:
-        now = timezone.now()
-        account = str(self.cleaned_data.get("username", "")).lower()
-        ratelimits.refuse_if_spent("auth.account", key=account, now=now)
-        ratelimits.refuse_if_spent("auth.all", now=now)
+        assert self.request is not None
+        limits = limits_of_operator(
+            email=str(self.cleaned_data.get("username", "")), address=address_of(self.request)
+        )
         try:
-            return super().clean()
+            with attempt(*limits, failing=ValidationError, now=timezone.now()):
+                return super().clean()
         except ValidationError:
-            ratelimits.spend("auth.account", key=account)
-            ratelimits.spend("auth.all")
             log.warning("operator_sign_in_refused")
             raise
 
@@ -60,17 +62,33 @@ class OwnPasswordForm(PasswordChangeForm):
         "New password", "new-password", help_text=password_validators_help_text_html
     )
 
+    def clean_old_password(self) -> str:
+        """Left to the rule, which checks it once and under its limit."""
+        return str(self.cleaned_data["old_password"])
+
 
 class OwnPassword(PasswordChangeView):
-    """An operator's own password, set by the rule: this browser stays signed in, everything else ends."""
+    """An operator's own password, changed by the rule: this browser stays signed in, everything else ends."""
 
     form_class = OwnPasswordForm
     template_name = "registration/password_change_form.html"
 
     def form_valid(self, form: Any) -> HttpResponse:
-        password = form.cleaned_data["new_password1"]
-        by = actor_of(self.request)
-        set_password(user_id=form.user.pk, password=password, by=by, now=timezone.now())
+        user_id, now = form.user.pk, timezone.now()
+        try:
+            with attempt(*limits_of_holder(user_id=user_id), failing=WrongPassword, now=now):
+                change_password(
+                    user_id=user_id,
+                    current=form.cleaned_data["old_password"],
+                    new=form.cleaned_data["new_password1"],
+                    by=actor_of(self.request),
+                    now=now,
+                )
+        except InvalidRequest as refusal:
+            fields = {"/current": "old_password", "/new": "new_password1"}
+            for fault in refusal.errors:
+                form.add_error(fields.get(fault.pointer), fault.detail)
+            return self.form_invalid(form)
         form.user.refresh_from_db()
         update_session_auth_hash(self.request, form.user)
         return HttpResponseRedirect(self.get_success_url())

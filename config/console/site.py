@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.admin import AdminSite
+from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
 from accounts.audit import record
-from accounts.operators import actor_of
+from accounts.operators import actor_of, record_refused_sign_in
 from config.console.front import at_a_glance
 from config.console.signing_in import OperatorSignIn, OwnPassword
 
@@ -39,12 +40,18 @@ class ConsoleSite(AdminSite):
         response = super().login(request, extra_context)
         # A form that was refused is shown again; only a good one leads on.
         if request.method == "POST" and response.status_code == 302:
-            _record("operator:signed_in", request)
+            by = actor_of(request)
+            record("operator:signed_in", by=by, now=timezone.now(), target=by.name, target_id=by.id)
+        elif request.method == "POST" and _was_refused(response):
+            record_refused_sign_in(request.POST.get("username", ""), request, now=timezone.now())
         return _guarded(response)
 
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         if request.method == "POST" and request.user.is_authenticated:
-            _record("operator:signed_out", request)
+            by = actor_of(request)
+            record(
+                "operator:signed_out", by=by, now=timezone.now(), target=by.name, target_id=by.id
+            )
         return super().logout(request, extra_context)
 
     def password_change(
@@ -78,6 +85,7 @@ def _guarded(response: HttpResponse) -> HttpResponse:
     return response
 
 
-def _record(action: str, request: HttpRequest) -> None:
-    by = actor_of(request)
-    record(action, by=by, now=timezone.now(), target=by.name, target_id=by.id)
+def _was_refused(response: Any) -> bool:
+    """Whether a password was tried and did not do; a form that lacks one was not tried."""
+    form = (getattr(response, "context_data", None) or {}).get("form")
+    return form is not None and form.has_error(NON_FIELD_ERRORS, "invalid_login")

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.local.minisign import key_pair
+from config.local.minisign import tauri_public_key
 
 # Every variable the service reads; a test run inherits none of them.
 _NAMES = """
 PORT HOST WEB_WORKERS DATABASE_URL CACHE_URL SECRET_KEY ENCRYPTION_KEYS BASE_URL CDN_URL
 ALLOWED_HOSTS TRUSTED_PROXIES CORS_ORIGINS
 LLM_PROVIDER LLM_BASE_URL LLM_API_KEY LLM_DEFAULT_MODEL
-LLM_CONNECT_TIMEOUT LLM_READ_TIMEOUT LLM_KEEPALIVE_SECONDS LLM_MAX_SECONDS
+LLM_CA_BUNDLE LLM_CONNECT_TIMEOUT LLM_FIRST_BYTE_TIMEOUT LLM_READ_TIMEOUT LLM_KEEPALIVE_SECONDS LLM_MAX_SECONDS
 SESSION_DAYS REFRESH_RACE_SECONDS RATE_LIMITS RATE_LIMIT_NETWORKS
 PUBLISH_SECRETS PUBLISH_OIDC_ISSUER PUBLISH_OIDC_AUDIENCE PUBLISH_OIDC_CLAIMS PUBLISH_PLATFORMS
 UPDATE_PUBLIC_KEY APPS_PUBLIC_KEY STORAGE_URL CDN_PURGE EMAIL_URL DEFAULT_FROM_EMAIL OPERATOR_EMAILS
@@ -107,6 +107,6 @@ def _in_folder(folder: Path) -> dict[str, str]:
         "EMAIL_URL": (folder / "mail").as_uri(),
         "DEFAULT_FROM_EMAIL": "Shell <shell@example.test>",
         "OPERATOR_EMAILS": "operator@example.test",
-        "UPDATE_PUBLIC_KEY": key_pair(folder, "update"),
-        "APPS_PUBLIC_KEY": key_pair(folder, "apps"),
+        "UPDATE_PUBLIC_KEY": tauri_public_key(folder, "update"),
+        "APPS_PUBLIC_KEY": tauri_public_key(folder, "apps"),
     }

@@ -1,11 +1,6 @@
 """Queued work survives the worker that was doing it."""
 
-import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -16,49 +11,9 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from procrastinate.exceptions import ConnectorException
 
 from config.mail import send_mail
+from tests.composition.conftest import StartWorker, eventually
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-def eventually(true: Callable[[], bool], *, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
-@pytest.fixture(autouse=True)
-def _empty_queue(transactional_db: None) -> None:
-    """The queue's tables are not Django's, so they are not emptied with the others."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "TRUNCATE procrastinate_jobs, procrastinate_workers, procrastinate_periodic_defers CASCADE"
-        )
-
-
-@pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    """Starts real workers on the database of the test, whose mail goes to files."""
-    started: list[subprocess.Popen[bytes]] = []
-    name = connection.settings_dict["NAME"]
-    url = os.environ["DATABASE_URL"].rpartition("/")[0] + f"/{name}"
-
-    def start() -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "manage.py", "work"],
-            cwd=ROOT,
-            env={**os.environ, "DATABASE_URL": url, "EMAIL_URL": f"file://{tmp_path}/mail"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
 
 
 def mails(folder: Path) -> list[str]:
@@ -69,7 +24,7 @@ def mails(folder: Path) -> list[str]:
     )
 
 
-def test_a_worker_sends_what_was_queued(tmp_path: Path, worker) -> None:
+def test_a_worker_sends_what_was_queued(tmp_path: Path, worker: StartWorker) -> None:
     send_mail.defer(to=["ops@shell.test"], subject="Hello", text="from the queue")
     process = worker()
     eventually(lambda: len(mails(tmp_path)) == 1)
@@ -79,7 +34,9 @@ def test_a_worker_sends_what_was_queued(tmp_path: Path, worker) -> None:
     assert process.wait(timeout=20) == 0
 
 
-def test_what_a_killed_worker_was_doing_is_done_by_the_next(tmp_path: Path, worker) -> None:
+def test_what_a_killed_worker_was_doing_is_done_by_the_next(
+    tmp_path: Path, worker: StartWorker
+) -> None:
     send_mail.defer(to=["ops@shell.test"], subject="Hello", text="once more")
     # The state that kill -9 leaves: a job in progress, of a worker whose heart has stopped beating.
     with connection.cursor() as cursor:
@@ -93,7 +50,9 @@ def test_what_a_killed_worker_was_doing_is_done_by_the_next(tmp_path: Path, work
     assert ProcrastinateWorker.objects.filter(pk=dead).count() == 0
 
 
-def test_a_worker_outlives_a_restart_of_its_connections(tmp_path: Path, worker) -> None:
+def test_a_worker_outlives_a_restart_of_its_connections(
+    tmp_path: Path, worker: StartWorker
+) -> None:
     process = worker()
     eventually(ProcrastinateWorker.objects.exists)
     with psycopg.connect(**dsn(), autocommit=True) as admin:

@@ -48,7 +48,7 @@ def _own_addresses() -> Iterator[None]:
 def test_the_schema_is_json_whatever_is_accepted(client: Client, accept: str) -> None:
     response = client.get("/v1/schema", headers={"Accept": accept})
     assert (response.status_code, response["Content-Type"]) == (200, "application/json")
-    assert response.json()["paths"].keys() == {"/v1/small"}
+    assert response.json()["paths"].keys() == {"/healthz", "/livez", "/v1/small"}
 
 
 @pytest.mark.parametrize("accept", ["application/yaml", "application/vnd.oai.openapi"])

@@ -5,7 +5,7 @@ import base64
 import pytest
 from marshmallow import ValidationError
 
-from config.env import _cdn_purge, _minisign_key, _storage_url
+from config.env import _cdn_purge, _claims, _minisign_key, _storage_url
 
 RAW = b"Ed" + bytes(range(40))
 LINE = base64.b64encode(RAW).decode()
@@ -71,3 +71,18 @@ def test_a_cdn_is_purged_in_one_of_two_ways_or_not() -> None:
     for wrong in ("cloudfront:", "cloudfront", "cloudfront:a b", "PURGE", "ban"):
         with pytest.raises(ValidationError):
             _cdn_purge(wrong)
+
+
+def test_the_claims_of_an_identity_token_are_read_from_one_line() -> None:
+    assert _claims(" repository = acme/shell ,repository_owner_id=1, sub=a:b=c,") == {
+        "repository": "acme/shell",
+        "repository_owner_id": "1",
+        "sub": "a:b=c",
+    }
+    assert _claims("") == {}
+
+
+@pytest.mark.parametrize("value", ["repository", "=acme", "ref=", "ref=a,ref=b"])
+def test_claims_that_say_nothing_clear_are_refused(value: str) -> None:
+    with pytest.raises(ValidationError):
+        _claims(value)

@@ -1,10 +1,7 @@
-import gzip
 import json
 import logging
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from queue import Empty, Queue
+from queue import Empty
 from typing import Any
 
 import pytest
@@ -17,6 +14,7 @@ from sentry_sdk.integrations.logging import EventHandler
 
 from config import handlers, reports
 from config.problems import NotFound
+from tests.sink import SECONDS, Sink
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl"
 PASSWORD = "correct horse battery canary"
@@ -24,40 +22,15 @@ PROMPT = "Summarise the canary's layoff plan"
 PATH_SECRET = "canary-in-the-path"
 # A word of each of them.
 LEAKS = (TOKEN, "canary", "layoff", "horse")
-SECONDS = 10
 
 log = logging.getLogger("llmproxy.relay")
 
 
-class Sink:
-    """A place for reports: takes envelopes over HTTP as the real one does."""
-
-    def __init__(self) -> None:
-        self._envelopes: Queue[bytes] = Queue()
-        sink = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                packed = self.headers.get("Content-Encoding") == "gzip"
-                sink._envelopes.put(gzip.decompress(body) if packed else body)
-                self.send_response(200)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, *_: object) -> None:
-                """Says nothing of requests."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.02,), daemon=True
-        )
-        self._thread.start()
-        self.dsn = f"http://public@127.0.0.1:{self._server.server_port}/1"
+class Reports(Sink):
+    """What has arrived, one after the other, none of it with anything that must not leave."""
 
     def envelope(self) -> bytes:
-        return self._envelopes.get(timeout=SECONDS)
+        return self.envelopes.get(timeout=SECONDS)
 
     def event(self) -> dict[str, Any]:
         """The event of the next envelope, of which nothing has leaked."""
@@ -72,17 +45,12 @@ class Sink:
         """Once everything that was to be sent has been."""
         sentry_sdk.flush(SECONDS)
         with pytest.raises(Empty):
-            self._envelopes.get_nowait()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join(SECONDS)
-        self._server.server_close()
+            self.envelopes.get_nowait()
 
 
 @pytest.fixture
-def sink() -> Iterator[Sink]:
-    sink = Sink()
+def sink() -> Iterator[Reports]:
+    sink = Reports()
     try:
         reports.start(sink.dsn, "1.2.3")
         yield sink
@@ -137,7 +105,9 @@ def test_nothing_is_set_up_without_a_place() -> None:
     assert not sentry_sdk.get_client().is_active()
 
 
-def test_an_error_of_a_request_is_told_without_anything_it_held(sink: Sink, client: Client) -> None:
+def test_an_error_of_a_request_is_told_without_anything_it_held(
+    sink: Reports, client: Client
+) -> None:
     response = client.generic(
         "GET",
         f"/v1/breaking/{PATH_SECRET}?token={TOKEN}",
@@ -164,7 +134,7 @@ def test_an_error_of_a_request_is_told_without_anything_it_held(sink: Sink, clie
     sink.assert_nothing_came()
 
 
-def test_exceptions_are_told_by_type_and_frames(sink: Sink) -> None:
+def test_exceptions_are_told_by_type_and_frames(sink: Reports) -> None:
     try:
         break_down(PASSWORD, [{"content": PROMPT}])
     except RelayBroke:
@@ -181,7 +151,7 @@ def test_exceptions_are_told_by_type_and_frames(sink: Sink) -> None:
 
 
 @pytest.mark.parametrize("secret", [TOKEN, PASSWORD, PROMPT])
-def test_what_is_logged_beside_an_error_is_not_told(sink: Sink, secret: str) -> None:
+def test_what_is_logged_beside_an_error_is_not_told(sink: Reports, secret: str) -> None:
     log.info("before %s", secret)
     log.error(
         "relay_broke %s",
@@ -195,12 +165,12 @@ def test_what_is_logged_beside_an_error_is_not_told(sink: Sink, secret: str) -> 
 
 
 @pytest.mark.parametrize("secret", [TOKEN, PASSWORD, PROMPT])
-def test_text_that_was_put_together_is_not_told(sink: Sink, secret: str) -> None:
+def test_text_that_was_put_together_is_not_told(sink: Reports, secret: str) -> None:
     logging.getLogger("asyncio").error(f"could not use {secret}")  # noqa: G004 - that is the point
     assert sink.event()["logentry"]["message"].startswith("tests/config/test_reports.py:")
 
 
-def test_what_code_gives_the_library_itself_is_not_told(sink: Sink) -> None:
+def test_what_code_gives_the_library_itself_is_not_told(sink: Reports) -> None:
     scope = sentry_sdk.get_isolation_scope()
     scope.set_user({"email": PASSWORD})
     scope.set_tag("prompt", PROMPT)
@@ -221,18 +191,18 @@ def test_what_code_gives_the_library_itself_is_not_told(sink: Sink) -> None:
     sink.assert_nothing_came()
 
 
-def test_refusals_and_warnings_are_not_reported(sink: Sink, client: Client) -> None:
+def test_refusals_and_warnings_are_not_reported(sink: Reports, client: Client) -> None:
     client.get("/v1/refusing")
     log.warning("slow")
     sink.assert_nothing_came()
 
 
-def test_a_lost_database_does_not_flood_the_reports(sink: Sink, client: Client) -> None:
+def test_a_lost_database_does_not_flood_the_reports(sink: Reports, client: Client) -> None:
     assert client.get("/v1/lost").status_code == 503
     sink.assert_nothing_came()
 
 
-def test_traces_and_sessions_are_not_sent(sink: Sink) -> None:
+def test_traces_and_sessions_are_not_sent(sink: Reports) -> None:
     with sentry_sdk.start_transaction(name=PATH_SECRET):
         pass
     sentry_sdk.get_isolation_scope().start_session()

@@ -24,6 +24,8 @@ from config.schema import WhateverAccept, problems
 from usage.caps import DailyLimitReached, MonthlyCapExceeded
 
 DOCUMENTED_BEFORE_ANY_VIEW = {"400", "413", "500", "503"}
+# Answered before anything can refuse.
+HEALTH = {"/healthz", "/livez"}
 
 
 class Thing(serializers.Serializer[Any]):
@@ -160,9 +162,22 @@ def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
 
 
 def test_every_operation_says_what_can_happen_before_a_view_runs(document: dict[str, Any]) -> None:
-    for path_item in document["paths"].values():
+    for path, path_item in document["paths"].items():
         for operation in path_item.values():
-            assert operation["responses"].keys() >= DOCUMENTED_BEFORE_ANY_VIEW
+            if path in HEALTH:
+                assert not operation["responses"].keys() & {"400", "401", "413", "500"}
+            else:
+                assert operation["responses"].keys() >= DOCUMENTED_BEFORE_ANY_VIEW
+
+
+def test_health_is_described_as_it_answers(document: dict[str, Any], db: None) -> None:
+    for path in sorted(HEALTH):
+        operation = document["paths"][path]["get"]
+        response = Client().get(path)
+        if response.status_code == 204:
+            assert "204" in operation["responses"]
+        else:
+            assert_described(document, operation, response)
 
 
 def test_an_operation_names_the_problems_of_its_kind_and_of_its_rules(

@@ -10,17 +10,26 @@ from django.contrib.auth.hashers import make_password
 from django.db import connection
 
 from accounts.audit import Actor
-from accounts.models import Client, RefreshToken, SigningKey, User
+from accounts.models import (
+    Client,
+    Connection,
+    ConnectionRevocation,
+    RefreshToken,
+    SigningKey,
+    User,
+)
 from accounts.sign_in import Device, sign_in
+from config.encryption import encrypt
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
 from llmproxy.models import LanguageModel
 from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
 from tests.conftest import PASSWORD
-from usage.models import MonthlyUsage, UsageRecord
+from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.periods import Period
 
+CONNECTION_SECRET = "ya29.a-token-of-a-third-party"
 JOB_SECRET = "https://shell.test/account/password/a-link-that-lets-people-in"
 
 
@@ -66,6 +75,16 @@ def world(plan: Plan, signing_key: None, by: Actor, now: datetime) -> World:
             user_id=each.pk, allowance=allowance, ends_at=in_a_week, reason="More", by=by, now=now
         )
     LanguageModel.objects.create(name="small", provider_name="provider-small").plans.add(plan)
+    Alert.objects.create(
+        user=people[0],
+        kind=Alert.Kind.INPUT,
+        period=Period.of(now).month,
+        used=450_000,
+        cap=500_000,
+        noticed_at=now,
+        told_at=now,
+    )
+    _connect(people[0], now)
     _release(now)
     return World(client, people[0], people, _failed_job(), _secrets(people, pairs))
 
@@ -108,6 +127,25 @@ def _use(user: User, client: Client, *, now: datetime) -> None:
         )
 
 
+def _connect(user: User, now: datetime) -> None:
+    """A connection with every secret it can hold, and a revocation that was given up."""
+    sealed = encrypt(CONNECTION_SECRET.encode())
+    Connection.objects.create(
+        user=user,
+        provider="google",
+        scopes=["sheets"],
+        access_token=sealed,
+        refresh_token=sealed,
+        connected_at=now,
+        refreshed_at=now,
+        failed_at=now,
+        failure="unreachable",
+    )
+    ConnectionRevocation.objects.create(
+        provider="google", user_id=user.pk, tokens=sealed, asked_at=now, due_at=now, gave_up_at=now
+    )
+
+
 def _release(now: datetime) -> None:
     channel, _ = ShellChannel.objects.get_or_create(name="stable")
     release = ShellRelease.objects.create(
@@ -146,6 +184,7 @@ def _secrets(people: list[User], pairs: list[Any]) -> list[str]:
     """What no page may ever show."""
     found = [
         JOB_SECRET,
+        CONNECTION_SECRET,
         PASSWORD,
         *(text for pair in pairs for text in (pair.access, pair.refresh)),
     ]
@@ -154,6 +193,10 @@ def _secrets(people: list[User], pairs: list[Any]) -> list[str]:
     for user in people:
         user.refresh_from_db()
         found.append(user.password.rpartition("$")[2])
+    for row in Connection.objects.all():
+        found.append(bytes(row.access_token).decode())
+    for revocation in ConnectionRevocation.objects.all():
+        found.append(bytes(revocation.tokens).decode())
     for key in SigningKey.objects.all():
         found += [bytes(key.private_key).decode("latin-1"), bytes(key.private_key).hex()]
     return found

@@ -1,6 +1,6 @@
 """The audit log as operators read it."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.urls import resolve, reverse
@@ -42,6 +42,64 @@ def test_events_are_narrowed_by_subject_actor_target_and_id(
     assert set(listed(console, f"target_id={world.person.pk}")) == {"override:granted"}
     assert set(listed(console, "q=198.51.100.9")) == {"session:started"}
     assert listed(console, "q=nobody@nowhere.test") == []
+
+
+def test_events_are_found_by_how_who_or_what_begins(
+    console: Browser, world: World, by: Actor, now: datetime
+) -> None:
+    sure = Actor(name="100%_sure@shell.test", request_id="4ABB6E7B-19e5-4ce3-b265-8d6c126670f7")
+    record("client:renamed", by=sure, now=now, target="100%_sure")
+    for query, found in {
+        "q=PERSON-2": {"override:granted", "session:started"},
+        "q=acm": {"client:created", "licence:operator_set"},
+        "q=100%25_": {"client:renamed"},
+        "q=100__": set(),
+        "q=licence:operator_set": {"licence:operator_set"},
+        "q=browser-request-1": set(),
+        "q=4ABB6E7B-19e5-4ce3-b265-8d6c126670f7": {"client:renamed"},
+        "q=4abb6e7b19e54ce3b2658d6c126670f7": set(),
+        "actor=100%25_sure%40shell.test": {"client:renamed"},
+        "actor=100": set(),
+        "action=session:started": {"session:started"},
+        "subject=licence&action=licence:operator_set": {"licence:operator_set"},
+    }.items():
+        assert set(listed(console, query)) == found, query
+
+
+def test_events_of_a_time_are_shown_in_utc(console: Browser, by: Actor, now: datetime) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    for number in range(4):
+        record("client:renamed", by=by, now=noon + timedelta(hours=number), target=str(number))
+
+    def targets(query: str) -> list[str]:
+        events = console.get(f"{LOG}?{query}").context["cl"].result_list
+        return [event.target for event in events]
+
+    assert targets("since=2026-03-01T13:00&until=2026-03-01T15:00") == ["2", "1"]
+    assert targets("since=2026-03-01T14:00") == ["3", "2"]
+    assert targets("until=2026-03-01T13:00") == ["0"]
+    assert targets("since=nonsense&until=") == ["3", "2", "1", "0"]
+    assert targets("since=2026-03-01T13:00&q=2") == ["2"]
+
+
+def test_the_form_for_a_time_keeps_what_else_was_chosen(console: Browser, world: World) -> None:
+    text = console.get(f"{LOG}?subject=licence&q=acme&since=2026-03-01T13:00&p=1").content.decode()
+    form = text[text.index('class="when"') :].partition("</form>")[0]
+    assert '<input type="hidden" name="subject" value="licence">' in form
+    assert '<input type="hidden" name="q" value="acme">' in form
+    assert 'value="2026-03-01T13:00"' in form
+    assert 'name="p"' not in form
+
+
+def test_the_acts_of_a_subject_are_offered_once_it_is_chosen(
+    console: Browser, world: World
+) -> None:
+    def offered(query: str) -> set[str]:
+        filters = {spec.title: spec for spec in console.get(LOG + query).context["cl"].filter_specs}
+        return {value for value, _ in filters["act"].lookup_choices} if "act" in filters else set()
+
+    assert offered("") == set()
+    assert offered("?subject=licence") == {"licence:operator_set"}
 
 
 def test_the_newest_come_first(console: Browser, world: World) -> None:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,6 +124,10 @@ def test_pages_fit_the_screen(base_url: str, operator: User, world: World, width
         reverse("admin:accounts_auditevent_changelist"),
         reverse("admin:licensing_licence_status", args=[licence.pk]),
         reverse("admin:usage_override_add"),
+        reverse("admin:accounts_client_invite", args=[world.client.pk]),
+        reverse("admin:accounts_client_import", args=[world.client.pk]),
+        reverse("admin:accounts_user_move", args=[world.person.pk]),
+        reverse("admin:accounts_user_erase", args=[world.person.pk]),
     ]
     with desk(base_url, operator, viewport={"width": width, "height": 800}) as page:
         for address in pages:
@@ -137,3 +142,101 @@ def test_the_console_works_without_scripts(base_url: str, operator: User, world:
         page.get_by_role("button", name="Revoke all sessions").click()
         expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
         expect(page.locator("time").first).to_contain_text("UTC")
+
+
+def test_people_are_invited_from_their_clients_page(
+    base_url: str, operator: User, world: World
+) -> None:
+    client = Licence.objects.get(client__name__startswith="Borealis").client
+    with desk(base_url, operator) as page:
+        page.goto(reverse("admin:accounts_client_change", args=[client.pk]))
+        page.get_by_role("link", name="Invite people").first.click()
+        page.get_by_label("Emails").fill("ada@borealis.test, bert@borealis.test\nnobody")
+        page.get_by_role("button", name="Invite people").click()
+        expect(page.locator(".errorlist")).to_contain_text("Line 2: nobody is not an email")
+        page.get_by_label("Emails").fill("ada@borealis.test, bert@borealis.test")
+        page.get_by_role("button", name="Invite people").click()
+        expect(page.locator(".messagelist")).to_contain_text("Invitations on their way: 2")
+        expect(page.locator("table.people")).to_contain_text("invited, until")
+        page.get_by_role("link", name="Who has not accepted yet").click()
+        expect(page.locator("#result_list tbody tr")).to_have_count(2)
+    assert User.objects.filter(client=client).count() == 2
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_a_file_of_people_is_looked_at_and_imported(
+    base_url: str, operator: User, world: World, tmp_path: Path, scripts: bool
+) -> None:
+    client = Licence.objects.get(client__name__startswith="Borealis").client
+    file = tmp_path / "people.csv"
+    file.write_bytes(
+        "\N{ZERO WIDTH NO-BREAK SPACE}Name;E-Mail\r\n"
+        '"Lovelace; Ada";Ada@borealis.test\r\nBert;bert@borealis.test\r\n'.encode()
+    )
+    with desk(base_url, operator, java_script_enabled=scripts) as page:
+        page.goto(reverse("admin:accounts_client_change", args=[client.pk]))
+        for added in ("2", "0"):
+            page.get_by_role("link", name="Import people").first.click()
+            page.get_by_label("CSV file").set_input_files(file)
+            page.get_by_role("button", name="Show what would happen").click()
+            if added == "2":
+                expect(page.get_by_role("status")).to_contain_text("2 would be added")
+                expect(page.locator(".lines")).to_contain_text("ada@borealis.test")
+                page.get_by_role("button", name="Add 2 people and invite them").click()
+                expect(page.locator(".messagelist")).to_contain_text("People added: 2")
+            else:
+                expect(page.get_by_role("status")).to_contain_text("everybody in the file is here")
+    assert User.objects.filter(client=client).count() == 2
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_a_person_is_moved_by_the_name_of_a_client(
+    base_url: str, operator: User, world: World, scripts: bool
+) -> None:
+    with desk(base_url, operator, java_script_enabled=scripts) as page:
+        page.goto(reverse("admin:accounts_user_change", args=[world.person.pk]))
+        page.get_by_role("link", name="Move to another client").click()
+        page.get_by_label("Client").fill("borealis <script>")
+        page.get_by_label("Reason").fill("Changed jobs.")
+        page.get_by_role("button", name="Move to another client").click()
+        expect(page.locator(".messagelist")).to_contain_text("sessions ended: 1")
+    world.person.refresh_from_db()
+    assert world.person.client != world.client
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_a_person_is_erased_after_their_email_was_typed(
+    base_url: str, operator: User, world: World, scripts: bool
+) -> None:
+    with desk(base_url, operator, java_script_enabled=scripts) as page:
+        page.goto(reverse("admin:accounts_user_change", args=[world.person.pk]))
+        page.get_by_role("link", name="Erase").click()
+        expect(page.locator(".effects")).to_contain_text("This cannot be undone.")
+        page.get_by_label("Reason").fill("They asked for it.")
+        page.get_by_label("Type the email").fill("somebody@else.test")
+        page.get_by_role("button", name="Erase").click()
+        expect(page.locator(".errorlist")).to_contain_text("not the email of the person")
+        page.get_by_label("Type the email").fill(world.person.email)
+        page.get_by_role("button", name="Erase").click()
+        expect(page.locator(".messagelist")).to_contain_text("has been erased")
+        page.locator("#searchbar").fill("person-0")
+        page.get_by_role("button", name="Search").click()
+        expect(page.locator("#result_list")).to_have_count(0)
+    world.person.refresh_from_db()
+    assert world.person.erased_at is not None
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_the_log_of_an_afternoon_is_found(
+    base_url: str, operator: User, world: World, scripts: bool
+) -> None:
+    with desk(base_url, operator, java_script_enabled=scripts) as page:
+        page.goto(reverse("admin:accounts_auditevent_changelist"))
+        page.get_by_role("link", name="licence", exact=True).click()
+        page.get_by_label("from").fill("2026-01-01T12:00")
+        page.get_by_label("until").fill("2126-01-01T12:00")
+        page.get_by_role("button", name="Show").click()
+        expect(page.locator("#result_list tbody tr")).to_have_count(1)
+        expect(page.locator("#result_list")).to_contain_text("The invoice is late.")
+        page.locator("#result_list").get_by_role("link", name="operator@shell.test").click()
+        expect(page.get_by_role("link", name="only operator@shell.test")).to_be_visible()

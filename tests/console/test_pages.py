@@ -27,13 +27,13 @@ from llmproxy.models import LanguageModel
 from releases.models import ShellRelease
 from tests.conftest import Browser
 from tests.console.conftest import World
-from usage.models import MonthlyUsage, Override, UsageRecord
+from usage.models import Alert, MonthlyUsage, Override, RunningCall, UsageRecord
 
 pytestmark = pytest.mark.django_db
 
 LISTED = {
-    AuditEvent, Client, LanguageModel, Licence, MonthlyUsage, Override, Plan, RefreshToken, Session,
-    ShellRelease, SigningKey, UsageRecord, User,
+    Alert, AuditEvent, Client, LanguageModel, Licence, MonthlyUsage, Override, Plan, RefreshToken, Session,
+    RunningCall, ShellRelease, SigningKey, UsageRecord, User,
 }  # fmt: skip
 # Session, person, count, rows, and a few for what stands beside them; a list of eight rows with a query for
 # each would pass either.

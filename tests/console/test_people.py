@@ -15,8 +15,6 @@ from tests.console.conftest import World
 
 pytestmark = pytest.mark.django_db
 
-NEW = "another good horse battery"
-
 
 def page(user: User, act: str) -> str:
     return reverse(f"admin:accounts_user_{act}", args=[user.pk])
@@ -129,43 +127,6 @@ def test_a_disabled_person_is_out_until_enabled(
     assert last_event("user:enabled").reason == "Is back."
 
 
-def test_a_new_password_ends_sessions_and_is_never_written_down(
-    console: Browser, user: User, pair: TokenPair, api: APIClient
-) -> None:
-    answer = console.post(page(user, "password"), {"password": NEW, "again": NEW}, follow=True)
-    assert "sessions ended: 1" in said(answer)
-    assert Session.objects.get().ended_at is not None
-    for password, status in ((PASSWORD, 401), (NEW, 200)):
-        login = {"email": user.email, "password": password}
-        assert api.post("/v1/auth/login", login, format="json").status_code == status
-    written = str(list(AuditEvent.objects.values()))
-    assert "user:password_set" in written
-    assert NEW not in written
-    assert NEW not in answer.content.decode()
-
-
-@pytest.mark.parametrize(
-    ("password", "again", "sentence"),
-    [
-        (NEW, NEW + "x", "not the same"),
-        ("Zy7-quux", "Zy7-quux", "too short"),
-        ("123456789012345", "123456789012345", "entirely numeric"),
-        ("ada@acme.test", "ada@acme.test", "too similar to the email"),
-        ("a" * 1025, "a" * 1025, "at most 1024 characters"),
-    ],
-)
-def test_a_poor_password_is_refused_beside_its_field(
-    console: Browser, user: User, password: str, again: str, sentence: str
-) -> None:
-    before = user.password
-    response = console.post(page(user, "password"), {"password": password, "again": again})
-    assert response.status_code == 200
-    assert sentence in response.content.decode()
-    assert password not in response.content.decode().replace(user.email, "")
-    user.refresh_from_db()
-    assert user.password == before
-
-
 def test_a_person_is_added_without_a_password(
     console: Browser, organisation: Client, operator: User
 ) -> None:
@@ -177,7 +138,7 @@ def test_a_person_is_added_without_a_password(
     user = User.objects.get(email="bert@acme.test")
     assert (user.client, user.is_staff, user.has_usable_password()) == (organisation, False, False)
     event = last_event("user:created")
-    assert event.after == {"email": "bert@acme.test", "client": "Acme"}
+    assert (event.target, event.after) == ("bert@acme.test", {"client": "Acme"})
     assert (event.actor, event.address) == (operator.email, Browser.address)
 
 
@@ -192,24 +153,60 @@ def test_an_email_that_is_taken_is_an_error_of_the_form(
     assert User.objects.filter(client=organisation).count() == 1
 
 
-def test_a_person_can_change_email_and_client(
-    console: Browser, user: User, plan: Any, by: Any, now: datetime
+def test_a_person_can_have_another_email(console: Browser, user: User, pair: TokenPair) -> None:
+    console.post(page(user, "email"), {"email": "Ada.L@acme.test"})
+    user.refresh_from_db()
+    assert user.email == "ada.l@acme.test"
+    event = last_event("user:email_changed")
+    assert (event.before, event.after) == ({"email": "ada@acme.test"}, {"email": "ada.l@acme.test"})
+    assert Session.objects.get().ended_at is None
+
+
+def test_a_person_moves_to_another_client_by_its_name_and_signs_in_anew(
+    console: Browser, user: User, pair: TokenPair, api: APIClient
 ) -> None:
     other = Client.objects.create(name="Borealis")
-    console.post(page(user, "identity"), {"email": "Ada.L@acme.test", "client": other.pk})
+    form = {"client": "borealis", "reason": "Changed jobs."}
+    done = console.post(page(user, "move"), form, follow=True)
+    assert "belongs to Borealis now; sessions ended: 1" in said(done)
     user.refresh_from_db()
-    assert (user.email, user.client) == ("ada.l@acme.test", other)
-    event = last_event("user:changed")
-    assert event.before == {"email": "ada@acme.test", "client": "Acme"}
-    assert event.after == {"email": "ada.l@acme.test", "client": "Borealis"}
+    assert user.client == other
+    event = last_event("user:moved")
+    assert event.before is not None
+    assert event.before["client"] == "Acme"
+    assert (event.reason, event.after) == (
+        "Changed jobs.",
+        {"client": "Borealis", "client_id": str(other.pk)},
+    )
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {pair.access}")
+    assert api.get("/v1/auth/me").json()["code"] == "access_revoked"
 
 
-def test_a_person_with_usage_is_not_deleted_and_the_page_says_what_to_do(
-    console: Browser, world: World
+@pytest.mark.parametrize(
+    ("client", "sentence"),
+    [
+        ("Nowhere", "There is no client of this name."),
+        ("00000000-0000-0000-0000-000000000000", "There is no client of this name."),
+        ("twins", "Several clients are called this"),
+        ("Acme", "This is where they are already."),
+    ],
+)
+def test_a_move_that_leads_nowhere_is_refused_beside_the_field(
+    console: Browser, user: User, client: str, sentence: str
 ) -> None:
-    response = console.post(page(world.person, "remove"), {"reason": "Has left."})
-    assert response.status_code == 200
-    assert "can be disabled, not deleted" in response.content.decode()
+    for _ in range(2):
+        Client.objects.create(name="Twins")
+    response = console.post(page(user, "move"), {"client": client, "reason": "x"})
+    assert sentence in " ".join(response.context["form"].errors["client"])
+    assert not AuditEvent.objects.filter(action="user:moved").exists()
+
+
+def test_a_person_with_usage_is_erased_and_not_deleted(console: Browser, world: World) -> None:
+    text = console.get(page(world.person, "change")).content.decode()
+    assert page(world.person, "erase") in text
+    assert page(world.person, "remove") not in text
+    response = console.post(page(world.person, "remove"), {"reason": "Has left."}, follow=True)
+    assert "cannot be done" in said(response)
     assert User.objects.filter(pk=world.person.pk).exists()
     assert not AuditEvent.objects.filter(action="user:deleted").exists()
 
@@ -266,7 +263,18 @@ def test_who_may_change_people_may_not_touch_operators(
     rights = ("view_user", "change_user", "delete_user")
     helper.user_permissions.set(_permissions(rights))
     stranger.force_login(helper)
-    for act in ("revoke", "password", "identity", "disable", "remove", "dismiss", "operator"):
+    for act in (
+        "revoke",
+        "reset",
+        "one_time",
+        "email",
+        "move",
+        "erase",
+        "disable",
+        "remove",
+        "dismiss",
+        "operator",
+    ):
         assert stranger.post(page(operator, act), {"reason": "x"}).status_code == 302, act
     operator.refresh_from_db()
     assert operator.is_superuser

@@ -45,7 +45,32 @@ def test_refusals_look_alike_and_give_no_session(
     for answer in answers:
         assert REFUSED in answer
     assert SESSION_KEY not in stranger.session
-    assert not AuditEvent.objects.filter(action__startswith="operator:").exists()
+    events = AuditEvent.objects.filter(action__startswith="operator:").order_by("pk")
+    assert {event.action for event in events} == {"operator:sign_in_refused"}
+    assert [event.target for event in events] == ["", operator.email, user.email, disabled.email]
+    for event in events:
+        assert (event.actor, event.actor_id, event.address) == ("a stranger", None, Browser.address)
+
+
+def test_what_was_typed_for_an_email_is_not_kept_as_it_may_be_a_password(
+    stranger: Browser, operator: User
+) -> None:
+    sign_in(stranger, PASSWORD, "wrong")
+    sign_in(stranger, operator.email, PASSWORD + " mistyped")
+    assert AuditEvent.objects.filter(action="operator:sign_in_refused").count() == 2
+    assert PASSWORD not in str(list(AuditEvent.objects.values()))
+
+
+def test_a_form_without_a_password_was_no_attempt(stranger: Browser, operator: User) -> None:
+    sign_in(stranger, operator.email, "")
+    assert not AuditEvent.objects.exists()
+
+
+@override_settings(RATE_LIMITS={"auth.account": "2/m"})
+def test_a_flood_of_failures_does_not_fill_the_log(stranger: Browser, operator: User) -> None:
+    for _ in range(5):
+        sign_in(stranger, operator.email, "wrong")
+    assert AuditEvent.objects.filter(action="operator:sign_in_refused").count() == 2
 
 
 def test_what_was_typed_is_not_given_back_as_a_password(stranger: Browser, operator: User) -> None:

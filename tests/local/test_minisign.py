@@ -1,6 +1,7 @@
-"""The demo key pairs: minisign's own format, made once."""
+"""The demo key pairs: in minisign's form and in Tauri's, made once."""
 
 import base64
+import os
 import shutil
 import stat
 import subprocess
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from config.local.minisign import key_pair
+from config.env import _minisign_key
+from config.local.folders import ROOT
+from config.local.minisign import key_pair, tauri_public_key
 
 
 def test_a_pair_is_made_once_and_its_secret_half_is_closed(tmp_path: Path) -> None:
@@ -17,7 +20,8 @@ def test_a_pair_is_made_once_and_its_secret_half_is_closed(tmp_path: Path) -> No
     (tmp_path / "update.pub").unlink()
     assert key_pair(tmp_path, "update") == line
     assert (tmp_path / "update.pub").read_text().splitlines()[1] == line
-    assert stat.S_IMODE((tmp_path / "update.key").stat().st_mode) == 0o600
+    for name in ("update.key", "update.tauri.key"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
     assert key_pair(tmp_path, "apps") != line
 
 
@@ -29,6 +33,44 @@ def test_the_halves_belong_together(tmp_path: Path) -> None:
     assert public[2:10] == secret[54:62]
     signature = Ed25519PrivateKey.from_private_bytes(secret[62:94]).sign(b"release")
     Ed25519PublicKey.from_public_bytes(public[10:]).verify(signature, b"release")
+
+
+def test_tauris_form_is_of_the_same_pair(tmp_path: Path) -> None:
+    line = key_pair(tmp_path, "update")
+    text = tauri_public_key(tmp_path, "update")
+    assert base64.b64decode(text) == (tmp_path / "update.pub").read_bytes()
+    assert _minisign_key(text) == base64.b64decode(line)
+    before = (tmp_path / "update.tauri.key").read_bytes()
+    assert key_pair(tmp_path, "update") == line
+    assert (tmp_path / "update.tauri.key").read_bytes() == before
+    (tmp_path / "update.key").unlink()
+    assert key_pair(tmp_path, "update") != line
+    assert (tmp_path / "update.tauri.key").read_bytes() != before
+
+
+@pytest.mark.wire
+def test_tauris_signer_signs_with_it_and_minisign_verifies(tmp_path: Path) -> None:
+    text = tauri_public_key(tmp_path, "update")
+    file = tmp_path / "shell.tar.gz"
+    file.write_bytes(b"an artifact")
+    tauri = [shutil.which("node") or "node", "tests/wire/node_modules/@tauri-apps/cli/tauri.js"]
+    sign = [*tauri, "signer", "sign", "-f", str(tmp_path / "update.tauri.key"), str(file)]
+    environ = {**os.environ, "CI": "true"}
+    subprocess.run(
+        [*sign, "--app-version", "1.2.3"],
+        check=True,
+        cwd=ROOT,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+    signature = base64.b64decode((tmp_path / "shell.tar.gz.sig").read_bytes())
+    (tmp_path / "shell.tar.gz.minisig").write_bytes(signature)
+    (tmp_path / "given.pub").write_bytes(base64.b64decode(text))
+    minisign = shutil.which("minisign") or "minisign"
+    verify = [minisign, "-V", "-m", str(file), "-p", str(tmp_path / "given.pub")]
+    done = subprocess.run(verify, check=True, capture_output=True)
+    assert b"file:shell.tar.gz\tversion:1.2.3" in done.stdout
 
 
 @pytest.mark.wire

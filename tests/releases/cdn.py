@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 IMMUTABLE = "public, max-age=31536000, immutable"
@@ -11,12 +12,39 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Cdn:
-    """Put files (or answers of your own) into `files` by path; `asked` lists the paths that were asked for."""
+    """Put files (or answers of your own) into `files` by path; `asked` lists the paths that were asked for.
+
+    What is not there is read from the folder `origin` and kept until it is purged, as a CDN does; `purged` lists the
+    paths. `deaf` purges answer well and forget nothing; `purge_status` is the answer to one.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.files: dict[str, bytes | Answer] = {}
         self.asked: list[str] = []
+        self.origin: Path | None = None
+        self.kept: dict[str, bytes] = {}
+        self.purged: list[str] = []
+        self.deaf = False
+        self.purge_status = 200
+
+    def answer_of(self, path: str) -> Answer:
+        """What is there, in one of three places."""
+        known = self.files.get(path, self.kept.get(path))
+        if known is None and self.origin is not None:
+            file = self.origin / path.removeprefix("/")
+            known = file.read_bytes() if file.is_file() else None
+            if known is not None:
+                self.kept[path] = known
+        if known is None:
+            return status(404)
+        return whole(known) if isinstance(known, bytes) else known
+
+    def purge(self, path: str) -> Answer:
+        self.purged.append(path)
+        if self.purge_status < 400 and not self.deaf:
+            self.kept.pop(path, None)
+        return status(self.purge_status)
 
 
 @contextmanager
@@ -28,11 +56,11 @@ def running_cdn() -> Iterator[Cdn]:
 
         def do_GET(self) -> None:
             cdn.asked.append(self.path)
-            answer = cdn.files.get(self.path, status(404))
-            if isinstance(answer, bytes):
-                answer = whole(answer)
             with suppress(ConnectionError):
-                answer(self)
+                cdn.answer_of(self.path)(self)
+
+        def do_PURGE(self) -> None:
+            cdn.purge(self.path)(self)
 
         def log_message(self, *args: Any) -> None:
             """Quiet."""

@@ -148,7 +148,7 @@ ANSWERS: list[tuple[Answer | bytes, str, str]] = [
     (whole(b""), "url", "empty"),
     (whole(CONTENT, Content_Encoding="gzip"), "url", "encoded"),
     (cut_off(CONTENT[:100], promised=len(CONTENT)), "url", "truncated"),
-    (in_chunks(CONTENT[:100], complete=False), "url", "unreachable"),
+    (in_chunks(CONTENT[:100], complete=False), "url", "truncated"),
 ]
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.test import RequestFactory
+from django.test import Client, RequestFactory
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 from rest_framework.test import APIClient, APIRequestFactory
 
 from accounts.models import AuditEvent
 from config.env import Secret
 from config.local.minisign import key_pair
-from releases.models import ShellRelease
+from releases.models import ShellChannel, ShellRelease
 from releases.storage import POINTER_CACHE
 from releases.views import UpdateViewSet
 from tests.releases.conftest import SECRET, Pipeline, Release
@@ -355,5 +356,29 @@ def test_a_release_that_storage_has_not_got_is_not_offered(
 def test_an_update_check_is_one_query(
     served: Release, django_assert_num_queries: Any, rf: RequestFactory
 ) -> None:
-    with django_assert_num_queries(1):
+    assert ask("ch=stable&os=darwin").status_code == 200
+    with django_assert_num_queries(1) as asked:
         assert ask("ch=stable&os=darwin&arch=aarch64&current_version=1.0.0").status_code == 200
+    # The documents are read once in each process.
+    assert "manifest" not in asked[0]["sql"]
+
+
+def test_a_shell_may_ask_for_the_headers_alone(served: Release, client: Client) -> None:
+    address = "/v1/updates/manifest?ch=stable&os=darwin"
+    whole, head = (ask(address, secure=True) for ask in (client.get, client.head))
+    assert (head.status_code, head.content) == (200, b"")
+    for name in ("ETag", "Cache-Control", "X-Manifest-Signature", "Content-Type"):
+        assert head[name] == whole[name]
+    gone = client.head("/v1/updates/manifest?ch=none&os=darwin", secure=True)
+    assert (gone.status_code, gone["Cache-Control"]) == (404, POINTER_CACHE)
+
+
+def test_a_halted_channel_offers_nothing_to_anybody(served: Release) -> None:
+    ShellChannel.objects.update(halted_at=timezone.now())
+    for query in ("ch=stable&os=darwin", "ch=stable&os=darwin&current_version=1.0.0"):
+        response = ask(query)
+        assert (response.status_code, response.content) == (204, b"")
+        assert response["Cache-Control"] == POINTER_CACHE
+    problem(ask("ch=stable&os=linux"), 404, "not_found")
+    ShellChannel.objects.update(halted_at=None)
+    assert ask("ch=stable&os=darwin").content == served.body

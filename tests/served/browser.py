@@ -22,7 +22,7 @@ class Browser:
         assert page.status_code == 200, page.text
         answer = self._session.post(
             page.url,
-            data={**_hidden_fields(page.text), **fields},
+            data={**hidden_fields(page.text), **fields},
             headers={"Referer": page.url, "Origin": self.base_url},
             timeout=PATIENCE,
         )
@@ -42,7 +42,7 @@ class _Hidden(HTMLParser):
             self.fields[given["name"] or ""] = given.get("value") or ""
 
 
-def _hidden_fields(page: str) -> dict[str, str]:
+def hidden_fields(page: str) -> dict[str, str]:
     parser = _Hidden()
     parser.feed(page)
     return parser.fields

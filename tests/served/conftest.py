@@ -72,8 +72,9 @@ def service(ground: Ground) -> Iterator[Service]:
     """As it is by default, but for limits."""
     with running_service(ground.folder, ground.environ) as service:
         yield service
-        # Whatever was done to it, by all tests together.
-        assert service.errors() == []
+        # Whatever was done to it, by all tests together; some have the provider refuse the credential.
+        errors = [line for line in service.errors() if "provider_refuses_credential" not in line]
+        assert errors == []
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,12 @@ def records_of(database: Database, person: Person) -> list[UsageRecord]:
 
 def the_record(database: Database, person: Person, *, seconds: float = DEADLINE) -> UsageRecord:
     """The only call of a person, once it is settled."""
-    eventually(lambda: all(record.end for record in records_of(database, person)), seconds=seconds)
+
+    def is_settled() -> bool:
+        records = records_of(database, person)
+        return bool(records) and all(record.end for record in records)
+
+    eventually(is_settled, seconds=seconds)
     (record,) = records_of(database, person)
     return record
 

@@ -1,6 +1,6 @@
 """A desktop shell, as far as the service can tell: one person's tokens, and calls over real HTTP."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from json import loads
 from typing import Any
@@ -56,9 +56,13 @@ class Shell:
         """Signs in; the tokens of a success are kept."""
         return self._with_tokens("/v1/auth/login", {"email": email, "password": password})
 
-    def refresh(self, token: str | None = None) -> requests.Response:
-        """Exchanges a refresh token, its own by default; the tokens of a success are kept."""
-        return self._with_tokens("/v1/auth/refresh", {"refresh": token or self.refresh_token})
+    def refresh(self, token: str | None = None, *, key: str | None = None) -> requests.Response:
+        """Exchanges a refresh token, its own by default; the tokens of a success are kept.
+
+        With a ``key`` it may be repeated.
+        """
+        body = {"refresh": token or self.refresh_token}
+        return self._with_tokens("/v1/auth/refresh", body, {"Idempotency-Key": key})
 
     def complete(self, text: str, **members: Any) -> requests.Response:
         return self.post("/v1/llm/complete", asked(text, **members))
@@ -76,8 +80,12 @@ class Shell:
         usage: dict[str, Any] = response.json()
         return usage
 
-    def _with_tokens(self, path: str, body: dict[str, str]) -> requests.Response:
-        response = self._session.post(f"{self.base_url}{path}", json=body, timeout=PATIENCE)
+    def _with_tokens(
+        self, path: str, body: dict[str, str], headers: Mapping[str, str | None] | None = None
+    ) -> requests.Response:
+        response = self._session.post(
+            f"{self.base_url}{path}", json=body, headers=headers, timeout=PATIENCE
+        )
         if response.status_code == 200:
             pair = response.json()
             self.access, self.refresh_token = pair["access"], pair["refresh"]

@@ -3,9 +3,11 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
+import requests
 
 from tests.provider import Provider
 from tests.served.conftest import Ground, SignIn
@@ -19,8 +21,11 @@ from tests.served.ledger import (
 )
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service, running_service, working_off
-from tests.served.shell import DONE, stand_in
+from tests.served.shell import DONE, events, stand_in
 from usage.models import UsageRecord
+
+# Nothing beyond packages is needed: these only wait for long.
+LONG = pytest.mark.wire
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def test_a_call_whose_worker_was_killed_is_settled_once_after_its_time(
     shell = sign_in(mortal, person)
     before = mortal.workers()
     with shell.stream(stand_in("tokens=100000 delay=0.02"), max_tokens=500) as stream:
-        stream.next_event()
+        _wait_for_a_checkpoint(database, person)
         for worker in before:
             os.kill(worker, signal.SIGKILL)
         with pytest.raises(OSError):
@@ -55,7 +60,60 @@ def test_a_call_whose_worker_was_killed_is_settled_once_after_its_time(
     _let_expire(database, record)
     assert "1 settled" in mortal.manage("settle_abandoned_calls")
     assert "0 settled" in mortal.manage("settle_abandoned_calls")
-    _assert_charged_in_full(database, person, record)
+    after = _assert_charged_what_was_last_known(database, person, record)
+    assert 0 < after.output_tokens < 500
+    assert after.first_byte_at is not None
+
+
+@LONG
+def test_a_one_shot_call_that_was_killed_costs_what_it_may_have(
+    mortal: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
+) -> None:
+    shell = sign_in(mortal, person)
+
+    def call(number: int) -> bool:
+        if number:
+            with pytest.raises(requests.ConnectionError):
+                shell.complete(stand_in("tokens=10 delay=60"), max_tokens=70)
+            return True
+        provider.wait_for(lambda stats: stats["requests_open"] == 1)
+        for worker in mortal.workers():
+            os.kill(worker, signal.SIGKILL)
+        return True
+
+    assert all(all_at_once(2, call))
+    provider.wait_for(lambda stats: stats["requests_open"] == 0)
+    (record,) = records_of(database, person)
+    _let_expire(database, record)
+    assert "1 settled" in mortal.manage("settle_abandoned_calls")
+    after = _assert_charged_what_was_last_known(database, person, record)
+    assert (after.output_tokens, after.input_tokens) == (70, record.reserved_input)
+
+
+@LONG
+def test_told_to_stop_past_its_grace_a_stream_is_cut_and_paid_as_far_as_it_is_known(
+    ground: Ground, database: Database, provider: Provider, person: Person, sign_in: SignIn
+) -> None:
+    impatient = {"GUNICORN_CMD_ARGS": "--graceful-timeout 1"}
+    with running_service(ground.folder, {**ground.environ, **impatient}) as service:
+        shell = sign_in(service, person)
+        with shell.stream(stand_in("tokens=100000 delay=0.02"), max_tokens=500) as stream:
+            _wait_for_a_checkpoint(database, person)
+            os.kill(service.child.pid, signal.SIGTERM)
+            # Whether there is time for a last word or not, it is not the one of a whole answer.
+            with suppress(requests.RequestException):
+                assert DONE not in events(stream.rest())
+        eventually(lambda: service.child.ended is not None)
+        provider.wait_for(lambda stats: stats["streams_open"] == 0)
+        (record,) = records_of(database, person)
+        if record.state == UsageRecord.State.OPEN:
+            _let_expire(database, record)
+            assert "1 settled" in service.manage("settle_abandoned_calls")
+    (record,) = records_of(database, person)
+    assert record.end == "crashed"
+    assert 0 < record.output_tokens < 500
+    assert record.input_tokens == record.reserved_input
+    assert_nothing_is_reserved(database, person)
 
 
 def test_the_worker_settles_what_was_abandoned(
@@ -71,7 +129,7 @@ def test_the_worker_settles_what_was_abandoned(
     with working_off(mortal):
         # It looks every minute, and at once when it starts.
         the_record(database, person, seconds=90)
-    _assert_charged_in_full(database, person, record)
+    _assert_charged_what_was_last_known(database, person, record)
 
 
 def test_told_to_stop_the_service_lets_running_calls_end(
@@ -102,12 +160,20 @@ def _let_expire(database: Database, record: UsageRecord) -> None:
         UsageRecord.objects.filter(pk=record.pk).update(expires_at=datetime.now(UTC))
 
 
-def _assert_charged_in_full(database: Database, person: Person, record: UsageRecord) -> None:
-    """Nobody knows what it did cost, so it cost what it may have."""
+def _wait_for_a_checkpoint(database: Database, person: Person) -> None:
+    """Returns once the ledger knows of some output of the person's only call."""
+    eventually(lambda: any(each.checkpoint_output for each in records_of(database, person)))
+
+
+def _assert_charged_what_was_last_known(
+    database: Database, person: Person, record: UsageRecord
+) -> UsageRecord:
+    """Its last checkpoint; without one nobody knows what it did cost, so it cost what it may have."""
     after = next(each for each in records_of(database, person) if each.pk == record.pk)
     assert (after.end, after.source) == ("crashed", "estimated")
-    assert (after.input_tokens, after.output_tokens) == (
-        record.reserved_input,
-        record.reserved_output,
-    )
+    known = record.checkpoint_output is not None
+    most = (record.reserved_input, record.reserved_output)
+    last = (record.checkpoint_input, record.checkpoint_output)
+    assert (after.input_tokens, after.output_tokens) == (last if known else most)
     assert_nothing_is_reserved(database, person)
+    return after

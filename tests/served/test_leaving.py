@@ -14,13 +14,16 @@ from tests.served.people import Person
 from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell, asked, stand_in
 
+# Nothing beyond packages is needed: these only wait for long.
+LONG = pytest.mark.wire
+
 
 class Caller:
     """A model call over a bare socket, so that it can leave in any way."""
 
-    def __init__(self, shell: Shell, service: Service, path: str, text: str) -> None:
+    def __init__(self, shell: Shell, port: int, path: str, text: str) -> None:
         body = json.dumps(asked(text)).encode()
-        self._socket = socket.create_connection((HOST, service.port), timeout=PATIENCE)
+        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE)
         self._socket.sendall(
             f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {shell.access}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -64,7 +67,7 @@ def test_a_stream_ends_at_the_provider_when_its_client_leaves(
     telling: str,
     least: int,
 ) -> None:
-    caller = Caller(sign_in(brisk, person), brisk, "/v1/llm/stream", stand_in(telling))
+    caller = Caller(sign_in(brisk, person), brisk.port, "/v1/llm/stream", stand_in(telling))
     caller.read(events=least)
     getattr(caller, how)()
     stats = provider.wait_for(lambda stats: stats["streams_open"] == 0)
@@ -80,7 +83,7 @@ def test_a_stream_ends_at_the_provider_when_its_client_leaves(
 def test_a_client_that_leaves_before_the_first_byte_is_found_out_too(
     brisk: Service, database: Database, provider: Provider, person: Person, sign_in: SignIn
 ) -> None:
-    caller = Caller(sign_in(brisk, person), brisk, "/v1/llm/stream", stand_in("first=60"))
+    caller = Caller(sign_in(brisk, person), brisk.port, "/v1/llm/stream", stand_in("first=60"))
     provider.wait_for(lambda stats: stats["requests_open"] == 1)
     caller.close()
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
@@ -89,14 +92,53 @@ def test_a_client_that_leaves_before_the_first_byte_is_found_out_too(
     assert_nothing_is_reserved(database, person)
 
 
-def test_a_one_shot_call_whose_client_left_is_charged_as_the_provider_reports(
-    service: Service, database: Database, provider: Provider, person: Person, shell: Shell
+@pytest.mark.parametrize(
+    ("path", "telling"),
+    [
+        # Its provider says nothing before the whole answer.
+        pytest.param("complete", "tokens=2000 delay=60", id="one-shot-before"),
+        pytest.param("complete", "fault=stall after=1", id="one-shot-between", marks=LONG),
+        pytest.param("stream", "first=60", id="stream-before", marks=LONG),
+        pytest.param("stream", "fault=stall after=3", id="stream-between"),
+    ],
+)
+def test_a_client_that_hangs_up_is_noticed_though_nothing_is_written(
+    service: Service,
+    database: Database,
+    provider: Provider,
+    person: Person,
+    shell: Shell,
+    path: str,
+    telling: str,
 ) -> None:
-    caller = Caller(shell, service, "/v1/llm/complete", stand_in("tokens=50 delay=0.01"))
+    caller = Caller(shell, service.port, f"/v1/llm/{path}", stand_in(telling))
     provider.wait_for(lambda stats: stats["requests_open"] == 1)
     caller.close()
+    provider.wait_for(lambda stats: stats["requests_open"] == 0)
     record = the_record(database, person)
-    assert (record.source, record.output_tokens) == ("provider", 50)
+    assert (record.end, record.source) == ("client_gone", "counted")
+    assert record.input_tokens == record.reserved_input
+    assert record.output_tokens < 4
+    # Two comments would have to be written into the silence, ten seconds each, to find out by them.
+    assert (record.settled_at - record.opened_at).total_seconds() < 18
+    assert_nothing_is_reserved(database, person)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_client_that_leaves_with_the_last_words_unread_has_had_its_answer(
+    service: Service,
+    database: Database,
+    provider: Provider,
+    person: Person,
+    shell: Shell,
+    how: str,
+) -> None:
+    caller = Caller(shell, service.port, "/v1/llm/stream", stand_in("tokens=30"))
+    the_record(database, person)
+    getattr(caller, how)()
+    record = the_record(database, person)
+    assert (record.end, record.source, record.output_tokens) == ("done", "provider", 30)
+    provider.wait_for(lambda stats: stats["requests_open"] == 0)
     assert_nothing_is_reserved(database, person)
 
 
@@ -104,7 +146,7 @@ def test_many_who_leave_at_once_leave_nothing_behind(
     service: Service, database: Database, provider: Provider, person: Person, shell: Shell
 ) -> None:
     callers = [
-        Caller(shell, service, "/v1/llm/stream", stand_in("tokens=100000 delay=0.05"))
+        Caller(shell, service.port, "/v1/llm/stream", stand_in("tokens=100000 delay=0.05"))
         for _ in range(30)
     ]
     for caller in callers:

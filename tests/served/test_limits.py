@@ -14,11 +14,12 @@ from django_ratelimit.core import _get_window
 from config.local.redis import available
 from tests.config.own_redis import OwnRedis, own_redis
 from tests.served.conftest import Ground, SignIn
+from tests.served.crowd import all_at_once
 from tests.served.database import Database
 from tests.served.ledger import eventually, records_of
 from tests.served.people import Person, add_person
 from tests.served.service import HOST, WORKERS, Service, running_service
-from tests.served.shell import PATIENCE, Shell
+from tests.served.shell import PATIENCE, Shell, asked
 
 pytestmark = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 
@@ -55,12 +56,10 @@ def fresh_address() -> str:
 
 
 def newcomer(database: Database) -> Person:
-    """Somebody whose minutes, as a caller and as an account, have just begun."""
-    emails = (f"{uuid4().hex[:8]}@limits.test" for _ in count())
+    """Somebody whose minute as a caller has just begun."""
     return add_person(
         database,
         user_id=next(each for each in (uuid4() for _ in count()) if _has_time(str(each))),
-        email=next(filter(_has_time, emails)),
     )
 
 
@@ -165,8 +164,66 @@ def test_ten_wrong_passwords_lock_an_account_for_a_minute_wherever_they_come_fro
     assert elsewhere.login(other.email, other.password).status_code == 200
 
 
+def test_of_many_wrong_passwords_at_once_ten_are_tried(
+    limited: Service, database: Database
+) -> None:
+    person = newcomer(database)
+
+    def guess(number: int) -> int:
+        shell = Shell(limited.url, address=f"127.77.{number}.1")
+        return shell.login(person.email, f"guess {number}").status_code
+
+    statuses = all_at_once(40, guess)
+    assert (statuses.count(401), statuses.count(429)) == (10, 30)
+
+
+def test_who_is_known_where_he_is_signs_in_while_strangers_guess(
+    limited: Service, database: Database
+) -> None:
+    person = newcomer(database)
+    desk, home, guesser, elsewhere = (Shell(limited.url, address=fresh_address()) for _ in range(4))
+    for shell, device in ((desk, "desk-7"), (home, "")):
+        body = {"email": person.email, "password": person.password, "device_fp": device}
+        assert shell.post("/v1/auth/login", body).status_code == 200
+    while guesser.login(person.email, "a guess").status_code == 401:
+        continue
+    assert_refused(elsewhere.login(person.email, person.password))
+    # At an address from which he has signed in before, and with a device that is known at one that is not.
+    assert home.login(person.email, person.password).status_code == 200
+    body = {"email": person.email, "password": person.password, "device_fp": "desk-7"}
+    assert elsewhere.post("/v1/auth/login", body).status_code == 200
+    # He too may be wrong ten times and no more.
+    wrong = [desk.login(person.email, "forgotten").status_code for _ in range(11)]
+    assert wrong == [401] * 10 + [429]
+    assert home.login(person.email, person.password).status_code == 200
+
+
+def test_an_office_behind_one_address_signs_in_on_monday_at_nine(
+    ground: Ground, cache: OwnRedis
+) -> None:
+    variables = {
+        "RATE_LIMITS": "auth.ip=20/m",
+        "CACHE_URL": cache.url,
+        "RATE_LIMIT_NETWORKS": "127.88.0.0/16=3",
+        "TRUSTED_PROXIES": "127.99.0.1/32",
+    }
+
+    def through(service: Service, client: str) -> int:
+        proxy = Shell(service.url, address="127.99.0.1")
+        ask = proxy.post("/v1/auth/logout", {"refresh": "x"}, headers={"X-Forwarded-For": client})
+        return ask.status_code
+
+    with running_service(ground.folder, {**ground.environ, **variables}) as service:
+        office = next(f"127.88.{n}.9" for n in count() if _has_time(f"127.88.{n}.9"))
+        assert {through(service, office) for _ in range(60)} == {204}
+        assert through(service, office) == 429
+        stranger = fresh_address()
+        assert {through(service, stranger) for _ in range(20)} == {204}
+        assert through(service, stranger) == 429
+
+
 def test_an_account_that_nobody_has_is_locked_just_the_same(limited: Service) -> None:
-    email = next(filter(_has_time, (f"{uuid4().hex[:8]}@nobody.test" for _ in count())))
+    email = f"{uuid4().hex[:8]}@nobody.test"
     shell = Shell(limited.url, address=fresh_address())
     assert {shell.login(email, "a password").status_code for _ in range(10)} == {401}
     assert_refused(shell.login(email, "a password"))
@@ -202,6 +259,29 @@ def test_without_redis_limits_go_on_in_each_process_and_say_so(
     again = Shell(limited.url, address=fresh_address())
     # Each process tries Redis again by itself.
     eventually(lambda: all(DEGRADED not in ask(again).headers for _ in range(6)))
+
+
+def test_without_redis_model_calls_go_on_being_counted_whatever_their_path(
+    limited: Service, database: Database, cache: OwnRedis, sign_in: SignIn
+) -> None:
+    person = newcomer(database)
+    shell = sign_in(limited, person, address=fresh_address())
+    paths = ("complete", "stream", "chat/completions")
+    cache.kill()
+    try:
+        answers: list[requests.Response] = []
+        while not answers or answers[-1].status_code == 200:
+            body = asked("Hello", max_tokens=16)
+            answers.append(shell.post(f"/v1/llm/{paths[len(answers) % 3]}", body))
+            assert len(answers) <= 30 * WORKERS + 1
+        assert len(answers) > 30
+        assert {answer.headers[DEGRADED] for answer in answers} == {"1"}
+        refused = answers[-1].json()
+        assert refused["code"] == refused["error"]["code"] == "rate_limited"
+        assert len(records_of(database, person)) == len(answers) - 1
+    finally:
+        cache.start()
+    eventually(lambda: all(DEGRADED not in shell.get("/v1/auth/me").headers for _ in range(6)))
 
 
 def _has_time(key: str) -> bool:

@@ -8,11 +8,14 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletionToolParam
+from pydantic import BaseModel
 
+from licensing.models import Plan
+from llmproxy.models import LanguageModel
 from tests.provider import Provider
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
+from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
 from tests.served.people import Person, add_person, suspend
 from tests.served.service import Service
 from tests.served.shell import PATIENCE, Shell, stand_in
@@ -173,6 +176,100 @@ def test_the_asynchronous_one_gets_the_same(shell: Shell) -> None:
     assert answer == streamed
     assert "Hello" in answer
     assert MODEL in models
+
+
+class Place(BaseModel):
+    """What a model is asked to answer in."""
+
+    city: str
+    inhabitants: int
+
+
+# The SDK warns of a message that it has itself read into a class.
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+def test_an_answer_is_held_to_a_schema_and_read_into_it(sdk: Sdk) -> None:
+    messages: list[Any] = [{"role": "user", "content": "Which city?"}]
+    ask: Any = {"model": MODEL, "messages": messages, "response_format": Place}
+    whole = sdk.chat.completions.parse(**ask)
+    with sdk.chat.completions.stream(**ask) as stream:
+        streamed = stream.get_final_completion()
+    for answer in (whole, streamed):
+        assert isinstance(answer.choices[0].message.parsed, Place)
+    # What was read is part of the message, and the message can go back as it is.
+    messages += [whole.choices[0].message, {"role": "user", "content": "And now?"}]
+    assert sdk.chat.completions.parse(**ask).choices[0].message.parsed
+
+
+def test_the_asynchronous_helper_can_be_left_and_heard_to_the_end(
+    shell: Shell, database: Database, provider: Provider, person: Person
+) -> None:
+    async def heard(text: str, *, most: int) -> list[str]:
+        pieces = []
+        async with (
+            AsyncOpenAI(
+                base_url=f"{shell.base_url}/v1/llm",
+                api_key=shell.access,
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
+            ) as sdk,
+            sdk.chat.completions.stream(
+                model=MODEL, messages=[{"role": "user", "content": text}]
+            ) as stream,
+        ):
+            async for event in stream:
+                if event.type == "content.delta" and event.delta:
+                    pieces.append(event.delta)
+                if len(pieces) == most:
+                    break
+        return pieces
+
+    assert len(asyncio.run(heard(stand_in("tokens=20"), most=1_000))) == 20
+    assert len(asyncio.run(heard(stand_in("tokens=100000 delay=0.02"), most=5))) == 5
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    eventually(lambda: all(record.end for record in records_of(database, person)))
+    assert [record.end for record in records_of(database, person)] == ["done", "client_gone"]
+
+
+@pytest.mark.parametrize(("retries", "streamed"), [(0, True), (2, False)])
+@pytest.mark.parametrize(
+    ("given", "code", "tries"),
+    [
+        ({"temperature": 3}, "invalid_request", 1),
+        ({"model": "gpt-unknown"}, "not_found", 1),
+        ({"model": "of-another-plan"}, "not_entitled", 1),
+        ({"text": stand_in("fault=status:400")}, "provider_rejected", 1),
+        ({"text": "x" * 8 * 1024 * 1024}, "request_too_large", 1),
+        ({"text": stand_in("fault=status:500")}, "provider_error", 3),
+        ({"text": stand_in("fault=html")}, "provider_error", 3),
+        ({"text": stand_in("fault=status:429")}, "provider_unavailable", 3),
+        ({"text": stand_in("fault=status:504")}, "provider_timeout", 3),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_refused_is_tried_again_only_where_that_may_help(  # noqa: PLR0917 - parameters of a test
+    shell: Shell,
+    database: Database,
+    person: Person,
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any],
+    code: str,
+    tries: int,
+    retries: int,
+    streamed: bool,
+) -> None:
+    # How long it pauses between its tries is the SDK's own affair.
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    with database.rows():
+        other, _ = LanguageModel.objects.get_or_create(name="of-another-plan")
+        other.plans.add(Plan.objects.get_or_create(name="Another")[0])
+    with Sdk(shell, max_retries=retries) as sdk:
+        with pytest.raises(openai.APIStatusError) as raised:
+            sdk.ask(**{"text": "Hello", **given}, stream=streamed)
+        assert raised.value.code == code
+        assert len(sdk.sent) == min(tries, retries + 1)
+    records = records_of(database, person)
+    assert len(records) == (0 if tries == 1 and code != "provider_rejected" else len(sdk.sent))
+    assert sum((record.input_tokens or 0) + record.output_tokens for record in records) == 0
+    assert_nothing_is_reserved(database, person) if records else None
 
 
 def test_a_wrong_key_is_an_authentication_error(shell: Shell) -> None:

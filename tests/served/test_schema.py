@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 
 from config.local.folders import ROOT
+from tests.served.conftest import SignIn
+from tests.served.database import Database
+from tests.served.people import add_person
 from tests.served.service import Service
 from tests.served.shell import Shell
 
@@ -12,13 +15,17 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
 def test_the_service_answers_as_its_schema_says(
-    service: Service, shell: Shell, tmp_path: Path
+    service: Service, database: Database, shell: Shell, sign_in: SignIn, tmp_path: Path
 ) -> None:
     tool = Path(sys.executable).with_name("schemathesis")
+    tokens = {
+        "ACCESS_TOKEN": shell.access,
+        "OTHERS_ACCESS_TOKEN": sign_in(service, add_person(database)).access,
+    }
     done = subprocess.run(
         [tool, "--config-file", CONFIG, "run", f"{service.url}/v1/schema", "--url", service.url],
         cwd=tmp_path,
-        env={**service.environ, "PYTHONPATH": str(ROOT), "ACCESS_TOKEN": shell.access},
+        env={**service.environ, "PYTHONPATH": str(ROOT), **tokens},
         capture_output=True,
         text=True,
         timeout=110,

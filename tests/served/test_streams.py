@@ -1,6 +1,7 @@
 """Streams as they come: what a shell sees, when the ledger is settled, and every shape a provider gives them."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from json import loads
 from math import ceil
 from typing import Any
@@ -13,7 +14,7 @@ from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
-from tests.served.service import Service
+from tests.served.service import WORKERS, Service
 from tests.served.shell import DONE, Shell, events, stand_in, text_of
 from usage.models import MonthlyUsage, UsageRecord
 
@@ -107,6 +108,42 @@ def test_the_last_word_is_said_when_the_ledger_is_settled_and_not_before(
     assert_settled(database, person, end=End.DONE, output_tokens=9)
 
 
+def test_streams_hold_nothing_of_the_database_while_they_wait(
+    shell: Shell, database: Database, provider: Provider, person: Person
+) -> None:
+    # More than all pools of all processes have connections together.
+    many = 40 * WORKERS
+    with ExitStack() as stack:
+        streams = [
+            stack.enter_context(shell.stream(stand_in("tokens=10 fault=stall after=3")))
+            for _ in range(many)
+        ]
+        for stream in streams:
+            stream.next_event()
+        assert provider.stats()["streams_open"] == many
+        # A watch or a health check may be at work at one moment, none of them for long.
+        eventually(lambda: _at_work(database) == [])
+        assert shell.complete("Others go on.").status_code == 200
+        assert shell.usage()["calls"] == many + 1
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    eventually(lambda: shell.usage()["output"]["in_flight"] == 0)
+    assert_nothing_is_reserved(database, person)
+
+
+def _at_work(database: Database) -> list[tuple[Any, ...]]:
+    """Sessions of the service that do or hold anything: a statement, a transaction, or a lock."""
+    held = """
+        SELECT a.pid, a.state, a.xact_start IS NOT NULL, count(l.pid)
+        FROM pg_stat_activity AS a LEFT JOIN pg_locks AS l ON l.pid = a.pid
+        WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+        GROUP BY a.pid, a.state, a.xact_start
+        HAVING a.state <> 'idle' OR a.xact_start IS NOT NULL OR count(l.pid) > 0
+    """
+    with database.rows(), connection.cursor() as cursor:
+        cursor.execute(held)
+        return list(cursor.fetchall())
+
+
 def _somebody_waits(database: Database) -> bool:
     """Whether a session of this database waits for a lock of another."""
     waiting = (
@@ -176,6 +213,45 @@ def test_whatever_carries_the_text_is_counted(
     with shell.stream(stand_in(f'text="a b c d e f" usage=never part={part}')) as stream:
         assert list(stream)[-1] == DONE
     assert_settled(database, person, source="counted", output_tokens=6)
+
+
+def test_what_a_tool_is_called_with_is_counted(
+    shell: Shell, database: Database, person: Person
+) -> None:
+    parameters = {"type": "object", "properties": {"place": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "look_up", "parameters": parameters}}
+    with shell.stream(stand_in('usage=never text="a b c d e f"'), tools=[tool]) as stream:
+        *chunks, done = stream
+    assert done == DONE
+    calls = [
+        call["function"]
+        for chunk in map(loads, chunks)
+        for call in chunk["choices"][0]["delta"].get("tool_calls", ())
+    ]
+    parts = [each.get("name", "") + each["arguments"] for each in calls]
+    told = max(sum(map(bool, parts)), ceil(len("".join(parts).encode()) / 4))
+    assert told > 6
+    assert_settled(database, person, source="counted", output_tokens=told)
+
+
+def test_a_provider_that_knows_no_end_is_cut_well_past_what_it_was_granted(
+    shell: Shell, database: Database, provider: Provider, person: Person
+) -> None:
+    with shell.stream(stand_in("overrun=100000"), max_tokens=40) as stream:
+        *chunks, last = stream
+    assert error_of(last)["code"] == "provider_error"
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
+    record = assert_settled(database, person, end=End.PROVIDER_FAILED, source="counted")
+    assert record.reserved_output == 40
+    assert counted(chunks) == record.output_tokens
+    # Counting is no exact measure of tokens, so it gets twice that and some.
+    assert 2 * 40 + 256 < record.output_tokens < 2 * 40 + 256 + 100
+
+
+def test_one_that_is_a_little_over_is_not(shell: Shell, database: Database, person: Person) -> None:
+    with shell.stream(stand_in("overrun=25"), max_tokens=40) as stream:
+        assert list(stream)[-1] == DONE
+    assert_settled(database, person, end=End.DONE, source="provider", output_tokens=65)
 
 
 def test_a_provider_that_never_says_done_is_done_when_its_answer_is(

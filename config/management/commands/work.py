@@ -2,22 +2,29 @@
 
 import asyncio
 import logging
+import os
+import signal
+from contextlib import suppress
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from procrastinate import App
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 from procrastinate.exceptions import ConnectorException
+from procrastinate.middleware import SyncCallNext
+from procrastinate.worker import Worker
 from psycopg import OperationalError
 
 from config import logs
-from config.queue import rescue_jobs
+from config.database import release_connection
+from config.queue import DEAD_AFTER_SECONDS, GRACE_SECONDS, rescue_jobs
 
 log = logging.getLogger(__name__)
 
-# Told to stop, a job has this long to end by itself; after that it is another worker's.
-GRACE_SECONDS = 30.0
 PAUSE_SECONDS = 2.0
+# What the library may need beyond the grace to say that it is over.
+LEAVING_SECONDS = 2.0
 
 
 class Command(BaseCommand):
@@ -34,24 +41,68 @@ class Command(BaseCommand):
 
 
 async def _work(concurrency: int) -> None:
-    while True:
+    told = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, told.set)
+    while not told.is_set():
         try:
-            await _work_while_connected(concurrency)
+            await _work_while_connected(concurrency, told)
         except (ConnectorException, OperationalError):
             # The library's worker ends with its connection; what it was doing is rescued by the next.
             log.warning("worker_lost_database", exc_info=True)
-            await asyncio.sleep(PAUSE_SECONDS)
-        else:
-            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(told.wait(), PAUSE_SECONDS)
 
 
-async def _work_while_connected(concurrency: int) -> None:
+async def _work_while_connected(concurrency: int, told: asyncio.Event) -> None:
     connector = app.connector
     assert isinstance(connector, DjangoConnector)
-    with app.replace_connector(connector.get_worker_connector()) as worker:
-        async with worker.open_async():
+    with app.replace_connector(connector.get_worker_connector()) as connected:
+        async with connected.open_async():
             # Now, and every minute from then on: a task in config/tasks.py does the same.
-            await rescue_jobs(worker.job_manager)
-            await worker.run_worker_async(
-                concurrency=concurrency, shutdown_graceful_timeout=GRACE_SECONDS
-            )
+            await rescue_jobs(connected.job_manager)
+            await _run(connected, concurrency, told)
+
+
+async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
+    """Works until told to stop, or until something of the library's worker fails."""
+    connected.perform_import_paths()
+    worker = Worker(
+        connected,
+        concurrency=concurrency,
+        shutdown_graceful_timeout=GRACE_SECONDS,
+        stalled_worker_timeout=DEAD_AFTER_SECONDS,
+        install_signal_handlers=False,
+        task_middleware=[_with_a_sound_connection],
+    )
+    running = asyncio.create_task(worker.run())
+    telling = asyncio.create_task(told.wait())
+    await asyncio.wait({running, telling}, return_when=asyncio.FIRST_COMPLETED)
+    telling.cancel()
+    if not running.done():
+        worker.stop()
+        ended, _ = await asyncio.wait({running}, timeout=GRACE_SECONDS + LEAVING_SECONDS)
+        if not ended:
+            await _leave(connected, worker)
+    await running
+
+
+def _with_a_sound_connection(do: SyncCallNext, context: object, worker: object) -> Any:
+    """A thread that waits for work holds no connection, and finds one that works when there is some."""
+    try:
+        return do()
+    finally:
+        release_connection()
+
+
+async def _leave(connected: App, worker: Worker) -> None:
+    """Ends this process with what it is doing: a job in a thread cannot be made to end otherwise.
+
+    Signed off, so that the next worker takes such jobs up at once.
+    """
+    log.warning("worker_left_jobs")
+    if worker.worker_id is not None:
+        with suppress(ConnectorException, OperationalError, TimeoutError):
+            sign_off = connected.job_manager.unregister_worker(worker.worker_id)
+            await asyncio.wait_for(sign_off, LEAVING_SECONDS)
+    os._exit(0)

@@ -1,5 +1,7 @@
 """What has been published for the shell, where it is live, and who is publishing just now."""
 
+from uuid import uuid4
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
@@ -19,6 +21,14 @@ class ShellChannel(models.Model):
     name = models.SlugField(primary_key=True, max_length=CHANNEL_LENGTH)
     fence = models.BigIntegerField(default=0)
     leased_until = models.DateTimeField(null=True, blank=True)
+    halted_at = models.DateTimeField(
+        null=True, blank=True, help_text="Since when an operator has it offer nothing."
+    )
+    unplaced_since = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When an operator changed what it offers, until storage has that.",
+    )
 
     class Meta:
         ordering = ("name",)
@@ -131,3 +141,55 @@ class Publication(models.Model):
 
     def __str__(self) -> str:
         return f"{self.release} at {self.published_at}"
+
+
+class PurgeQuerySet(models.QuerySet["Purge"]):
+    """Questions to what a CDN was asked to forget."""
+
+    def newest(self) -> "PurgeQuerySet":
+        """The last one of each channel; what came before it counts no more."""
+        return self.order_by("channel_id", "-pk").distinct("channel_id")
+
+
+class Purge(models.Model):
+    """A CDN has to forget what it keeps of a channel, and to serve something else from then on.
+
+    ``confirmed_at``: when the public address was seen to serve that. Until then it is tried again and again; only a
+    newer one of the same channel ends it without that.
+    """
+
+    channel = models.ForeignKey(ShellChannel, on_delete=models.PROTECT, related_name="purges")
+    publication = models.ForeignKey(
+        Publication,
+        on_delete=models.PROTECT,
+        related_name="purges",
+        null=True,
+        help_text="What it has to serve; empty: nothing, because the channel was halted.",
+    )
+    reference = models.UUIDField(
+        default=uuid4, help_text="What this is called at the CDN, which does the same thing once."
+    )
+    rounds = models.PositiveIntegerField(
+        default=0, help_text="How often the CDN said that it was done and was not."
+    )
+    asked_at = models.DateTimeField()
+    attempts = models.PositiveIntegerField(default=0)
+    tried_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(help_text="When the next try is queued for.")
+    failure = models.CharField(max_length=40, blank=True)
+    told_at = models.DateTimeField(null=True, help_text="When operators were mailed about it.")
+    confirmed_at = models.DateTimeField(null=True)
+
+    objects = PurgeQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("channel", "-id"), name="purge_of_channel"),)
+
+    def __str__(self) -> str:
+        return f"{self.channel_id} at {self.asked_at}"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it was tried in vain and is not over."""
+        return self.confirmed_at is None and self.attempts > 0

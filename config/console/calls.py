@@ -1,0 +1,171 @@
+"""Calls in flight, and stopping: one call, or all of a person's for as long as an operator says."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from accounts.acts import ActOnSeveral, Done, UtcDateTimeField, WithReason
+from accounts.audit import Actor
+from accounts.columns import moment, tokens, yes_no
+from accounts.console import ConsoleAdmin
+from accounts.models import User
+from accounts.templatetags.console import instant
+from usage.models import RunningCall
+from usage.stops import end_call, is_stopped, restart_model_calls, stop_model_calls
+
+
+class StopForm(WithReason):
+    ends_at = UtcDateTimeField(
+        label="Until (UTC)", required=False, help_text="Empty: until somebody lets them go on."
+    )
+
+
+class StopModelCalls(ActOnSeveral):
+    name = "stop_calls"
+    label = "Stop model calls"
+    form_class = StopForm
+    grave = True
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        return target.client_id is not None and not is_stopped(
+            user_id=target.pk, now=timezone.now()
+        )
+
+    def effects(self, target: User | None) -> Iterable[str]:
+        yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
+        yield "What was delivered until then is charged. Everything else goes on: they stay signed in."
+
+    def do_all(
+        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        running = sum(
+            stop_model_calls(
+                user_id=each.pk, reason=given["reason"], ends_at=given["ends_at"], by=by, now=now
+            )
+            for each in targets
+        )
+        whose = f"of {targets[0]}" if len(targets) == 1 else f"of {len(targets)} people"
+        return f"Model calls {whose} are stopped; running calls that end now: {running}."
+
+
+class RestartModelCalls(ActOnSeveral):
+    name = "restart_calls"
+    label = "Restart model calls"
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        return is_stopped(user_id=target.pk, now=timezone.now())
+
+    def effects(self, target: User | None) -> Iterable[str]:
+        yield "Model calls are answered again, from the next one on."
+
+    def do_all(
+        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        restarted = sum(
+            restart_model_calls(user_id=each.pk, reason=given["reason"], by=by, now=now)
+            for each in targets
+        )
+        whose = f"of {targets[0]}" if len(targets) == 1 else f"of {restarted} people"
+        return f"Model calls {whose} are answered again."
+
+
+class EndCall(ActOnSeveral):
+    name = "end"
+    label = "End calls"
+    grave = True
+
+    def offered(self, target: RunningCall, *, by: HttpRequest) -> bool:
+        return target.told_to_end_at is None and target.expires_at > timezone.now()
+
+    def effects(self, target: RunningCall | None) -> Iterable[str]:
+        yield "The call ends within 15 seconds, and its caller is told that an operator has stopped it."
+        yield "What was delivered until then is charged."
+        yield "The person can start other calls at once; to keep them from it, stop their model calls."
+
+    def do(self, target: RunningCall, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        # Its page goes with it.
+        return Done(self.do_all([target], given, by=by, now=now))
+
+    def do_all(
+        self, targets: Sequence[RunningCall], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        ended = sum(
+            end_call(record_id=each.pk, reason=given["reason"], by=by, now=now) for each in targets
+        )
+        return f"Calls told to end: {ended}."
+
+
+@admin.register(RunningCall)
+class RunningCallAdmin(ConsoleAdmin):
+    """What runs now. Who is done here meanwhile has left the list when it is looked at again."""
+
+    acts = (EndCall(),)
+    list_display = (
+        "person",
+        "client",
+        "model",
+        "since",
+        "state_now",
+        tokens("reserved_output"),
+        tokens("checkpoint_output", "delivered so far"),
+        "ending",
+    )
+    list_display_links = ("since",)
+    list_filter = ("streamed", "model")
+    list_select_related = ("user__client",)
+    search_fields = ("user__email", "=model", "=request_id")
+    uuid_fields = ("id", "user_id", "client_id", "session_id")
+    fields = (
+        "id",
+        *list_display[:-1],
+        yes_no("streamed", "streamed"),
+        tokens("reserved_input"),
+        tokens("checkpoint_input", "input so far"),
+        moment("checkpoint_at", "last heard of"),
+        moment("opened_at"),
+        moment("first_byte_at", "provider began to answer"),
+        moment("expires_at"),
+        "session_id",
+        "request_id",
+        "provider",
+    )
+    readonly_fields = ("person", "client", "since", "state_now")
+
+    @admin.display(description="person", ordering="user__email")
+    def person(self, call: RunningCall) -> str:
+        page = reverse("admin:accounts_user_change", args=[call.user_id])
+        return format_html('<a href="{}">{}</a>', page, call.user)
+
+    @admin.display(description="client", ordering="user__client__name")
+    def client(self, call: RunningCall) -> str:
+        return str(call.user.client or "")
+
+    @admin.display(description="since", ordering="opened_at")
+    def since(self, call: RunningCall) -> str:
+        age = max(0, int((timezone.now() - call.opened_at).total_seconds()))
+        return format_html('{} <span class="quiet">{} s ago</span>', instant(call.opened_at), age)
+
+    @admin.display(description="state")
+    def state_now(self, call: RunningCall) -> str:
+        if call.expires_at <= timezone.now():
+            return "died; the worker settles it"
+        return "running" if call.told_to_end_at is None else "told to end"
+
+    @admin.display(description="")
+    def ending(self, call: RunningCall) -> str:
+        if call.told_to_end_at is not None:
+            return ""
+        page = reverse("admin:usage_runningcall_end", args=[call.pk])
+        return format_html('<a href="{}" aria-label="End the call {}">End…</a>', page, call)
+
+    def called(self, row: RunningCall) -> str:
+        return f"{row} of {row.user}"
+
+    def subject(self, row: RunningCall) -> object:
+        return row.user_id

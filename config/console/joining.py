@@ -1,0 +1,199 @@
+"""How people come to a client: invited by mail, or read from a CSV file after a look at what would happen."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX as NO_PASSWORD
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from accounts.acts import Act, ActOnSeveral, Done, Foreseen
+from accounts.audit import Actor
+from accounts.columns import OneOf
+from accounts.importing import MOST_BYTES, foresee, import_people, read
+from accounts.invitations import MOST_PEOPLE, NOT_ACCEPTED, emails_in, invite, invite_again
+from accounts.models import Client, PasswordLink, User
+from accounts.password_links import LIFETIMES
+from config.console.on_person import OnPerson
+
+HOURS = int(LIFETIMES[PasswordLink.Kind.INVITATION].total_seconds() // 3600)
+LINK = f"They get a mail with a link to set a password; it works once, and for {HOURS} hours."
+
+
+def joined(user: User, *, now: datetime) -> str:
+    """How far somebody has come, in a few words."""
+    if user.erased_at is not None:
+        return "erased"
+    if not user.is_active:
+        return "disabled"
+    if user.has_usable_password():
+        return "yes"
+    if user.invited_at is None:
+        return "not invited"
+    ends = user.invited_at + LIFETIMES[PasswordLink.Kind.INVITATION]
+    if ends <= now:
+        return "invitation ran out"
+    return f"invited, until {ends:%Y-%m-%d %H:%M} UTC"
+
+
+class JoinedFilter(OneOf):
+    """Who has not accepted yet, and who is gone. Erased people are listed only where they are asked for."""
+
+    title, parameter_name = "joined", "joined"
+    choices_of = (
+        ("yes", "has a password"),
+        ("waiting", "invited, not accepted"),
+        ("over", "invitation ran out"),
+        ("never", "not invited"),
+        ("disabled", "disabled"),
+        ("erased", "erased"),
+    )
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if self.value() != "erased":
+            queryset = queryset.filter(erased_at=None)
+        return super().queryset(request, queryset)
+
+    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        begun = timezone.now() - LIFETIMES[PasswordLink.Kind.INVITATION]
+        waiting = rows.filter(NOT_ACCEPTED)
+        return {
+            "yes": rows.filter(is_active=True).exclude(password__startswith=NO_PASSWORD),
+            "waiting": waiting.filter(invited_at__gt=begun),
+            "over": waiting.filter(invited_at__lte=begun),
+            "never": waiting.filter(invited_at=None),
+            "disabled": rows.filter(is_active=False),
+            "erased": rows.exclude(erased_at=None),
+        }[value]
+
+
+class ForPeople(Act):
+    """An act on a client that adds people to it."""
+
+    def offered(self, target: Client, *, by: HttpRequest) -> bool:
+        return by.user.has_perm("accounts.add_user")
+
+
+class InvitationForm(forms.Form):
+    emails = forms.CharField(
+        widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
+        help_text="One or several, a line each or separated by commas.",
+    )
+
+
+class InvitePeople(ForPeople):
+    name = "invite"
+    label = "Invite people"
+    form_class = InvitationForm
+
+    def effects(self, target: Client) -> Iterable[str]:
+        yield f"Whoever is new is added to {target}, without a password. {LINK}"
+        yield "Who has been invited before and has no password yet gets a new link; the old one stops working."
+        yield "Who has a password already is left alone. If one email cannot be invited, nobody is."
+
+    def do(self, target: Client, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        done = invite(named=emails_in(given["emails"]), client=target, by=by, now=now)
+        left = f"; {done.left} were here already and got none" if done.left else ""
+        return Done(
+            f"Invitations on their way: {done.invited}; people added: {done.added}{left}.", target
+        )
+
+
+class InviteAgain(OnPerson, ActOnSeveral):
+    name = "invite"
+    label = "Send invitation"
+    form_class = forms.Form
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        waits = target.is_active and target.client_id and not target.has_usable_password()
+        return bool(waits) and super().offered(target, by=by)
+
+    def effects(self, target: User | None) -> Iterable[str]:
+        yield LINK
+        yield "A link that was sent before stops working."
+
+    def do_all(
+        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> str:
+        sent = invite_again(user_ids=[each.pk for each in targets], by=by, now=now)
+        return f"Invitations on their way: {sent}."
+
+
+class FileForm(forms.Form):
+    file = forms.FileField(
+        label="CSV file",
+        widget=forms.ClearableFileInput(attrs={"accept": ".csv,text/csv"}),
+        help_text="With a first line that names the columns, one of them “email”; other columns are not looked at. "
+        f"At most {MOST_PEOPLE:,} people and {MOST_BYTES // 1024} KiB.",
+    )
+    invited = forms.BooleanField(
+        label="Send invitations", required=False, initial=True, help_text=LINK
+    )
+
+
+class SeenForm(forms.Form):
+    """The same once it has been looked at; the file's text comes along, because a browser gives no file twice."""
+
+    text = forms.CharField(widget=forms.HiddenInput, strip=False)
+    invited = forms.BooleanField(widget=forms.HiddenInput, required=False)
+    # Where a refusal that speaks of the file is shown.
+    file = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+class ImportPeople(ForPeople):
+    """Two steps: the first shows what would happen and changes nothing, the second does it."""
+
+    name = "import"
+    label = "Import people"
+    button = "Show what would happen"
+
+    def effects(self, target: Client) -> Iterable[str]:
+        yield "The next page shows what would happen, line by line. Nothing is changed before you say so there."
+        yield f"People who are new are added to {target}. Who is here already is left alone and gets no mail."
+        yield "The same file can be given again without harm."
+
+    def form(
+        self, target: Client, data: Mapping[str, Any] | None, *, by: HttpRequest
+    ) -> forms.Form:
+        if data is not None and "text" in data:
+            return SeenForm(data)
+        return FileForm(data, by.FILES if data is not None else None)
+
+    def do(
+        self, target: Client, given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> Done | Foreseen:
+        if "text" in given:
+            done = import_people(
+                text=given["text"], client=target, invited=given["invited"], by=by, now=now
+            )
+            said = f"People added: {done.added}; invitations on their way: {done.invited}"
+            return Done(f"{said}; left as they were: {done.left}.", target)
+        return _foreseen(read(given["file"].read()), target, invited=given["invited"])
+
+
+def _foreseen(text: str, client: Client, *, invited: bool) -> Foreseen:
+    verdicts, sheet = foresee(text=text, client=client)
+    new = sum(each.fate.is_new for each in verdicts)
+    faults = sum(each.fate.is_fault for each in verdicts)
+    ready = new and not faults
+    return Foreseen(
+        form=SeenForm(initial={"text": text, "invited": invited})
+        if ready
+        else FileForm(initial={"invited": invited}),
+        template="admin/console/import.html",
+        shown={
+            "verdicts": sorted(verdicts, key=lambda each: not each.fate.is_fault),
+            "new": new,
+            "faults": faults,
+            "left": len(verdicts) - new - faults,
+            "ignored": sheet.ignored,
+            "invited": invited,
+        },
+        button=f"Add {new:,} {'person' if new == 1 else 'people'}"
+        + (" and invite them" if invited else "")
+        if ready
+        else "",
+    )

@@ -1,0 +1,99 @@
+"""Another email, another client, and erasing a person for good."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+
+from accounts.acts import Done, WithReason
+from accounts.audit import Actor
+from accounts.erasure import erase_user, foresee
+from accounts.models import User
+from accounts.people import change_email, move_user
+from config.console.fields import ClientField
+from config.console.on_person import ENDS, OnPerson
+
+
+class EmailForm(forms.Form):
+    email = forms.EmailField(max_length=254)
+
+
+class ChangeEmail(OnPerson):
+    name = "email"
+    label = "Change email"
+    form_class = EmailForm
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield "They sign in with the new email from now on; sessions go on."
+        yield "Links that were mailed to the old address do not work any more, an invitation included."
+
+    def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
+        return {"email": target.email}
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        user = change_email(user_id=target.pk, email=given["email"], by=by, now=now)
+        return Done(f"{user} has been changed.", user)
+
+
+class MoveForm(WithReason):
+    client = ClientField(
+        help_text="By name, or by id. To keep somebody out of the shell, disable them instead."
+    )
+
+
+class Move(OnPerson):
+    name = "move"
+    label = "Move to another client"
+    form_class = MoveForm
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield f"Now: {target.client or 'no client'}."
+        yield ENDS
+        yield "They sign in again with the same password, and the new client's licence and plan count."
+        yield "What they have used stays in the ledger with the client it was used at, and counts towards their month."
+        if not target.has_usable_password():
+            yield "Their invitation does not work any more: send another one afterwards."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        client, reason = given["client"], given["reason"]
+        ended = move_user(user_id=target.pk, client=client, reason=reason, by=by, now=now)
+        return Done(f"{target} belongs to {client} now; sessions ended: {ended}.", target)
+
+
+class ErasureForm(WithReason):
+    email = forms.CharField(
+        label="Type the email of the person",
+        max_length=254,
+        widget=forms.TextInput(
+            attrs={"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
+        ),
+        help_text="So that nobody is erased by a slip.",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].help_text = "Kept in the audit log. Write no names or emails here."
+
+
+class Erase(OnPerson):
+    name = "erase"
+    label = "Erase"
+    permission = "delete"
+    form_class = ErasureForm
+    grave = True
+    locks_out = True
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield f"This cannot be undone. {target} can never sign in again; a new person may have the email."
+        going = (
+            f"{name} {number:,}" for name, number in foresee(user_id=target.pk).items() if number
+        )
+        yield f"Removed: email and password; {', '.join(going) or 'nothing else, there is nothing else'}."
+        yield "Stays without a name: what they used, in the ledger."
+        yield "The audit log keeps the email as evidence until its events are pruned, and nothing after that."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        erase_user(user_id=target.pk, email=given["email"], reason=given["reason"], by=by, now=now)
+        return Done("The person has been erased.")

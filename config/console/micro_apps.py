@@ -1,0 +1,257 @@
+"""Micro apps: what each channel offers, who is held to what, and moving it without a deployment."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from accounts.acts import Act, Done, WithReason
+from accounts.audit import Actor
+from accounts.columns import moment
+from accounts.console import ConsoleAdmin
+from config.console.fields import ClientField
+from licensing.models import Plan
+from releases.micro_apps.channels import move_channel, pin, unpin, withdraw
+from releases.models import AppChannel, AppPin, AppVersion, MicroApp
+
+STABLE, BETA = AppChannel.Name.STABLE, AppChannel.Name.BETA
+NEXT = "Shells get it the next time they ask; what they have installed stays until they do."
+
+
+def offerable(app: MicroApp) -> QuerySet[AppVersion]:
+    """The versions that a channel or a pin of an app may name."""
+    return AppVersion.objects.offerable().filter(app=app)
+
+
+class OfAnApp(Act):
+    """An act whose form offers versions of the app it is about."""
+
+    def offered(self, target: MicroApp, *, by: HttpRequest) -> bool:
+        return offerable(target).exists()
+
+    def form(self, target: MicroApp, data: Mapping[str, Any] | None, *, by: HttpRequest) -> Any:
+        form = super().form(target, data, by=by)
+        form.fields["version"].queryset = offerable(target)
+        return form
+
+
+class MoveForm(WithReason):
+    channel = forms.ChoiceField(choices=AppChannel.Name, initial=STABLE)
+    version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
+
+
+class MoveChannel(OfAnApp):
+    name = "move"
+    label = "Move a channel"
+    form_class = MoveForm
+
+    def effects(self, target: MicroApp) -> Iterable[str]:
+        for channel in AppChannel.objects.filter(app=target).select_related("version"):
+            yield f"{channel.name} offers {channel.version.version} now."
+        yield NEXT
+        yield "Clients and plans that are pinned keep what they are pinned to."
+
+    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        channel = move_channel(
+            name=given["channel"],
+            version_id=given["version"].pk,
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        return Done(f"{channel} offers {channel.version.version}.", target)
+
+
+class Promote(Act):
+    """What was tried on beta becomes what everybody gets."""
+
+    name = "promote"
+    label = "Promote beta to stable"
+
+    def offered(self, target: MicroApp, *, by: HttpRequest) -> bool:
+        now = versions_of(target)
+        return BETA in now and now[BETA] != now.get(STABLE)
+
+    def effects(self, target: MicroApp) -> Iterable[str]:
+        now = versions_of(target)
+        yield f"stable goes from {now.get(STABLE, 'nothing')} to {now.get(BETA)}."
+        yield NEXT
+
+    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        beta = AppChannel.objects.get(app=target, name=BETA)
+        channel = move_channel(
+            name=STABLE, version_id=beta.version_id, reason=given["reason"], by=by, now=now
+        )
+        return Done(f"{channel} offers {channel.version.version}.", target)
+
+
+def versions_of(app: MicroApp) -> dict[str, str]:
+    """What each channel of an app offers."""
+    rows = AppChannel.objects.filter(app=app)
+    return dict(rows.values_list("name", "version__version"))
+
+
+class PinForm(WithReason):
+    version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
+    client = ClientField(help_text="By name or id.")
+
+
+class PinClient(OfAnApp):
+    name = "pin_client"
+    label = "Pin a client"
+    form_class = PinForm
+
+    def effects(self, target: MicroApp) -> Iterable[str]:
+        yield "This client gets this version on every channel, until the pin is removed."
+        yield NEXT
+
+    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        held = pin(
+            version_id=given["version"].pk,
+            client_id=given["client"].pk,
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        return Done(f"{held}.", target)
+
+
+class PlanPinForm(WithReason):
+    version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
+    plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
+
+
+class PinPlan(OfAnApp):
+    name = "pin_plan"
+    label = "Pin a plan"
+    form_class = PlanPinForm
+
+    def effects(self, target: MicroApp) -> Iterable[str]:
+        yield "Every client on this plan gets this version on every channel, unless it has a pin of its own."
+        yield NEXT
+
+    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        held = pin(
+            version_id=given["version"].pk,
+            plan_id=given["plan"].pk,
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        return Done(f"{held}.", target)
+
+
+@admin.register(MicroApp)
+class MicroAppAdmin(ConsoleAdmin):
+    acts = (Promote(), MoveChannel(), PinClient(), PinPlan())
+    change_form_template = "admin/console/app.html"
+    list_display = ("slug", "stable", "beta", "latest", moment("created_at"))
+    search_fields = ("slug",)
+    fields = ("slug", moment("created_at"))
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).prefetch_related("channels__version")
+
+    @admin.display(description="stable")
+    def stable(self, app: MicroApp) -> str:
+        return _of_channel(app, STABLE)
+
+    @admin.display(description="beta")
+    def beta(self, app: MicroApp) -> str:
+        return _of_channel(app, BETA)
+
+    @admin.display(description="latest")
+    def latest(self, app: MicroApp) -> str:
+        return _of_channel(app, AppChannel.Name.LATEST)
+
+    def beside(self, request: HttpRequest, row: MicroApp) -> dict[str, Any]:
+        return {
+            "channels": row.channels.all(),
+            "versions": row.versions.defer("signature"),
+            "pins": row.pins.select_related("version", "client", "plan"),
+        }
+
+
+def _of_channel(app: MicroApp, name: str) -> str:
+    offers = (each.version.version for each in app.channels.all() if each.name == name)
+    return next(offers, "–")
+
+
+class Withdraw(Act):
+    name = "withdraw"
+    label = "Withdraw"
+    grave = True
+
+    def offered(self, target: AppVersion, *, by: HttpRequest) -> bool:
+        return target.withdrawn_at is None
+
+    def effects(self, target: AppVersion) -> Iterable[str]:
+        named = [str(each) for each in target.channels.all()]
+        named += [str(each) for each in target.pins.all()]
+        if named:
+            yield f"Still named by: {', '.join(named)}. Move these first; until then this is refused."
+        yield "No channel and no pin can name it any more. Who has it installed keeps it until something newer comes."
+        yield "This cannot be undone; publish the next version instead."
+
+    def do(self, target: AppVersion, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        version = withdraw(version_id=target.pk, reason=given["reason"], by=by, now=now)
+        return Done(f"{version} is withdrawn.", version.app)
+
+
+@admin.register(AppVersion)
+class AppVersionAdmin(ConsoleAdmin):
+    acts = (Withdraw(),)
+    list_display = (
+        "app",
+        "version",
+        moment("published_at"),
+        "published_by",
+        moment("withdrawn_at"),
+    )
+    list_filter = ("app",)
+    list_select_related = ("app",)
+    search_fields = ("app__slug", "version", "=sha256")
+    fields = (
+        *list_display,
+        "withdrawn_reason",
+        moment("stored_at"),
+        "sha256",
+        "size",
+        "signed_with",
+    )
+
+    def subject(self, row: AppVersion) -> object:
+        return row.app_id
+
+
+class Unpin(Act):
+    name = "unpin"
+    label = "Remove the pin"
+    permission = "delete"
+    grave = True
+
+    def effects(self, target: AppPin) -> Iterable[str]:
+        whom = "its plan's pin, or the channel," if target.client_id else "the channel"
+        yield f"For {target.client or target.plan}, {whom} counts again."
+        yield NEXT
+
+    def do(self, target: AppPin, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        unpin(pin_id=target.pk, reason=given["reason"], by=by, now=now)
+        return Done("The pin is removed.", target.app)
+
+
+@admin.register(AppPin)
+class AppPinAdmin(ConsoleAdmin):
+    acts = (Unpin(),)
+    list_display = ("app", "version", "client", "plan", moment("pinned_at"), "pinned_by")
+    list_filter = ("app", "plan")
+    list_select_related = ("app", "version", "client", "plan")
+    search_fields = ("client__name", "app__slug")
+    fields = (*list_display, "reason")
+
+    def subject(self, row: AppPin) -> object:
+        return row.app_id

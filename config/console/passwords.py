@@ -1,0 +1,71 @@
+"""What an operator does for somebody who cannot sign in: a link by mail, or a one-time password where none arrives."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import reverse
+
+from accounts.acts import Done, ShownOnce, WithReason
+from accounts.audit import Actor
+from accounts.models import PasswordLink, User
+from accounts.one_time import set_one_time_password
+from accounts.password_links import LIFETIMES, request_link
+from accounts.templatetags.console import instant
+from config.console.on_person import ENDS, OnPerson
+
+MINUTES = int(LIFETIMES[PasswordLink.Kind.RESET].total_seconds() // 60)
+HOURS = int(LIFETIMES[PasswordLink.Kind.ONE_TIME].total_seconds() // 3600)
+
+
+class SendReset(OnPerson):
+    name = "reset"
+    label = "Send reset link"
+    form_class = forms.Form
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        known = target.is_active and target.has_usable_password()
+        return known and super().offered(target, by=by)
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield f"{target} gets a mail with a link to set a new password; it works once, and for {MINUTES} minutes."
+        yield "A reset link that was sent before stops working."
+        yield "Until they use it their password and their sessions stay as they are."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, by=by, now=now)
+        return Done(f"A reset link for {target} is on its way.", target)
+
+
+class SetOneTimePassword(OnPerson):
+    """For when mail is down: not for oneself, who would only lock himself out."""
+
+    name = "one_time"
+    label = "Set one-time password"
+    form_class = WithReason
+    grave = True
+    locks_out = True
+
+    def offered(self, target: User, *, by: HttpRequest) -> bool:
+        return target.is_active and super().offered(target, by=by)
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield ENDS
+        yield "Their password stops working. A one-time password takes its place and is shown to you once."
+        yield f"You tell it to them, and within {HOURS} hours they choose a new password with it on a page of ours."
+        yield "They get a mail that it was done, without the password."
+
+    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> ShownOnce:
+        made = set_one_time_password(user_id=target.pk, reason=given["reason"], by=by, now=now)
+        return ShownOnce(
+            template="admin/console/one_time.html",
+            shown={
+                "password": made.password,
+                "address": settings.BASE_URL + reverse("account:one-time"),
+                "until": instant(made.expires_at),
+                "ended": made.ended,
+            },
+        )

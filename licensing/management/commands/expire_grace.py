@@ -1,0 +1,9 @@
+"""Suspends where a grace has run out."""
+
+from accounts.management.job_command import JobCommand
+from licensing import night
+
+
+class Command(JobCommand):
+    help = "Suspend licences whose grace has run out."
+    job = night.EXPIRE_GRACE

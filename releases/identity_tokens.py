@@ -1,0 +1,228 @@
+"""Identity tokens of a pipeline: who its issuer says it is, held to what the operators demand.
+
+A token is a JWT that the pipeline's host (GitHub, GitLab, …) signs for one run. It may publish if it is of the
+issuer and for the audience that settings name, lives now, has every claim that settings demand, and was not
+started by an event that strangers can cause. What it may be used for then, ``served_tokens.py`` says.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from config.problems import Fault, Problem
+from releases.issuer_keys import KINDS as ALGORITHMS
+from releases.issuer_keys import is_safe, keys_of
+
+LONGEST = 8192
+LEEWAY = timedelta(seconds=30)
+# A run's token lives for minutes, or for as long as its job; nothing that goes on for longer is one.
+LONGEST_LIFE = timedelta(days=1)
+# What anybody can set off in a public project: a run of it says nothing of who wanted it.
+STRANGERS_EVENTS: Mapping[str, frozenset[str]] = {
+    "event_name": frozenset(
+        {
+            "discussion",
+            "discussion_comment",
+            "fork",
+            "gollum",
+            "issue_comment",
+            "issues",
+            "pull_request",
+            "pull_request_review",
+            "pull_request_review_comment",
+            "pull_request_target",
+            "watch",
+            "workflow_run",
+        }
+    ),
+    "pipeline_source": frozenset({"external_pull_request_event", "merge_request_event"}),
+}
+OWNER_ID = "repository_owner_id"
+NAME_LENGTH = 120
+# The signature is all that the library is asked for: the rest is decided here, by the time of the call.
+_ONLY_THE_SIGNATURE: Any = {
+    f"verify_{each}": False for each in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
+}
+_NOTHING: Any = {**_ONLY_THE_SIGNATURE, "verify_signature": False}
+
+
+class IdentityTokenRefused(Problem):
+    """``errors`` name the claims; what settings demand of them is not repeated to whoever asks."""
+
+    code = "invalid_access_token"
+    status = 401
+    title = "Not a publisher"
+    default_detail = "This identity token does not publish releases."
+
+
+class AnotherPipeline(IdentityTokenRefused):
+    """The issuer vouches for a run that may not publish. ``name`` says whose, for the audit log."""
+
+    def __init__(self, name: str, faults: Iterable[Fault]) -> None:
+        super().__init__(errors=faults)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneTime:
+    """A token's id (its digest, with the issuer's name in it), and when nobody takes the token any more."""
+
+    id_sha256: str
+    ends: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A run of the pipeline that may publish, as the audit log names it."""
+
+    name: str
+    token: OneTime
+
+
+def refuse_unsafe_settings() -> None:
+    """Stops the start where an issuer is named without all that makes its tokens safe to take."""
+    issuer, claims = settings.PUBLISH_OIDC_ISSUER, settings.PUBLISH_OIDC_CLAIMS
+    if not issuer:
+        if settings.PUBLISH_OIDC_AUDIENCE or claims:
+            raise ImproperlyConfigured(
+                "PUBLISH_OIDC_AUDIENCE and PUBLISH_OIDC_CLAIMS need PUBLISH_OIDC_ISSUER."
+            )
+        return
+    if not is_safe(issuer):
+        raise ImproperlyConfigured("PUBLISH_OIDC_ISSUER: must be an https:// address.")
+    if not settings.PUBLISH_OIDC_AUDIENCE or not claims:
+        raise ImproperlyConfigured(
+            "PUBLISH_OIDC_ISSUER needs PUBLISH_OIDC_AUDIENCE and PUBLISH_OIDC_CLAIMS: "
+            "everybody whom the issuer knows could publish without them."
+        )
+    if _is_github(issuer) and not claims.get(OWNER_ID, "").isdecimal():
+        raise ImproperlyConfigured(
+            f"PUBLISH_OIDC_CLAIMS: {OWNER_ID} must be among them, as a number: "
+            "the name of an owner can be taken by another one day."
+        )
+
+
+def looks_like_one(presented: bytes) -> bool:
+    """Whether this may be a signed token at all: three parts, and not too long."""
+    return len(presented) <= LONGEST and presented.count(b".") == 2
+
+
+def identify(token: bytes, *, now: datetime) -> Identity:
+    """Who sends this; raises ``IdentityTokenRefused`` or ``IssuerUnavailable``.
+
+    The issuer is asked for keys only for a token that could be one of its own by all that can be read without them.
+    """
+    kid, algorithm = _header(token)
+    claims = _decoded(token, "", algorithm, _NOTHING)
+    if faults := list(_of_envelope(claims, now)):
+        raise IdentityTokenRefused(errors=faults)
+    key = keys_of(settings.PUBLISH_OIDC_ISSUER).find(kid, algorithm, now=now)
+    if key is None:
+        raise IdentityTokenRefused("The issuer has no such key.")
+    claims = _decoded(token, key, algorithm, _ONLY_THE_SIGNATURE)
+    name = _name(claims)
+    if faults := list(_of_pipeline(claims)):
+        raise AnotherPipeline(name, faults)
+    id_ = sha256(f"{settings.PUBLISH_OIDC_ISSUER}\n{claims['jti']}".encode()).hexdigest()
+    ends = datetime.fromtimestamp(claims["exp"], UTC) + LEEWAY
+    return Identity(name=name, token=OneTime(id_sha256=id_, ends=ends))
+
+
+def _header(token: bytes) -> tuple[str, str]:
+    """Key id and algorithm; nothing else that a header says chooses anything."""
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise IdentityTokenRefused from None
+    kid, algorithm = header.get("kid"), header.get("alg")
+    if not isinstance(kid, str) or not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise IdentityTokenRefused
+    # What a header calls critical must be understood, and no extension is.
+    if "crit" in header:
+        raise IdentityTokenRefused
+    return kid, algorithm
+
+
+def _decoded(token: bytes, key: Any, algorithm: str, options: Any) -> dict[str, Any]:
+    try:
+        claims: dict[str, Any] = jwt.decode(token, key, algorithms=[algorithm], options=options)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise IdentityTokenRefused from None
+    return claims
+
+
+def _of_envelope(claims: Mapping[str, Any], now: datetime) -> Iterable[Fault]:
+    """Whose it is, for whom, and when."""
+    if claims.get("iss") != settings.PUBLISH_OIDC_ISSUER:
+        yield Fault("/iss", "wrong_issuer", "It is not one of the issuer that publishes here.")
+    audience = settings.PUBLISH_OIDC_AUDIENCE
+    if claims.get("aud") not in (audience, [audience]):
+        yield Fault("/aud", "wrong_audience", "It was asked for another audience, or for several.")
+    jti = claims.get("jti")
+    if not isinstance(jti, str) or not jti:
+        yield Fault("/jti", "required", "It has no id, and so could serve for ever.")
+    yield from _of_times(claims, now)
+
+
+def _of_times(claims: Mapping[str, Any], now: datetime) -> Iterable[Fault]:
+    issued, ends, begins = claims.get("iat"), claims.get("exp"), claims.get("nbf", 0)
+    seconds, leeway = now.timestamp(), LEEWAY.total_seconds()
+    if type(issued) is not int or type(ends) is not int or type(begins) is not int:
+        yield Fault(
+            "/exp", "invalid_type", "`iat` and `exp` are whole seconds, and `nbf` if it has one."
+        )
+        return
+    if ends <= seconds - leeway:
+        yield Fault("/exp", "expired", "It has expired; ask for one right before publishing.")
+    if ends - issued > LONGEST_LIFE.total_seconds():
+        yield Fault("/exp", "too_long", "It lives for longer than a run does.")
+    if issued > seconds + leeway:
+        yield Fault("/iat", "not_yet", "It is of the future.")
+    if begins > seconds + leeway:
+        yield Fault("/nbf", "not_yet", "It is of the future.")
+
+
+def _of_pipeline(claims: Mapping[str, Any]) -> Iterable[Fault]:
+    """Which run it is."""
+    for name, demanded in settings.PUBLISH_OIDC_CLAIMS.items():
+        if _text(claims.get(name)) != demanded:
+            yield Fault(f"/{name}", "wrong_claim", "It is not the one that publishes here.")
+    for name, refused in STRANGERS_EVENTS.items():
+        if _text(claims.get(name)) in refused:
+            yield Fault(f"/{name}", "strangers_event", "Strangers can cause this event.")
+
+
+def _text(value: object) -> str | None:
+    """A claim as settings write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (str, int)) else None
+
+
+def _name(claims: Mapping[str, Any]) -> str:
+    """``release pipeline of owner/project, run 17.1 at refs/heads/main``, of what the issuer says."""
+    whose = _first(claims, "repository", "project_path", "sub") or "an unnamed project"
+    run, attempt = _first(claims, "run_id", "pipeline_id"), _first(claims, "run_attempt")
+    ref = _first(claims, "ref")
+    name = f"release pipeline of {whose}"
+    name += f", run {run}{f'.{attempt}' if attempt else ''}" if run else ""
+    name += f" at {ref}" if ref else ""
+    return "".join(each for each in name if each.isprintable())[:NAME_LENGTH]
+
+
+def _first(claims: Mapping[str, Any], *names: str) -> str | None:
+    return next((text for each in names if (text := _text(claims.get(each)))), None)
+
+
+def _is_github(issuer: str) -> bool:
+    """GitHub's own, an enterprise's there, or one of a server of one's own."""
+    parts = urlsplit(issuer)
+    host = parts.hostname or ""
+    return host.startswith("token.actions.") or parts.path.rstrip("/").endswith("/_services/token")

@@ -1,0 +1,1 @@
+"""Micro apps: publishing their bundles, and which version a client is offered."""

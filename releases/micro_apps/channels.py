@@ -1,0 +1,158 @@
+"""What operators decide about versions of an app: where channels stand, who is held to what, what is withdrawn."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from accounts.audit import Actor, record
+from config.problems import Fault, InvalidRequest
+from releases.models import AppChannel, AppPin, AppVersion, MicroApp
+
+
+class StillOffered(InvalidRequest):
+    """A version that a channel or a pin names would leave people without one."""
+
+    default_detail = "Move the channels and remove the pins that name this version first."
+
+
+def move_channel(
+    *, name: str, version_id: int, reason: str, by: Actor, now: datetime
+) -> AppChannel:
+    """Has a channel offer a version, newer or older than the one before, from the next question on."""
+    _check_reason(reason)
+    with transaction.atomic():
+        version = _offerable(version_id)
+        return move_under_lock(
+            app=version.app, name=name, version=version, reason=reason, by=by, now=now
+        )
+
+
+def move_under_lock(
+    *, app: MicroApp, name: str, version: AppVersion, reason: str, by: Actor, now: datetime
+) -> AppChannel:
+    """The same for who holds the app's row."""
+    channel = AppChannel.objects.select_related("version").filter(app=app, name=name).first()
+    before = channel.version.version if channel else None
+    if channel is None:
+        channel = AppChannel(app=app, name=name)
+    channel.version, channel.moved_at, channel.moved_by = version, now, by.name
+    channel.save()
+    record(
+        "app:channel_moved",
+        by=by,
+        now=now,
+        target=str(channel),
+        target_id=app.pk,
+        reason=reason,
+        before={"version": before},
+        after={"version": version.version},
+    )
+    return channel
+
+
+def pin(
+    *,
+    version_id: int,
+    client_id: UUID | None = None,
+    plan_id: int | None = None,
+    reason: str,
+    by: Actor,
+    now: datetime,
+) -> AppPin:
+    """Holds a client, or everybody on a plan, to a version, whatever they were held to before."""
+    _check_reason(reason)
+    if (client_id is None) == (plan_id is None):
+        raise InvalidRequest(errors=[Fault("/client", "invalid", "Name a client or a plan.")])
+    with transaction.atomic():
+        version = _offerable(version_id)
+        whose = {"client": client_id} if client_id else {"plan": plan_id}
+        held = AppPin.objects.filter(app=version.app, **whose).first()
+        if held is None:
+            held = AppPin(app=version.app, client_id=client_id, plan_id=plan_id)
+        held.version, held.reason, held.pinned_at, held.pinned_by = version, reason, now, by.name
+        held.save()
+        record(
+            "app:pinned",
+            by=by,
+            now=now,
+            target=str(held),
+            target_id=version.app_id,
+            reason=reason,
+            after=_whom(held) | {"version": version.version},
+        )
+    return held
+
+
+def unpin(*, pin_id: int, reason: str, by: Actor, now: datetime) -> None:
+    """Lets the channel count again for whom a pin held."""
+    _check_reason(reason)
+    with transaction.atomic():
+        held = AppPin.objects.select_related("version", "client", "plan").get(pk=pin_id)
+        record(
+            "app:unpinned",
+            by=by,
+            now=now,
+            target=str(held),
+            target_id=held.app_id,
+            reason=reason,
+            before=_whom(held) | {"version": held.version.version},
+        )
+        held.delete()
+
+
+def withdraw(*, version_id: int, reason: str, by: Actor, now: datetime) -> AppVersion:
+    """A version is offered no more and cannot be chosen; its bundle stays where it is.
+
+    Raises ``StillOffered`` while a channel or a pin names it.
+    """
+    _check_reason(reason)
+    with transaction.atomic():
+        version = _locked(version_id)
+        named = [f"the channel {each.name}" for each in version.channels.all()]
+        named += [f"the pin of {each.client or each.plan}" for each in version.pins.all()]
+        if named:
+            raise StillOffered(
+                errors=[Fault("/version", "still_offered", f"Named by {', '.join(named)}.")]
+            )
+        if version.withdrawn_at is None:
+            version.withdrawn_at, version.withdrawn_reason = now, reason
+            version.save(update_fields=["withdrawn_at", "withdrawn_reason"])
+            record(
+                "app:withdrawn",
+                by=by,
+                now=now,
+                target=str(version),
+                target_id=version.app_id,
+                reason=reason,
+            )
+    return version
+
+
+def _locked(version_id: int) -> AppVersion:
+    """The version, with its app's row locked: moving, pinning and withdrawing do not overtake each other."""
+    version = AppVersion.objects.get(pk=version_id)
+    app = MicroApp.objects.select_for_update(no_key=True).get(pk=version.app_id)
+    version.refresh_from_db()
+    version.app = app
+    return version
+
+
+def _offerable(version_id: int) -> AppVersion:
+    version = _locked(version_id)
+    if version.stored_at is None:
+        fault = Fault("/version", "not_stored", "This version is not in storage yet.")
+    elif version.withdrawn_at is not None:
+        fault = Fault("/version", "withdrawn", "This version was withdrawn.")
+    else:
+        return version
+    raise InvalidRequest(errors=[fault])
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.strip():
+        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+
+
+def _whom(held: AppPin) -> dict[str, str]:
+    return {"client": str(held.client)} if held.client else {"plan": str(held.plan)}

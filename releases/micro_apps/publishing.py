@@ -1,0 +1,190 @@
+"""Publishing a version of a micro app: verified, stored where it stays for ever, then offered by ``latest``.
+
+Killed at any step, the same command finishes: the version belongs to its bytes from the row on, storage keeps the
+first bytes of a path, and no channel names a version that is not in storage.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b, sha256
+from pathlib import Path
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.audit import Actor, record
+from config.database import release_connection
+from config.problems import Fault, InvalidRequest, NotConfigured
+from releases import storage
+from releases.micro_apps import bundles
+from releases.micro_apps.bundles import BundleRejected
+from releases.micro_apps.channels import move_under_lock
+from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
+from releases.models import AppChannel, AppVersion, MicroApp
+from releases.precedence import VersionConflict
+from releases.versions import NotAVersion, Version
+
+SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+SLUG_LENGTH = 60
+BUNDLE = "bundle.tar.gz"
+LIMIT_SIGNATURE_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """``created`` unless the version was there already; ``latest`` is what that channel offers now."""
+
+    version: AppVersion
+    created: bool
+    latest: str
+
+
+def bundle_path(slug: str, version: str) -> str:
+    """Where a version's bundle lies in storage; its signature is beside it."""
+    return f"apps/{slug}/{version}/{BUNDLE}"
+
+
+def publish_app(
+    *, slug: str, version: str, bundle: Path, signature: Path, by: Actor, now: datetime
+) -> Published:
+    """Verifies and stores a version, and moves ``latest`` to it unless that has a newer one.
+
+    Raises ``InvalidRequest``, ``BundleRejected``, ``VersionConflict``, ``NotConfigured`` or
+    ``StorageUnavailable``; what is refused changes nothing.
+    """
+    key = _key()
+    _check_names(slug, version)
+    signed = _signature_file(signature)
+    content = _verified(bundle, signed, version=version, key=key)
+    row = _recorded(slug, version, content, signed, key, by=by, now=now)
+    created = row.stored_at is None
+    release_connection()
+    # What was stored first stays: a repeat brings its own copy of the signature, which need not be the same.
+    path = bundle_path(slug, version)
+    storage.put_once(path, content)
+    storage.put_once(f"{path}{storage.SIGNATURE_SUFFIX}", bytes(row.signature))
+    latest = _finished(row, by=by, now=now)
+    return Published(version=row, created=created, latest=latest.version.version)
+
+
+def _key() -> PublicKey:
+    if settings.APPS_PUBLIC_KEY is None:
+        raise NotConfigured("Publishing apps needs APPS_PUBLIC_KEY, which has not been set.")
+    return PublicKey.of(settings.APPS_PUBLIC_KEY)
+
+
+def _check_names(slug: str, version: str) -> None:
+    faults = []
+    if not SLUG.fullmatch(slug) or len(slug) > SLUG_LENGTH:
+        faults.append(
+            Fault("/slug", "invalid", "A slug has small letters, digits and single hyphens.")
+        )
+    try:
+        Version.parse(version)
+    except NotAVersion as error:
+        faults.append(Fault("/version", "invalid_version", str(error)))
+    if faults:
+        raise InvalidRequest(errors=faults)
+
+
+def _signature_file(path: Path) -> bytes:
+    """The minisign file, as minisign writes it or in base64, as Tauri's signer does."""
+    content = path.read_bytes()[: LIMIT_SIGNATURE_BYTES + 1]
+    if len(content) > LIMIT_SIGNATURE_BYTES:
+        raise _refused("signature_unreadable", "A signature is not as long as this file.")
+    if content.startswith(b"untrusted comment:"):
+        return content
+    try:
+        return decoded(content.decode("ascii", "replace").strip())
+    except SignatureRefused as refused:
+        raise _refused(refused.code, refused.detail) from None
+
+
+def _verified(path: Path, signed: bytes, *, version: str, key: PublicKey) -> bytes:
+    """The bundle's bytes, once both signatures hold and nothing in it leads astray."""
+    bundles.check(path)
+    content = path.read_bytes()
+    try:
+        signature = Signature.parse(signed)
+        claims = signature.claims(key)
+        signature.check_digest(blake2b(content, digest_size=DIGEST_BYTES).digest(), key)
+    except SignatureRefused as refused:
+        raise _refused(refused.code, refused.detail) from None
+    if claims.get("file", BUNDLE) not in {BUNDLE, path.name}:
+        raise _refused("wrong_file", "The signature names another file.")
+    if claims.get("version", version) != version:
+        raise _refused("wrong_version", "The signature names another version.")
+    return content
+
+
+def _refused(code: str, detail: str) -> BundleRejected:
+    refusal = BundleRejected(code, detail)
+    refusal.errors = (Fault("/signature", code, detail),)
+    return refusal
+
+
+def _recorded(
+    slug: str,
+    version: str,
+    content: bytes,
+    signed: bytes,
+    key: PublicKey,
+    *,
+    by: Actor,
+    now: datetime,
+) -> AppVersion:
+    """The version's row; from here on it belongs to these bytes."""
+    digest = sha256(content).hexdigest()
+    with transaction.atomic():
+        app, _ = MicroApp.objects.get_or_create(slug=slug, defaults={"created_at": now})
+        row, _ = AppVersion.objects.get_or_create(
+            app=app,
+            version=version,
+            defaults={
+                "sha256": digest,
+                "size": len(content),
+                "signature": signed,
+                "signed_with": key.name,
+                "published_at": now,
+                "published_by": by.name,
+            },
+        )
+    if row.sha256 != digest:
+        raise VersionConflict(errors=[Fault("/version", "known", f"{row} was published before.")])
+    return row
+
+
+def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel:
+    """Marks the version as stored and moves ``latest``, unless that is ahead."""
+    with transaction.atomic():
+        app = MicroApp.objects.select_for_update(no_key=True).get(pk=row.app_id)
+        row.refresh_from_db()
+        if row.stored_at is None:
+            row.stored_at = now
+            row.save(update_fields=["stored_at"])
+            record(
+                "app:published",
+                by=by,
+                now=now,
+                target=str(row),
+                target_id=app.pk,
+                after={
+                    "version": row.version,
+                    "sha256": row.sha256,
+                    "signed_with": row.signed_with,
+                },
+            )
+        latest = AppChannel.objects.filter(app=app, name=AppChannel.Name.LATEST).first()
+        if latest is not None and row.parsed_version <= latest.version.parsed_version:
+            return latest
+        if row.withdrawn_at is not None and latest is not None:
+            return latest
+        return move_under_lock(
+            app=app,
+            name=AppChannel.Name.LATEST,
+            version=row,
+            reason="Published.",
+            by=by,
+            now=now,
+        )

@@ -1,0 +1,32 @@
+"""Tables of releases: the shell's, and those of micro apps."""
+
+from releases.models.apps import AppChannel, AppPin, AppVersion, MicroApp
+from releases.models.publishers import ServedToken
+from releases.models.shell import (
+    CHANNEL,
+    CHANNEL_LENGTH,
+    Publication,
+    PublicationQuerySet,
+    Purge,
+    PurgeQuerySet,
+    ShellArtifact,
+    ShellChannel,
+    ShellRelease,
+)
+
+__all__ = [
+    "CHANNEL",
+    "CHANNEL_LENGTH",
+    "AppChannel",
+    "AppPin",
+    "AppVersion",
+    "MicroApp",
+    "Publication",
+    "PublicationQuerySet",
+    "Purge",
+    "PurgeQuerySet",
+    "ServedToken",
+    "ShellArtifact",
+    "ShellChannel",
+    "ShellRelease",
+]

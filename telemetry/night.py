@@ -1,0 +1,17 @@
+"""What is done for telemetry every night."""
+
+from datetime import datetime
+
+from accounts.audit import Actor
+from accounts.jobs import Job
+from config.problems import instant
+from telemetry import pruning
+
+
+def _prune_telemetry(*, by: Actor, now: datetime, dry_run: bool) -> str:
+    done = pruning.prune(now=now, dry_run=dry_run)
+    what = "would be removed" if dry_run else "removed"
+    return f"{done.events} events {what}, kept from {instant(done.kept_from)}"
+
+
+PRUNE_TELEMETRY = Job("prune_telemetry", _prune_telemetry)

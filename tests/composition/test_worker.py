@@ -1,0 +1,183 @@
+"""Real workers and a mail server: whatever happens to either, a mail is sent, and refusals are told apart."""
+
+import signal
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
+
+from config.mail import queue_for_operators, queue_for_person
+from tests.composition.conftest import StartWorker, eventually
+from tests.mail_server import ENDLESS, MailServer
+from tests.served.cable import new_cable
+
+pytestmark = pytest.mark.django_db(transaction=True)
+# Nothing beyond packages is needed: these only wait for long.
+LONG = pytest.mark.wire
+
+
+@pytest.fixture
+def start(worker: StartWorker, mail_server: MailServer) -> StartWorker:
+    """Starts workers that send by the mail server."""
+    return lambda *given, **variables: worker(*given, EMAIL_URL=mail_server.url, **variables)
+
+
+def queue_mail(number: int = 1) -> None:
+    for each in range(number):
+        queue_for_person(to=f"person-{each}@acme.test", subject="Hello", text="Hello", html="")
+
+
+def statuses() -> set[str]:
+    return set(ProcrastinateJob.objects.filter(queue_name="mail").values_list("status", flat=True))
+
+
+def job_of(recipient: str) -> ProcrastinateJob:
+    return ProcrastinateJob.objects.get(args__to=[recipient])
+
+
+def stop_hearts() -> None:
+    """As if a minute had gone by since the last sign of life of every worker."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE procrastinate_workers SET last_heartbeat = last_heartbeat - interval '1 minute'"
+        )
+
+
+def test_a_mail_whose_worker_was_killed_in_the_middle_is_sent_by_the_next_and_known_again(
+    start: StartWorker, mail_server: MailServer
+) -> None:
+    queue_mail()
+    mail_server.open.clear()
+    first = start()
+    eventually(lambda: mail_server.waiting == 1)
+    first.kill()
+    first.wait()
+    assert statuses() == {"doing"}
+    stop_hearts()
+    mail_server.open.set()
+    start()
+    eventually(lambda: statuses() == {"succeeded"})
+    once, again = mail_server.mails
+    assert once.message["Message-ID"] == again.message["Message-ID"]
+    assert once.message["Auto-Submitted"] == "auto-generated"
+
+
+def test_what_a_living_worker_is_doing_is_not_taken_from_it(
+    start: StartWorker, mail_server: MailServer
+) -> None:
+    queue_mail()
+    mail_server.open.clear()
+    start()
+    eventually(lambda: mail_server.waiting == 1)
+    start()
+    eventually(lambda: ProcrastinateWorker.objects.count() == 2)
+    queue_mail()
+    eventually(lambda: mail_server.waiting == 2)
+    mail_server.open.set()
+    eventually(lambda: statuses() == {"succeeded"})
+    assert len(mail_server.mails) == 2
+
+
+def test_two_workers_share_the_work_and_send_each_mail_once(
+    start: StartWorker, mail_server: MailServer
+) -> None:
+    queue_mail(30)
+    mail_server.open.clear()
+    for _ in range(2):
+        start("--concurrency", "3")
+    eventually(lambda: mail_server.waiting == 6)
+    mail_server.open.set()
+    eventually(lambda: statuses() == {"succeeded"})
+    assert len(mail_server.mails) == 30
+    assert len({mail.message["Message-ID"] for mail in mail_server.mails}) == 30
+    sent = {mail.message["Message-ID"].partition("@")[2] for mail in mail_server.mails}
+    assert sent == {f"{urlsplit(settings.BASE_URL).hostname}>"}
+
+
+def test_told_to_stop_a_worker_ends_what_it_has_begun_and_begins_nothing(
+    start: StartWorker, mail_server: MailServer
+) -> None:
+    queue_mail(2)
+    mail_server.open.clear()
+    process = start("--concurrency", "1")
+    eventually(lambda: mail_server.waiting == 1)
+    process.send_signal(signal.SIGTERM)
+    # Whether it has heard is seen by nothing but that it ends, so it may hear while it waits or after.
+    process.send_signal(signal.SIGTERM)
+    mail_server.open.set()
+    assert process.wait(30) == 0
+    assert job_of("person-0@acme.test").status == "succeeded"
+    assert ProcrastinateWorker.objects.count() == 0
+
+
+@LONG
+def test_a_job_that_does_not_end_in_time_is_left_to_the_next_worker_at_once(
+    start: StartWorker, mail_server: MailServer
+) -> None:
+    mail_server.answers["person-0@acme.test"] = ENDLESS
+    queue_mail()
+    process = start()
+    eventually(lambda: statuses() == {"doing"})
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert statuses() == {"doing"}
+    assert ProcrastinateWorker.objects.count() == 0
+    mail_server.answers.clear()
+    start()
+    eventually(lambda: statuses() == {"succeeded"})
+
+
+@dataclass(frozen=True)
+class Near:
+    """What a cable leads to."""
+
+    url: str
+
+
+@LONG
+def test_a_mail_during_which_the_database_was_away_is_sent_and_its_worker_lives_on(
+    start: StartWorker, mail_server: MailServer, database_url: str
+) -> None:
+    with new_cable(Near(database_url)) as cable:  # type: ignore[arg-type]
+        queue_mail()
+        mail_server.open.clear()
+        process = start(DATABASE_URL=cable.url)
+        eventually(lambda: mail_server.waiting == 1)
+        cable.pull()
+        mail_server.open.set()
+        cable.put_back()
+        queue_mail()
+        # It may have to be noticed first that the part of the worker that did it is gone.
+        eventually(lambda: statuses() == {"succeeded"}, seconds=180)
+        assert process.poll() is None
+        assert not ProcrastinateJob.objects.filter(status="failed").exists()
+
+
+class TestRefusals:
+    def test_one_for_now_is_tried_again_and_one_for_good_is_not(
+        self, start: StartWorker, mail_server: MailServer, now: datetime
+    ) -> None:
+        queue_mail(3)
+        mail_server.answers["person-0@acme.test"] = "451 try later"
+        mail_server.answers["person-1@acme.test"] = "550 no such person"
+        start()
+        eventually(lambda: statuses() == {"todo", "failed", "succeeded"})
+        eventually(lambda: job_of("person-0@acme.test").attempts == 1)
+        later, never, fine = (job_of(f"person-{each}@acme.test") for each in range(3))
+        assert (later.status, never.status, fine.status) == ("todo", "failed", "succeeded")
+        assert later.scheduled_at > now + timedelta(seconds=10)
+        assert [mail.to for mail in mail_server.mails] == [["person-2@acme.test"]]
+
+    def test_one_operator_who_is_refused_keeps_no_mail_from_the_others(
+        self, start: StartWorker, mail_server: MailServer, settings
+    ) -> None:
+        settings.OPERATOR_EMAILS = ["gone@shell.test", "here@shell.test"]
+        mail_server.answers["gone@shell.test"] = "550 no such person"
+        queue_for_operators(subject="Look", text="Look at this", path="/admin/")
+        start()
+        eventually(lambda: statuses() == {"failed", "succeeded"})
+        assert [mail.to for mail in mail_server.mails] == [["here@shell.test"]]

@@ -1,0 +1,216 @@
+"""Limits of failures: exact however many try at once, and nothing that does not fail is counted."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from threading import Event, Thread
+
+import pytest
+from django.core.cache import cache, caches
+from pytest_django import Settings
+
+from config import attempts, tallies
+from config.attempts import attempt
+from config.local.redis import available
+from config.problems import ServiceUnavailable
+from config.ratelimits import FailureLimit, RateLimited
+from tests.config.own_redis import OwnRedis, own_redis, round_trips
+from tests.races import race
+
+needs_redis = pytest.mark.skipif(not available(), reason="no Redis for this Python")
+ACCOUNT: tuple[FailureLimit, str] = ("auth.account", "ada@acme.test")
+OTHER: tuple[FailureLimit, str] = ("auth.account", "bob@acme.test")
+ALL: tuple[FailureLimit, str] = ("auth.all", "")
+LIMIT = 3
+
+
+class Wrong(Exception):
+    pass
+
+
+@pytest.fixture
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[OwnRedis]:
+    with own_redis() as server:
+        yield server
+
+
+@pytest.fixture
+def in_process(settings: Settings) -> Iterator[None]:
+    settings.CACHES = {"default": {"BACKEND": "config.counting.ProcessCounters", "LOCATION": ""}}
+    settings.RATE_LIMITS = {"auth.account": f"{LIMIT}/h", "auth.all": "5/h"}
+    cache.clear()
+    yield
+    cache.clear()
+
+
+@pytest.fixture
+def in_redis(redis: OwnRedis, in_process: None, settings: Settings) -> None:
+    backend = {"BACKEND": "config.counting.RedisCounters", "LOCATION": redis.url}
+    settings.CACHES = {"default": backend}
+    cache.clear()
+
+
+@pytest.fixture(params=["process", pytest.param("redis", marks=needs_redis)])
+def counted(request: pytest.FixtureRequest) -> None:
+    """Both ways of counting."""
+    request.getfixturevalue(f"in_{request.param}")
+
+
+def fail(*limits: tuple[FailureLimit, str], now: datetime) -> None:
+    with pytest.raises(Wrong), attempt(*limits, failing=Wrong, now=now):
+        raise Wrong
+
+
+def outcome(doing: Callable[[], object], now: datetime) -> str:
+    try:
+        with attempt(ACCOUNT, ALL, failing=Wrong, now=now):
+            doing()
+    except (Wrong, RateLimited, ServiceUnavailable) as error:
+        return type(error).__name__
+    return "done"
+
+
+@pytest.mark.usefixtures("counted")
+class TestCounting:
+    def test_so_many_may_fail_and_no_more(self, now: datetime) -> None:
+        for _ in range(LIMIT):
+            fail(ACCOUNT, now=now)
+        with pytest.raises(RateLimited) as refused, attempt(ACCOUNT, failing=Wrong, now=now):
+            raise AssertionError("nothing may be tried any more")
+        until = datetime.fromisoformat(refused.value.members["retry_after_iso"])
+        assert timedelta(minutes=59) < until - now <= timedelta(hours=1, seconds=1)
+        with attempt(OTHER, failing=Wrong, now=now):
+            pass
+
+    def test_what_succeeds_or_breaks_is_not_counted(self, now: datetime) -> None:
+        for _ in range(LIMIT * 3):
+            with attempt(ACCOUNT, ALL, failing=Wrong, now=now):
+                pass
+            with pytest.raises(KeyError), attempt(ACCOUNT, ALL, failing=Wrong, now=now):
+                raise KeyError
+        for _ in range(LIMIT):
+            fail(ACCOUNT, now=now)
+
+    def test_who_is_refused_by_one_limit_spends_nothing_of_another(self, now: datetime) -> None:
+        for _ in range(LIMIT):
+            fail(ACCOUNT, ALL, now=now)
+        for _ in range(10):
+            with pytest.raises(RateLimited), attempt(ALL, ACCOUNT, failing=Wrong, now=now):
+                pass
+        for _ in range(5 - LIMIT):
+            fail(OTHER, ALL, now=now)
+        with pytest.raises(RateLimited), attempt(OTHER, ALL, failing=Wrong, now=now):
+            pass
+
+    def test_of_many_at_once_exactly_the_limit_fails(self, now: datetime) -> None:
+        def wrong() -> None:
+            raise Wrong
+
+        outcomes = race(*[lambda: outcome(wrong, now)] * 24)
+        assert sorted(outcomes) == ["RateLimited"] * (24 - LIMIT) + ["Wrong"] * LIMIT
+
+    def test_of_many_at_once_who_are_right_nobody_is_refused(self, now: datetime) -> None:
+        assert set(race(*[lambda: outcome(lambda: None, now)] * 24)) == {"done"}
+
+    def test_who_finds_every_place_taken_waits_for_one(self, now: datetime) -> None:
+        outcomes: list[str] = []
+        waiting = Thread(target=lambda: outcomes.append(outcome(lambda: None, now)))
+        with ExitStack() as held:
+            for _ in range(LIMIT):
+                held.enter_context(attempt(ACCOUNT, failing=Wrong, now=now))
+            waiting.start()
+            waiting.join(0.1)
+            assert outcomes == []
+        waiting.join(30)
+        assert outcomes == ["done"]
+
+    def test_and_not_for_ever(self, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(attempts, "WAIT_SECONDS", 0.05)
+        with ExitStack() as held:
+            for _ in range(LIMIT):
+                held.enter_context(attempt(ACCOUNT, failing=Wrong, now=now))
+            with pytest.raises(ServiceUnavailable) as away:
+                held.enter_context(attempt(ACCOUNT, failing=Wrong, now=now))
+            assert away.value.headers["Retry-After"] == "2"
+
+    def test_who_waits_is_refused_once_the_others_have_failed(self, now: datetime) -> None:
+        begun, fail_now = Event(), Event()
+
+        def fails_later() -> None:
+            begun.set()
+            assert fail_now.wait(30)
+            raise Wrong
+
+        for _ in range(LIMIT - 1):
+            fail(ACCOUNT, now=now)
+        outcomes: list[str] = []
+        first = Thread(target=lambda: outcomes.append(outcome(fails_later, now)))
+        first.start()
+        assert begun.wait(30)
+        second = Thread(target=lambda: outcomes.append(outcome(lambda: None, now)))
+        second.start()
+        second.join(0.1)
+        fail_now.set()
+        first.join(30)
+        second.join(30)
+        assert outcomes == ["Wrong", "RateLimited"]
+
+    def test_failures_are_forgotten_when_their_time_is_over(
+        self, now: datetime, settings: Settings
+    ) -> None:
+        settings.RATE_LIMITS = {"auth.account": "1/s"}
+        fail(ACCOUNT, now=now)
+        with pytest.raises(RateLimited) as refused, attempt(ACCOUNT, failing=Wrong, now=now):
+            pass
+        assert refused.value.headers["Retry-After"] == "1"
+        done = Event()
+        while not done.wait(0.05) and datetime.now(UTC) - now < timedelta(seconds=30):
+            try:
+                fail(ACCOUNT, now=now)
+                done.set()
+            except RateLimited:
+                continue
+        assert done.is_set()
+
+
+@needs_redis
+@pytest.mark.usefixtures("in_redis")
+class TestInRedis:
+    def test_an_attempt_is_two_round_trips_and_names_nobody(
+        self, redis: OwnRedis, now: datetime
+    ) -> None:
+        fail(ACCOUNT, now=now)
+        with round_trips(redis.client()) as sent:
+            fail(ACCOUNT, now=now)
+        assert sent == ["EVALSHA", "EVALSHA"]
+        with redis.client() as client:
+            (key,) = client.keys()
+        assert "ada" not in key
+
+    def test_one_whose_process_was_killed_keeps_its_place_for_a_while_only(
+        self, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tallies, "HELD_SECONDS", 0.1)
+        for number in range(LIMIT):
+            assert caches["default"].hold("killed", str(number), limit=LIMIT) == tallies.HELD
+        assert caches["default"].hold("killed", "next", limit=LIMIT) == tallies.BUSY
+        ended = Event()
+        while caches["default"].hold("killed", "next", limit=LIMIT) != tallies.HELD:
+            assert not ended.wait(0.01)
+            assert datetime.now(UTC) - now < timedelta(seconds=30)
+
+    def test_without_redis_they_go_on_in_the_process(self, redis: OwnRedis, now: datetime) -> None:
+        fail(ACCOUNT, now=now)
+        redis.kill()
+        try:
+            for _ in range(LIMIT):
+                fail(ACCOUNT, now=now)
+            with pytest.raises(RateLimited), attempt(ACCOUNT, failing=Wrong, now=now):
+                pass
+        finally:
+            redis.start()

@@ -1,0 +1,148 @@
+"""Operators hear of what stands still, once, also when it is what sends their mail."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core import mail
+from django.core.mail.backends import locmem
+from django.db import connection
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from accounts.audit import Actor, record
+from accounts.models import AuditEvent
+from config import nightly
+from config.console.watch import watch
+
+pytestmark = pytest.mark.django_db(transaction=True)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def _queue(transactional_db: None) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "TRUNCATE procrastinate_jobs, procrastinate_workers, procrastinate_periodic_defers CASCADE"
+        )
+
+
+def beat(at: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_workers")
+        cursor.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (%s)", [at])
+
+
+def queued(status: str, at: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, scheduled_at)"
+            " VALUES ('mail', 'a.task', '{}', %s, %s)",
+            [status, at],
+        )
+
+
+def night(job: str, end: str, at: datetime) -> None:
+    record(f"nightly:{end}", by=Actor.command("nightly"), now=at, target=job, target_id=job)
+
+
+def subjects() -> list[str]:
+    jobs = ProcrastinateJob.objects.filter(task_name="mail.send").order_by("id")
+    return [job.args["subject"] for job in jobs]
+
+
+def actions() -> list[str]:
+    events = AuditEvent.objects.filter(action__startswith="alarm:").order_by("id")
+    return [f"{event.action} {event.target}" for event in events]
+
+
+def test_all_is_well_and_nobody_hears_of_it(now: datetime) -> None:
+    beat(now)
+    assert watch(now=now) == []
+    assert subjects() == actions() == []
+
+
+def test_a_worker_that_stands_still_is_told_by_a_mail_that_needs_no_worker(
+    now: datetime, settings: Any
+) -> None:
+    beat(now - 6 * MINUTE)
+    assert watch(now=now) == ["worker"]
+    assert [each.subject for each in mail.outbox] == ["No worker is running"]
+    assert mail.outbox[0].to == settings.OPERATOR_EMAILS
+    assert subjects() == []
+    assert watch(now=now + MINUTE) == ["worker"]
+    assert len(mail.outbox) == 1
+
+
+def test_so_is_one_that_has_never_run(now: datetime) -> None:
+    assert watch(now=now) == ["worker"]
+    assert len(mail.outbox) == 1
+
+
+def test_a_mail_that_cannot_be_handed_over_is_tried_again(now: datetime, monkeypatch: Any) -> None:
+    def refuse(self: Any, messages: Any) -> int:
+        raise ConnectionRefusedError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(locmem.EmailBackend, "send_messages", refuse)
+        with pytest.raises(ConnectionRefusedError):
+            watch(now=now)
+    assert actions() == []
+    watch(now=now + MINUTE)
+    assert len(mail.outbox) == 1
+
+
+def test_what_is_over_is_cleared_and_raised_anew_if_it_comes_back(now: datetime) -> None:
+    watch(now=now)
+    beat(now + MINUTE)
+    assert watch(now=now + MINUTE) == []
+    watch(now=now + 20 * MINUTE)
+    assert actions() == ["alarm:raised worker", "alarm:cleared worker", "alarm:raised worker"]
+    assert len(mail.outbox) == 2
+
+
+def test_what_lasts_is_told_again_each_day(now: datetime) -> None:
+    for hours in (0, 12, 23, 25, 26):
+        watch(now=now + hours * HOUR)
+    assert len(mail.outbox) == 2
+
+
+def test_a_queue_that_lags_and_jobs_that_failed_for_good(now: datetime) -> None:
+    beat(now)
+    queued("todo", now - 11 * MINUTE)
+    queued("todo", now - 9 * MINUTE)
+    queued("failed", now - HOUR)
+    assert watch(now=now) == ["failed jobs", "queue"]
+    assert subjects() == ["Queued work waits", "Queued work has failed for good"]
+
+
+class TestNights:
+    def test_a_fresh_service_has_missed_none(self, now: datetime) -> None:
+        beat(now)
+        record("client:created", by=Actor(name="x"), now=now - 25 * HOUR)
+        assert watch(now=now) == []
+
+    def test_one_that_has_none_after_its_first_day_has(self, now: datetime) -> None:
+        beat(now)
+        record("client:created", by=Actor(name="x"), now=now - 27 * HOUR)
+        assert watch(now=now) == sorted(f"night: {job.name}" for job in nightly.JOBS)
+
+    def test_a_night_that_did_not_come_is_told_for_each_job(self, now: datetime) -> None:
+        beat(now)
+        night("prune_audit_log", "done", now - 27 * HOUR)
+        night("expire_grace", "done", now - 3 * HOUR)
+        assert watch(now=now) == ["night: prune_audit_log"]
+        assert subjects() == ["A night was missed: prune_audit_log"]
+
+    def test_a_job_that_fails_every_night_is_missed_too(self, now: datetime) -> None:
+        beat(now)
+        night("sync_subscriptions", "failed", now - HOUR)
+        night("expire_grace", "done", now - HOUR)
+        assert watch(now=now) == ["night: sync_subscriptions"]
+
+    def test_it_is_over_with_the_next_good_run(self, now: datetime) -> None:
+        beat(now)
+        night("expire_grace", "done", now - 27 * HOUR)
+        watch(now=now)
+        night("expire_grace", "done", now)
+        assert watch(now=now + MINUTE) == []
+        assert actions()[-1] == "alarm:cleared night: expire_grace"

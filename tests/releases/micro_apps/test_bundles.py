@@ -1,0 +1,108 @@
+"""Bundles that must not be unpacked on anybody's desk."""
+
+import gzip
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from releases.micro_apps import bundles
+from releases.micro_apps.bundles import BundleRejected, check
+from tests.releases.micro_apps.conftest import archive, file
+
+FOLDER = {"type": tarfile.DIRTYPE, "mode": 0o755}
+SECOND = archive(file("hidden.html"))
+
+WRONG = [
+    ("absolute_path", archive(file("/etc/passwd"))),
+    ("path_traversal", archive(file("../outside"))),
+    ("path_traversal", archive(file("a/../../outside"))),
+    ("path_traversal", archive(file("ok"), file("..", **FOLDER))),
+    ("link", archive(file("link", type=tarfile.SYMTYPE, linkname="/etc/passwd"))),
+    ("link", archive(file("a"), file("link", type=tarfile.LNKTYPE, linkname="a"))),
+    ("not_a_file", archive(file("disk", type=tarfile.BLKTYPE))),
+    ("not_a_file", archive(file("tty", type=tarfile.CHRTYPE))),
+    ("not_a_file", archive(file("pipe", type=tarfile.FIFOTYPE))),
+    ("special_mode", archive(file("tool", mode=0o4755))),
+    ("special_mode", archive(file("tool", mode=0o2755))),
+    ("unusual_name", archive(file("..\\outside"))),
+    ("unusual_name", archive(file("C:/windows/system.ini"))),
+    ("unusual_name", archive(file("a/CON"))),
+    ("unusual_name", archive(file("nul.txt"))),
+    ("unusual_name", archive(file("page.html."))),
+    ("unusual_name", archive(file("a//b"))),
+    ("unusual_name", archive(file("line\nbreak"))),
+    ("name_too_long", archive(file("x" * 256))),
+    ("name_twice", archive(file("a"), file("a"))),
+    ("name_twice", archive(file("index.html"), file("INDEX.html"))),
+    ("name_twice", archive(file("caf\u00e9"), file("cafe\u0301"))),
+    ("name_twice", archive(file("a"), file("a/b"))),
+    ("name_twice", archive(file("a/b"), file("a"))),
+    ("empty", archive()),
+    ("empty", archive(file("only", **FOLDER))),
+    ("trailing_data", archive(file("a")) + gzip.compress(b"more")),
+    ("not_an_archive", b""),
+    ("not_an_archive", b"PK\x03\x04 a zip file"),
+    ("not_an_archive", archive(file("a", b"x" * 100_000))[:-20]),
+    ("not_an_archive", gzip.compress(b"not a tar archive" * 100)),
+    ("not_an_archive", archive(file("a"))[:-8] + b"\0" * 8),
+]
+
+
+def refusal(path: Path, content: bytes) -> str:
+    bundle = path / "bundle.tar.gz"
+    bundle.write_bytes(content)
+    with pytest.raises(BundleRejected) as refused:
+        check(bundle)
+    (fault,) = refused.value.errors
+    assert fault.pointer == "/bundle"
+    return fault.code
+
+
+@pytest.mark.parametrize(("code", "content"), WRONG)
+def test_it_is_refused_with_its_cause(tmp_path: Path, code: str, content: bytes) -> None:
+    assert refusal(tmp_path, content) == code
+
+
+def test_plain_files_and_folders_are_fine(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.tar.gz"
+    bundle.write_bytes(
+        archive(
+            file(".", **FOLDER),
+            file("./index.html", b"<html>"),
+            file("assets", **FOLDER),
+            file("assets", **FOLDER),
+            file("assets/größe.js", b"1" * 50_000),
+            file("a/b/c", b""),
+            file("b/" + "n" * 200 + "/" + "m" * 200, b"long"),
+        )
+    )
+    check(bundle)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles, "LIMIT_UNPACKED_BYTES", 10_000_000)
+    assert refusal(tmp_path, archive(file("zeros", bytes(20_000_000)))) == "too_large_unpacked"
+
+
+@pytest.mark.parametrize(
+    ("claimed", "code"), [(2**40, "too_large_unpacked"), (100_000, "not_an_archive")]
+)
+def test_a_header_that_claims_more_than_there_is_deceives_nobody(
+    tmp_path: Path, claimed: int, code: str
+) -> None:
+    info = tarfile.TarInfo("big")
+    info.size = claimed
+    assert refusal(tmp_path, gzip.compress(info.tobuf(tarfile.GNU_FORMAT))) == code
+
+
+def test_more_files_than_anybody_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundles, "LIMIT_MEMBERS", 3)
+    assert refusal(tmp_path, archive(*(file(str(n)) for n in range(4)))) == "too_many_files"
+
+
+def test_a_bundle_that_is_too_large_is_not_even_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundles, "LIMIT_BYTES", 10)
+    assert refusal(tmp_path, archive(file("a"))) == "too_large"

@@ -1,0 +1,91 @@
+"""A flood of sign-ins from twenty addresses: it slows down signing in and nothing else, and memory stays bounded."""
+
+import subprocess
+import sys
+import time
+from http.client import HTTPConnection
+from json import loads
+from pathlib import Path
+from statistics import quantiles
+
+import pytest
+
+from config.local.folders import ROOT
+from tests.served.conftest import SignIn
+from tests.served.people import Person
+from tests.served.service import HOST, Service
+from tests.served.shell import PATIENCE, Shell
+
+# It loads the machine for a quarter of a minute.
+pytestmark = pytest.mark.wire
+
+SECONDS = 8.0
+ADDRESSES = 20
+# One hash at a time is 19 MiB in each process; the rest is what twenty more connections and requests take.
+MOST_MIB = 64
+
+
+class Probe:
+    """Asks for the licence again and again, as a shell does that is signed in."""
+
+    def __init__(self, service: Service, shell: Shell) -> None:
+        self._connection = HTTPConnection(HOST, service.port, timeout=PATIENCE)
+        self._headers = {"Authorization": f"Bearer {shell.access}"}
+
+    def p95(self, *, while_: subprocess.Popen[str] | None = None) -> float:
+        """In seconds, of everything asked in ``SECONDS``, or for as long as a process runs."""
+        taken: list[float] = []
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end if while_ is None else while_.poll() is None:
+            began = time.perf_counter()
+            self._connection.request("GET", "/v1/license/status", headers=self._headers)
+            response = self._connection.getresponse()
+            response.read()
+            taken.append(time.perf_counter() - began)
+            assert response.status == 200
+            time.sleep(0.005)
+        return quantiles(taken, n=20)[-1]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def memory(service: Service) -> dict[int, float]:
+    """The most that each web process has held so far, in MiB."""
+    peaks = {}
+    for process in service.workers():
+        status = Path(f"/proc/{process}/status").read_text()
+        (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+        peaks[process] = int(peak) / 1024
+    return peaks
+
+
+def test_a_flood_of_sign_ins_slows_down_nothing_else(
+    service: Service, person: Person, sign_in: SignIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Both processes have hashed before, so what is measured is the flood.
+    shells = [sign_in(service, person) for _ in range(8)]
+    probe = Probe(service, shells[0])
+    quiet, before = probe.p95(), memory(service)
+    command = [sys.executable, "-m", "tests.served.flooding", str(service.port)]
+    command += [str(SECONDS), str(ADDRESSES)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as flood:
+        flooded = probe.p95(while_=flood)
+        assert flood.stdout is not None
+        told = loads(flood.stdout.read())
+    probe.close()
+    after = memory(service)
+    grown = max(after[process] - before[process] for process in before)
+    with capsys.disabled():
+        print(
+            f"\nlicence status p95: {quiet * 1000:.1f} ms quiet, {flooded * 1000:.1f} ms flooded"
+            f" (x{flooded / quiet:.1f}); answers {told['statuses']}; memory +{grown:.0f} MiB"
+        )
+    assert flood.returncode == 0
+    assert after.keys() == before.keys()
+    assert set(told["statuses"]) <= {"401", "503"}
+    assert told["statuses"]["401"] > 0
+    assert told["silent"] == 0
+    assert grown < MOST_MIB
+    # Aimed at is twice the quiet value; on a machine that has other things to do, this much is sure.
+    assert flooded < 1.0

@@ -1,0 +1,112 @@
+"""A PostgreSQL that is frozen: nobody waits for long, and all is well once it goes on."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.config.own_postgres import OwnPostgres, own_postgres
+from tests.served.conftest import Ground
+from tests.served.crowd import all_at_once
+from tests.served.ledger import eventually
+from tests.served.service import Service, manage, running_service, working_off
+from tests.served.shell import PATIENCE, Shell
+
+# Long, for what it needs.
+pytestmark = pytest.mark.wire
+
+# Two seconds more than this is what a connection waits for its server, and five what a request waits for a connection.
+STATEMENT_SECONDS = 1
+LONGEST = 15.0
+# More than both processes together have connections.
+CROWD = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frosty:
+    """A service on a database that can be frozen, somebody who is signed in, and where its mails go."""
+
+    server: OwnPostgres
+    service: Service
+    shell: Shell
+    email: str
+    mails: Path
+
+
+@pytest.fixture(scope="module")
+def frosty(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frosty]:
+    folder = tmp_path_factory.mktemp("frosty")
+    with own_postgres() as server:
+        environ = {
+            **ground.environ,
+            "DATABASE_URL": server.url,
+            "PGOPTIONS": f"-c statement_timeout={STATEMENT_SECONDS}s",
+            "EMAIL_URL": (folder / "mail").as_uri(),
+        }
+        with running_service(folder, environ) as service:
+            patient = {
+                name: value for name, value in service.environ.items() if name != "PGOPTIONS"
+            }
+            manage(patient, "migrate", "--no-input")
+            manage(patient, "seed_demo", "--output", str(folder / "demo.json"))
+            demo = json.loads((folder / "demo.json").read_text())
+            shell = Shell(service.url)
+            assert shell.login(demo["email"], demo["password"]).status_code == 200
+            yield Frosty(
+                server=server,
+                service=service,
+                shell=shell,
+                email=demo["email"],
+                mails=folder / "mail",
+            )
+            assert service.errors() == []
+
+
+def test_a_frozen_database_is_answered_for_in_time_and_everything_goes_on_after_it(
+    frosty: Frosty,
+) -> None:
+    shell, server = frosty.shell, frosty.server
+
+    def status(number: int = 0) -> tuple[requests.Response, float]:
+        began = time.monotonic()
+        return shell.get("/v1/license/status"), time.monotonic() - began
+
+    # Every process has connections, some of which are idle when the server freezes.
+    assert {answer.status_code for answer, _ in all_at_once(CROWD, status)} == {200}
+    with server.frozen():
+        answers = all_at_once(CROWD, status)
+        for answer, seconds in answers:
+            assert answer.status_code == 503, answer.text
+            assert answer.json()["code"] == "service_unavailable"
+            assert int(answer.headers["Retry-After"]) > 0
+            assert seconds < LONGEST
+        assert requests.get(f"{frosty.service.url}/livez", timeout=PATIENCE).status_code == 204
+        assert requests.get(f"{frosty.service.url}/healthz", timeout=PATIENCE).status_code == 503
+        login = Shell(frosty.service.url).login(frosty.email, "a password")
+        assert login.json()["code"] == "service_unavailable"
+    eventually(lambda: status()[0].status_code == 200)
+    # Not one lucky connection: all that are needed at once.
+    eventually(lambda: {answer.status_code for answer, _ in all_at_once(CROWD, status)} == {200})
+
+
+def test_the_worker_of_queued_work_goes_on_after_it(frosty: Frosty) -> None:
+    def mails() -> int:
+        return len(list(frosty.mails.glob("*"))) if frosty.mails.exists() else 0
+
+    def ask() -> None:
+        response = frosty.shell.post("/v1/auth/password/reset", {"email": frosty.email})
+        assert response.status_code == 204
+
+    with working_off(frosty.service):
+        ask()
+        eventually(lambda: mails() == 1)
+        with frosty.server.frozen():
+            # As long as others wait until they give it up.
+            assert frosty.shell.get("/v1/license/status").status_code == 503
+        eventually(lambda: frosty.shell.get("/v1/license/status").status_code == 200)
+        ask()
+        eventually(lambda: mails() == 2)

@@ -1,0 +1,119 @@
+"""Access tokens as jose (npm) verifies them, throughout two rotations, with a cold and with a stale list."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import jwt
+import pytest
+from django.db.models import F
+
+from accounts.models import SigningKey
+from config.local.folders import ROOT
+from tests.forgeries import JUNK, claims_of
+from tests.served.database import Database
+from tests.served.ledger import eventually
+from tests.served.people import Person
+from tests.served.service import Service
+from tests.served.shell import Shell
+
+pytestmark = pytest.mark.wire
+COOLDOWN_SECONDS = 30
+
+
+class Jose:
+    """The script beside the packages; `tests/wire/keys.mjs` says what it takes."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, **what: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def verify(self, token: str, *lists: str) -> None:
+        for each in lists:
+            answer = self.ask(verify=token, **{"with": each})
+            assert answer.get("sub") == claims_of(token)["sub"], (each, answer)
+
+
+@pytest.fixture
+def jose(service: Service) -> Iterator[Jose]:
+    command = ["node", "keys.mjs", f"{service.url}/.well-known/jwks.json", service.url]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT / "tests" / "wire",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield Jose(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def hour_goes_by(database: Database) -> None:
+    """As if all keys had been made an hour earlier."""
+    hour = timedelta(hours=1)
+    with database.rows():
+        SigningKey.objects.update(
+            published_at=F("published_at") - hour,
+            signs_from=F("signs_from") - hour,
+            superseded_at=F("superseded_at") - hour,
+        )
+
+
+def eventually_signed_by_another(shell: Shell, kid: str) -> str:
+    """A token of another key, which every process of the service signs with by now."""
+
+    def is_new() -> bool:
+        assert shell.refresh().status_code == 200
+        return str(jwt.get_unverified_header(shell.access)["kid"]) != kid
+
+    eventually(lambda: all(is_new() for _ in range(8)))
+    return str(jwt.get_unverified_header(shell.access)["kid"])
+
+
+def test_every_token_verifies_throughout_two_rotations(
+    service: Service, database: Database, person: Person, shell: Shell, jose: Jose
+) -> None:
+    first, kid = shell.access, str(jwt.get_unverified_header(shell.access)["kid"])
+    jose.ask(fetch="at first")
+    listed = _keys(shell)
+    jose.verify(first, "remote", "cold", "at first")
+
+    # Published an hour ahead: whoever fetched the list since then needs no other.
+    service.manage("rotate_signing_key", "--publish-first", "1")
+    eventually(lambda: all(_keys(shell) != listed for _ in range(8)))
+    jose.ask(fetch="before it signs")
+    assert shell.refresh().status_code == 200
+    jose.verify(shell.access, "remote", "cold", "at first", "before it signs")
+    hour_goes_by(database)
+    jose.ask(**{"pass": 3600})
+    kid = eventually_signed_by_another(shell, kid)
+    second = shell.access
+    jose.verify(second, "before it signs", "remote", "cold")
+
+    # Plain: a list of now has the key before its first token, and jose asks for one when it meets the new kid.
+    service.manage("rotate_signing_key")
+    kid = eventually_signed_by_another(shell, kid)
+    jose.ask(**{"pass": COOLDOWN_SECONDS})
+    jose.verify(shell.access, "cold", "remote")
+    for token in (first, second, shell.access):
+        jose.verify(token, "remote", "cold")
+
+
+def test_it_refuses_what_is_not_ours(shell: Shell, jose: Jose) -> None:
+    head, payload, _ = shell.access.split(".")
+    assert "error" in jose.ask(verify=f"{head}.{payload}.{JUNK}", **{"with": "cold"})
+
+
+def _keys(shell: Shell) -> list[str]:
+    return [each["kid"] for each in shell.get("/.well-known/jwks.json").json()["keys"]]

@@ -1,0 +1,144 @@
+"""Every act that is written down has a name in the grammar, and a row in docs/audit.md that says what it means."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from accounts.audit import Actor, record
+from accounts.models import AuditEvent
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "audit.md"
+APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "config")
+GRAMMAR = re.compile(r"[a-z_]+:[a-z_]+")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for app in APPS:
+        for path in sorted((ROOT / app).rglob("*.py")):
+            if "migrations" not in path.parts:
+                yield str(path.relative_to(ROOT)), ast.parse(path.read_text())
+
+
+def called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def functions(tree: ast.Module) -> list[Function]:
+    return [node for node in ast.walk(tree) if isinstance(node, Function)]
+
+
+def action_of(node: ast.Call, place: int) -> ast.expr | None:
+    named = (each.value for each in node.keywords if each.arg == "action")
+    return node.args[place] if len(node.args) > place else next(named, None)
+
+
+def recorders(tree: ast.Module) -> dict[str, int]:
+    """The functions of a module that hand their own ``action`` on to be recorded, with the place they take it at.
+
+    Their callers are looked at as well.
+    """
+    found = {"record": 0, "record_each": 0}
+    while True:
+        more = {
+            function.name: [
+                each.arg for each in (*function.args.args, *function.args.kwonlyargs)
+            ].index("action")
+            for function in functions(tree)
+            for node in ast.walk(function)
+            if isinstance(node, ast.Call) and called(node) in found
+            if isinstance(given := action_of(node, found[called(node)]), ast.Name)
+            if given.id == "action"
+        }
+        if more.keys() <= found.keys():
+            return found
+        found |= more
+
+
+def literals(value: ast.expr | None, constants: dict[str, ast.expr]) -> list[str]:
+    """The words that an expression can be; none where that cannot be told from reading it."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return [value.value]
+    if isinstance(value, ast.IfExp):
+        either = literals(value.body, constants), literals(value.orelse, constants)
+        return [*either[0], *either[1]] if all(either) else []
+    if isinstance(value, ast.Name):
+        return literals(constants.get(value.id), {})
+    return []
+
+
+def constants_of(tree: ast.Module) -> dict[str, ast.expr]:
+    """What the names of a module stand for; several may be named in one line."""
+    found: dict[str, ast.expr] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.Assign):
+            continue
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = zip(target.elts, value.elts, strict=True)
+        else:
+            pairs = zip([target], [value], strict=True)
+        found |= {name.id: each for name, each in pairs if isinstance(name, ast.Name)}
+    return found
+
+
+def actions() -> dict[str, str]:
+    """Every action that the code can write, with a place that writes it."""
+    found: dict[str, str] = {}
+    for name, tree in modules():
+        if name == "accounts/audit.py":
+            continue
+        known = recorders(tree)
+        constants = constants_of(tree)
+        hands_on = {
+            id(node)
+            for function in functions(tree)
+            if function.name in known
+            for node in ast.walk(function)
+        }
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or called(node) not in known:
+                continue
+            given = action_of(node, known[called(node)])
+            words, place = literals(given, constants), f"{name}:{node.lineno}"
+            handed = id(node) in hands_on and isinstance(given, ast.Name) and given.id == "action"
+            assert words or handed, f"{place}: name the act where it is recorded"
+            found.update(dict.fromkeys(words, place))
+    return found
+
+
+def described() -> dict[str, str]:
+    """Action and meaning, of the tables of the page."""
+    rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    assert len(rows) == len(dict(rows)), "an act is described twice"
+    return dict(rows)
+
+
+def test_every_act_follows_the_grammar() -> None:
+    found = actions()
+    assert len(found) > 40
+    assert [each for each in found if not GRAMMAR.fullmatch(each)] == []
+
+
+def test_every_act_is_described_and_nothing_else_is() -> None:
+    found, known = actions(), described()
+    missing = {each: place for each, place in found.items() if each not in known}
+    assert missing == {}, "docs/audit.md needs a row for each of these"
+    assert set(known) - set(found) == set(), "no code writes these"
+    assert all(known.values())
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "action",
+    ["", "user", "user:", ":created", "User:created", "user:created:twice", "user created"],
+)
+def test_the_database_takes_no_other_grammar(action: str, by: Actor, now: object) -> None:
+    with pytest.raises(IntegrityError), transaction.atomic():
+        record(action, by=by, now=now)  # type: ignore[arg-type]
+    assert not AuditEvent.objects.filter(action=action).exists()
