@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from socket import gethostname
 from time import monotonic
 from typing import NamedTuple, Protocol
 
@@ -61,7 +62,7 @@ def run(job: Job, *, by: Actor, now: datetime, dry_run: bool = False) -> Outcome
                 _note(job, outcome, seconds=monotonic() - started, by=by, now=now)
             return outcome
     except DatabaseError as error:
-        log.exception("job_failed", extra={"job": job.name})
+        log.exception("job_failed", extra={"task": job.name})
         return Outcome(End.FAILED, f"failed: {type(error).__name__}")
 
 
@@ -70,7 +71,7 @@ def _attempt(job: Job, *, by: Actor, now: datetime, dry_run: bool) -> Outcome:
         return Outcome(End.DONE, job.work(by=by, now=now, dry_run=dry_run))
     except Exception as error:
         # Of any kind: the other jobs of the night must still run. The words of an error may hold anything.
-        log.exception("job_failed", extra={"job": job.name})
+        log.exception("job_failed", extra={"task": job.name})
         release_connection()
         return Outcome(End.FAILED, f"failed: {_named(error)}")
 
@@ -88,7 +89,7 @@ def _note(job: Job, outcome: Outcome, *, seconds: float, by: Actor, now: datetim
         now=now,
         target=job.name,
         target_id=job.name,
-        after={"says": outcome.says, "seconds": round(seconds, 1)},
+        after={"says": outcome.says, "seconds": round(seconds, 1), "host": gethostname()},
     )
 
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from accounts import password_links, pruning, signing_keys
+from accounts import password_links, signing_keys
 from accounts.audit import Actor
 from accounts.connections import authorisation, disconnecting, reencrypting
 from accounts.models import PasswordLink
@@ -17,15 +17,6 @@ from config.queue import BACKOFF, periodic, task
 def wipe_retries(timestamp: int) -> None:
     """Every hour: successors kept for a keyed retry are forgotten a day after they were made."""
     wipe_expired(now=timezone.now())
-
-
-@periodic(cron="23 2 * * *")
-@task(name="accounts.prune", queue="accounts", queueing_lock="accounts.prune")
-def prune(timestamp: int) -> None:
-    """Every night: what nobody may need any more of audit events, sessions and tokens is removed."""
-    now = timezone.now()
-    pruning.prune_audit_log(by=Actor(name="the worker, every night"), now=now)
-    pruning.prune_refresh_tokens(now=now)
 
 
 @task(name="accounts.send_reset", queue="mail", retry=BACKOFF)

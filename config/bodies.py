@@ -48,10 +48,12 @@ Place = tuple[Any, str | int] | None
 
 
 class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
-    """More bytes than the address takes (``limit``); Django knows it as its own error of that kind."""
+    """More bytes than the address takes (``max_bytes``, also ``limit``); Django knows it as its own error."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"This address takes at most {limit:,} bytes.", limit=limit)
+        super().__init__(
+            f"This address takes at most {limit:,} bytes.", limit=limit, max_bytes=limit
+        )
 
 
 class BodyLimitMiddleware:

@@ -10,11 +10,12 @@ from django.db import transaction
 from accounts.audit import Actor
 from accounts.models import Client, SigningKey, User
 from accounts.signing_keys import rotate_signing_key
-from licensing.licences import create_client
+from licensing.licences import create_client, set_terms
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
 
 CLIENT = "Demo Company"
+APP = "notes"
 PERSON = "ada@demo.test"
 OPERATOR = "operator@demo.test"
 
@@ -43,6 +44,14 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
         if client is None:
             client = create_client(
                 name=CLIENT, plan=Plan.objects.get(name="Starter"), by=by, now=now
+            )
+            set_terms(
+                licence_id=client.licence.pk,
+                plan=client.licence.plan,
+                entitlements=[APP],
+                reason="Something to publish an app for.",
+                by=by,
+                now=now,
             )
         _person(PERSON, password, client=client)
         _person(OPERATOR, operator_password, is_staff=True, is_superuser=True)

@@ -20,7 +20,12 @@ _SPENT: Described = {
 # Members that a code brings beside those of every problem.
 MEMBERS: Mapping[str, Described] = {
     "request_too_large": {
-        "limit": {"type": "integer", "description": "The most bytes that this address takes."}
+        "max_bytes": {"type": "integer", "description": "The most bytes that this address takes."},
+        "limit": {"type": "integer", "description": "The same as `max_bytes`."},
+        "max_events": {
+            "type": "integer",
+            "description": "Telemetry, where there were more: the most events of a batch.",
+        },
     },
     "rate_limited": {"retry_after_iso": _INSTANT},
     "daily_limit_reached": _SPENT,

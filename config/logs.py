@@ -85,8 +85,8 @@ _FORMS: tuple[tuple[Callable[[object], Scalar], str], ...] = (
         _word,
         "action category channel check code command dimension kind limit model outcome place plan",
     ),
-    (_word, "platform provider queue reason signal slug source state task version worker"),
-    (_number, "job"),
+    (_word, "platform provider queue reason signal slug source state task version"),
+    (_number, "job worker"),
 )
 ALLOWED: Mapping[str, Callable[[object], Scalar]] = MappingProxyType(
     {name: form for form, names in _FORMS for name in names.split()}
@@ -174,11 +174,13 @@ def _is_literal(text: str) -> bool:
 
 
 def _of_job(record: logging.LogRecord) -> dict[str, object]:
-    """The queue describes a job with its arguments; only what names the job is taken."""
-    job = record.__dict__.get("job")
+    """The queue describes a job with its arguments, and its worker; only what names them is taken."""
+    job, worker = record.__dict__.get("job"), record.__dict__.get("worker")
+    of_worker = {"worker": worker.get("worker_id")} if isinstance(worker, dict) else {}
     if not isinstance(job, dict):
-        return {}
+        return of_worker
     return {
+        **of_worker,
         "job": job.get("id"),
         "task": job.get("task_name"),
         "queue": job.get("queue"),

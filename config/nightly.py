@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from django.db.models import Min
 from django.utils import timezone
 
 from accounts import night as access
@@ -46,10 +47,27 @@ def run_all(*, by: Actor, dry_run: bool = False) -> Iterator[tuple[Job, Outcome]
 
 def last_runs() -> list[Run]:
     """What the audit log knows of each job."""
-    events = AuditEvent.objects.filter(
-        action__in=("nightly:done", "nightly:failed"), target__in=[job.name for job in JOBS]
+    newest = (
+        AuditEvent.objects.filter(
+            action__in=("nightly:done", "nightly:failed"), target__in=[job.name for job in JOBS]
+        )
+        .order_by("target", "action", "-at", "-id")
+        .distinct("target", "action")
     )
-    newest = events.order_by("target", "-at", "-id").distinct("target")
-    last = {event.target: event for event in newest}
-    done = {event.target: event.at for event in newest.filter(action="nightly:done")}
+    last: dict[str, AuditEvent] = {}
+    done: dict[str, datetime] = {}
+    for event in newest:
+        if event.action == "nightly:done":
+            done[event.target] = event.at
+        if event.target not in last or last[event.target].at < event.at:
+            last[event.target] = event
     return [Run(job.name, last.get(job.name), done.get(job.name)) for job in JOBS]
+
+
+def missed(*, now: datetime) -> list[Run]:
+    """Jobs whose last good run is more than a night ago; not on the first day, nor for a job that is new."""
+    runs = last_runs()
+    if all(run.last is None for run in runs):
+        begun = AuditEvent.objects.aggregate(first=Min("at"))["first"]
+        return runs if begun is not None and begun < now - OVERDUE else []
+    return [run for run in runs if run.last is not None and run.overdue(at=now)]

@@ -21,6 +21,8 @@ GRACE_SECONDS = 30
 # and none from then on, so a job that is still ending in peace must not be taken from it.
 DEAD_AFTER_SECONDS = GRACE_SECONDS + 15
 
+FORGET_AFTER_HOURS = 7 * 24
+
 # Done before anything else that waits, so that a mail server that hangs delays no money.
 URGENT = 10
 
@@ -64,3 +66,26 @@ async def rescue_jobs(manager: JobManager) -> None:
     """Queues again what workers were doing when they died."""
     for job in await manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_AFTER_SECONDS):
         await manager.retry_job(job)
+
+
+_SUPERSEDED = """
+DELETE FROM procrastinate_jobs AS job WHERE status = 'failed' AND queueing_lock IS NOT NULL AND EXISTS (
+    SELECT FROM procrastinate_jobs AS later
+    WHERE later.task_name = job.task_name AND later.id > job.id AND later.status = 'succeeded'
+)
+"""
+
+
+async def forgive_superseded(manager: JobManager) -> None:
+    """Forgets failures of what the clock asks for that the same task has made up for since.
+
+    A restart of the database may end a sweep that the next minute repeats; nobody needs to look at that.
+    """
+    await manager.connector.execute_query_async(_SUPERSEDED)
+
+
+async def forget_old(manager: JobManager) -> None:
+    """Deletes jobs that were done, or given up, a week ago; failed ones stay until an operator has seen them."""
+    await manager.delete_old_jobs(
+        nb_hours=FORGET_AFTER_HOURS, include_cancelled=True, include_aborted=True
+    )

@@ -3,11 +3,9 @@
 from procrastinate import JobContext
 
 from config import mail
-from config.queue import URGENT, periodic, rescue_jobs, task
+from config.queue import URGENT, forget_old, forgive_superseded, periodic, rescue_jobs, task
 
 __all__ = ["mail"]
-
-FORGET_AFTER_HOURS = 7 * 24
 
 
 @periodic(cron="* * * * *")
@@ -19,12 +17,13 @@ FORGET_AFTER_HOURS = 7 * 24
     pass_context=True,
 )
 async def rescue(context: JobContext, timestamp: int) -> None:
-    """Every minute: what a worker was doing when it died is queued again."""
+    """Every minute: what a worker was doing when it died is queued again, and what was made up for is forgotten."""
     await rescue_jobs(context.app.job_manager)
+    await forgive_superseded(context.app.job_manager)
 
 
 @periodic(cron="17 3 * * *")
 @task(name="queue.forget", queue="queue", queueing_lock="queue.forget", pass_context=True)
 async def forget(context: JobContext, timestamp: int) -> None:
-    """Every night: jobs that were done a week ago are deleted; failed ones stay until an operator has seen them."""
-    await context.app.job_manager.delete_old_jobs(nb_hours=FORGET_AFTER_HOURS)
+    """Every night: jobs of long ago are deleted."""
+    await forget_old(context.app.job_manager)

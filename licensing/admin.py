@@ -123,6 +123,7 @@ class CustomerForm(WithReason):
         r"^cus_\w+$",
         label="Stripe customer",
         required=False,
+        strip=True,
         max_length=255,
         help_text="As in cus_Nf1…; empty where nobody pays by Stripe.",
     )
@@ -231,7 +232,10 @@ class ConfirmBrake(Act):
         yield f"The next run of {target.job} suspends {len(target.licence_ids)} of {target.clients} clients."
         yield f"Among them: {', '.join(_clients_of(target)[:CLIENTS_NAMED])}."
         yield "Their shells lock within a minute of it, and their model calls are refused."
-        yield "A run that would suspend others as well asks again; so does one more than three days from now."
+        yield (
+            "A run that would suspend more others than it may by itself asks again; "
+            "so does one more than three days from now."
+        )
 
     def do(self, target: Brake, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         brake.confirm(brake_id=target.pk, reason=given["reason"], by=by, now=now)

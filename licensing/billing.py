@@ -1,28 +1,39 @@
 """What billing says of licences: from subscriptions once a night, and from the clock once a grace is over.
 
-An operator's word counts before all of this and is never touched by it.
+An operator's word counts before all of this and is never touched by it. Whoever would be suspended is asked about
+once more right before, because they may have paid since.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from accounts.audit import Actor
+from accounts.jobs import NotDone
 from licensing import brake
-from licensing.licences import set_billing_status, set_operator_status
+from licensing.licences import end_operator_grace, set_billing_status
 from licensing.models import Licence, Standing
 
 SYNC = "sync_subscriptions"
 EXPIRE = "expire_grace"
 ACTIVE = frozenset({"active", "trialing"})
-DUE = "past_due"
+DUE = frozenset({"past_due"})
 # ``paused`` is among them because it can mean that nobody has paid.
 SUSPENDED = frozenset({"unpaid", "incomplete", "incomplete_expired", "canceled", "paused"})
 NAMES_SHOWN = 5
+RUN_OUT = "The grace has run out."
+
+# The statuses of a customer's subscriptions, as they are when it is called.
+Again = Callable[[str], Collection[str]]
+
+
+class NobodyKnown(NotDone):
+    """Stripe answers, but about others than our customers."""
 
 
 class Saying(NamedTuple):
@@ -56,6 +67,12 @@ class Report:
     unknown: list[str] = field(default_factory=list)
     without_subscription: list[str] = field(default_factory=list)
     without_customer: int = 0
+    brake: str = ""
+
+    def leave(self, licence: Licence, statuses: Collection[str]) -> None:
+        """Notes a licence of which Stripe says nothing, or nothing that is understood."""
+        names = self.unknown if statuses else self.without_subscription
+        names.append(licence.client.name)
 
     def __str__(self) -> str:
         changes = ", ".join(f"{number} {status}" for status, number in sorted(self.changed.items()))
@@ -66,100 +83,163 @@ class Report:
             parts.append(f"without a subscription: {_named(self.without_subscription)}")
         if self.without_customer:
             parts.append(f"without a customer: {self.without_customer}")
+        if self.brake:
+            parts.append(f"but the brake would hold: {self.brake}")
         return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a job. ``says``: what a status of Stripe's means for a licence in this job."""
+
+    job: str
+    says: Callable[[Licence, str, datetime], Saying]
+    again: Again | None
+    by: Actor
+    now: datetime
+    dry_run: bool
+    report: Report = field(default_factory=Report)
+
+    def ask_leave(self, suspended: Collection[int]) -> None:
+        """Raises ``BrakeHeld`` where these are too many to suspend; a dry run only says so."""
+        if not self.dry_run:
+            brake.hold_or_let_go(job=self.job, licence_ids=suspended, by=self.by, now=self.now)
+        elif brake.too_many(job=self.job, licence_ids=suspended, now=self.now):
+            self.report.brake = f"{len(suspended)} would be suspended"
+
+    def apply(self, sayings: list[Saying]) -> None:
+        """Those who may work again come first, so that nothing which goes wrong later keeps them out."""
+        for each in sorted(sayings, key=lambda saying: saying.suspends):
+            saying = self._asked_again(each) if each.suspends else each
+            if saying is None or not saying.is_news:
+                continue
+            if self.dry_run or set_billing_status(
+                known=saying.licence,
+                status=saying.status,
+                grace_until=saying.grace_until,
+                reason=saying.reason,
+                by=self.by,
+                now=self.now,
+            ):
+                self.report.changed[saying.status] += 1
+
+    def _asked_again(self, saying: Saying) -> Saying | None:
+        """The same of what Stripe says now; None where that is nothing, which suspends nobody."""
+        customer = saying.licence.stripe_customer_id
+        if self.again is None or not customer or self.report.brake:
+            return saying
+        statuses = self.again(customer)
+        if (status := best(statuses)) is None:
+            self.report.leave(saying.licence, statuses)
+            return None
+        return self.says(saying.licence, status, self.now)
 
 
 def best(statuses: Collection[str]) -> str | None:
     """The status of a customer with several subscriptions: the best that is known. None if none is."""
-    for group in (ACTIVE, {DUE}, SUSPENDED):
-        if found := sorted(group.intersection(statuses)):
-            # A subscription we do not understand may be the good one, so nobody is suspended beside it.
-            unsure = group is SUSPENDED and set(statuses) - SUSPENDED
-            return None if unsure else found[0]
-    return None
+    if paid := sorted(ACTIVE.intersection(statuses)):
+        return paid[0]
+    # A subscription we do not understand may be the good one, so nobody suffers beside it.
+    if set(statuses) - DUE - SUSPENDED:
+        return None
+    return next((each for group in (DUE, SUSPENDED) for each in sorted(group & {*statuses})), None)
 
 
 def sync(
-    *, subscriptions: Mapping[str, Collection[str]], by: Actor, now: datetime, dry_run: bool = False
+    *,
+    subscriptions: Mapping[str, Collection[str]],
+    again: Again | None = None,
+    by: Actor,
+    now: datetime,
+    dry_run: bool = False,
 ) -> Report:
     """Takes over what the processor says of each customer. ``subscriptions``: statuses by customer.
 
-    Raises ``BrakeHeld`` where too many would be suspended. Killed half way, the next run does the rest.
+    Raises ``BrakeHeld`` where too many would be suspended, ``NobodyKnown`` where the answer is about others, and
+    what ``again`` raises. Killed half way, the next run does the rest.
     """
-    report, sayings = Report(), []
-    for licence in Licence.objects.select_related("client", "plan").iterator():
-        if not licence.stripe_customer_id:
-            report.without_customer += 1
-            continue
-        statuses = subscriptions.get(licence.stripe_customer_id)
-        if not statuses:
-            report.without_subscription.append(licence.client.name)
-        elif (status := best(statuses)) is None:
-            report.unknown.append(licence.client.name)
-        else:
-            sayings.append(_saying(licence, status, now=now))
-    return _apply(SYNC, sayings, report, by=by, now=now, dry_run=dry_run)
+    run = Run(job=SYNC, says=_of_status, again=again, by=by, now=now, dry_run=dry_run)
+    sayings = _sayings(run, subscriptions)
+    run.ask_leave([each.licence.pk for each in sayings if each.suspends])
+    run.apply(sayings)
+    if not dry_run:
+        brake.end(job=SYNC, now=now)
+    return run.report
 
 
-def expire_grace(*, by: Actor, now: datetime, dry_run: bool = False) -> Report:
+def expire_grace(
+    *, again: Again | None = None, by: Actor, now: datetime, dry_run: bool = False
+) -> Report:
     """Graces that have run out become suspensions, on the axis on which they were given.
 
-    Raises ``BrakeHeld`` where too many of billing's would; an operator chose the end of his own himself.
+    Who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and what ``again``
+    raises: a grace goes on while nobody can say whether it was paid.
     """
-    over = Licence.objects.select_related("client", "plan").filter(
-        billing_status=Standing.GRACE, billing_grace_until__lte=now
-    )
-    reason = "The grace has run out."
-    sayings = [Saying(each, Standing.SUSPENDED, each.billing_grace_until, reason) for each in over]
-    report = _apply(EXPIRE, sayings, Report(), by=by, now=now, dry_run=dry_run)
-    words = Licence.objects.filter(operator_status=Standing.GRACE, operator_grace_until__lte=now)
-    for licence_id, ends_at in words.values_list("pk", "operator_until"):
-        report.changed[Standing.SUSPENDED] += 1
-        if not dry_run:
-            set_operator_status(
-                licence_id=licence_id,
-                status=Standing.SUSPENDED,
-                ends_at=ends_at,
-                reason=reason,
-                by=by,
-                now=now,
-            )
-    return report
+    run = Run(job=EXPIRE, says=_of_grace, again=again, by=by, now=now, dry_run=dry_run)
+    licences = Licence.objects.select_related("client", "plan")
+    over = licences.filter(billing_status=Standing.GRACE, billing_grace_until__lte=now)
+    sayings = [_suspended(each, RUN_OUT) for each in over]
+    words = licences.graces_of_operators_over(at=now)
+    suspended = {each.licence.pk for each in sayings if each.suspends}
+    run.ask_leave(suspended.union(words.values_list("pk", flat=True)))
+    _end_words(run, words)
+    run.apply(sayings)
+    if not dry_run:
+        brake.end(job=EXPIRE, now=now)
+    return run.report
 
 
-def _saying(licence: Licence, status: str, *, now: datetime) -> Saying:
+def _sayings(run: Run, subscriptions: Mapping[str, Collection[str]]) -> list[Saying]:
+    """What is news, of licences with a customer whose subscriptions are understood."""
+    sayings, customers = [], 0
+    for licence in Licence.objects.select_related("client", "plan").iterator():
+        if not licence.stripe_customer_id:
+            run.report.without_customer += 1
+            continue
+        customers += 1
+        statuses = subscriptions.get(licence.stripe_customer_id, ())
+        if (status := best(statuses)) is None:
+            run.report.leave(licence, statuses)
+        else:
+            sayings.append(_of_status(licence, status, run.now))
+    if customers > 1 and len(run.report.without_subscription) == customers:
+        raise NobodyKnown(
+            f"Stripe knows a subscription of none of {customers} customers, so nothing was changed; "
+            "STRIPE_API_KEY may be of another account or of its test mode."
+        )
+    return [each for each in sayings if each.is_news]
+
+
+def _end_words(run: Run, words: QuerySet[Licence]) -> None:
+    for licence in words:
+        if run.dry_run or end_operator_grace(
+            licence_id=licence.pk, reason=RUN_OUT, by=run.by, now=run.now
+        ):
+            run.report.changed[Standing.SUSPENDED] += 1
+
+
+def _of_status(licence: Licence, status: str, now: datetime) -> Saying:
     """A grace runs from the first time that payment was seen to be due, and is given once."""
     reason = f"Stripe says {status}."
     if status in ACTIVE:
         return Saying(licence, Standing.ACTIVE, None, reason)
     until = licence.billing_grace_until
-    if status == DUE:
-        until = until or now + timedelta(days=settings.GRACE_DAYS)
+    if status in DUE:
+        # In UTC, where every day has 24 hours.
+        until = until or now.astimezone(UTC) + timedelta(days=settings.GRACE_DAYS)
         over = until <= now and licence.billing_status == Standing.SUSPENDED
         return Saying(licence, Standing.SUSPENDED if over else Standing.GRACE, until, reason)
-    return Saying(licence, Standing.SUSPENDED, until, reason)
+    return _suspended(licence, reason)
 
 
-def _apply(
-    job: str, sayings: list[Saying], report: Report, *, by: Actor, now: datetime, dry_run: bool
-) -> Report:
-    news = [each for each in sayings if each.is_news]
-    if not dry_run:
-        suspended = [each.licence.pk for each in news if each.suspends]
-        brake.hold_or_let_go(job=job, licence_ids=suspended, by=by, now=now)
-    for each in news:
-        if dry_run or set_billing_status(
-            licence_id=each.licence.pk,
-            status=each.status,
-            grace_until=each.grace_until,
-            reason=each.reason,
-            by=by,
-            now=now,
-        ):
-            report.changed[each.status] += 1
-    if not dry_run:
-        brake.end(job=job, now=now)
-    return report
+def _of_grace(licence: Licence, status: str, now: datetime) -> Saying:
+    """A grace that has run out ends in a suspension, whatever the debt is called; only a payment saves it."""
+    return _of_status(licence, status, now) if status in ACTIVE else _suspended(licence, RUN_OUT)
+
+
+def _suspended(licence: Licence, reason: str) -> Saying:
+    """The end of a grace is kept, so that the same debt earns no second one."""
+    return Saying(licence, Standing.SUSPENDED, licence.billing_grace_until, reason)
 
 
 def _named(names: list[str]) -> str:

@@ -8,15 +8,16 @@ from django.db import transaction
 from accounts.audit import Actor, record
 from accounts.jobs import NotDone
 from config.mail import queue_for_operators
-from config.problems import instant
+from config.problems import Fault, InvalidRequest, instant
 from licensing.models import Brake, Licence
 
-# More than so many, and more than this share of all clients.
+# More than so many, and more than one in so many of all clients.
 CLIENTS = 10
-SHARE = 0.05
+ONE_IN = 20
 # A confirmation is about what is known now; after this the run has to ask again.
 CONFIRMED_FOR = timedelta(days=3)
 PAGE = "/admin/licensing/brake/"
+NOT_HELD = Fault("", "not_held", "That is not asked any more; look at the list for what is.")
 
 
 class BrakeHeld(NotDone):
@@ -25,23 +26,28 @@ class BrakeHeld(NotDone):
 
 def limit(clients: int) -> int:
     """How many of so many clients a run may suspend without asking."""
-    return max(CLIENTS, int(clients * SHARE))
+    return max(CLIENTS, clients // ONE_IN)
+
+
+def too_many(*, job: str, licence_ids: Collection[int], now: datetime) -> bool:
+    """Whether a run that suspends these has to ask: they are many, and no operator has confirmed them."""
+    brake = Brake.objects.filter(job=job, ended_at=None).first()
+    asking = set(licence_ids) - _confirmed(brake, now=now)
+    return len(asking) > limit(Licence.objects.count())
 
 
 def hold_or_let_go(*, job: str, licence_ids: Collection[int], by: Actor, now: datetime) -> None:
     """Lets a run suspend these, unless they are too many that no operator has confirmed: ``BrakeHeld``."""
-    held = None
     with transaction.atomic():
+        # Locked, so that nobody confirms what is being replaced.
         brake = Brake.objects.select_for_update().filter(job=job, ended_at=None).first()
-        clients = Licence.objects.count()
-        asking = set(licence_ids) - _confirmed(brake, now=now)
-        if len(asking) > limit(clients):
-            held = _held(brake, job, sorted(licence_ids), clients=clients, by=by, now=now)
-    if held is not None:
-        raise BrakeHeld(
-            f"{len(held.licence_ids)} of {held.clients} clients would be suspended, so nothing was changed; "
-            "an operator has to confirm it."
-        )
+        if not too_many(job=job, licence_ids=licence_ids, now=now):
+            return
+        held = _held(brake, job, sorted(licence_ids), by=by, now=now)
+    raise BrakeHeld(
+        f"{len(held.licence_ids)} of {held.clients} clients would be suspended, so nothing was changed; "
+        "an operator has to confirm it."
+    )
 
 
 def end(*, job: str, now: datetime) -> None:
@@ -50,21 +56,27 @@ def end(*, job: str, now: datetime) -> None:
 
 
 def confirm(*, brake_id: int, reason: str, by: Actor, now: datetime) -> Brake:
-    """An operator's leave to suspend exactly these; the next run does it."""
+    """An operator's leave to suspend exactly these; the next run does it.
+
+    Raises ``InvalidRequest`` without a reason, and where it is not asked any more: others may be meant by now.
+    """
+    if not reason.strip():
+        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():
         brake = Brake.objects.select_for_update().get(pk=brake_id)
-        if brake.is_held:
-            brake.confirmed_at, brake.confirmed_by = now, by.name
-            brake.save(update_fields=["confirmed_at", "confirmed_by"])
-            record(
-                "brake:confirmed",
-                by=by,
-                now=now,
-                target=brake.job,
-                target_id=brake.pk,
-                reason=reason,
-                after={"licences": len(brake.licence_ids)},
-            )
+        if not brake.is_held:
+            raise InvalidRequest(errors=[NOT_HELD])
+        brake.confirmed_at, brake.confirmed_by = now, by.name
+        brake.save(update_fields=["confirmed_at", "confirmed_by"])
+        record(
+            "brake:confirmed",
+            by=by,
+            now=now,
+            target=brake.job,
+            target_id=brake.pk,
+            reason=reason,
+            after={"licences": len(brake.licence_ids)},
+        )
     return brake
 
 
@@ -75,16 +87,16 @@ def _confirmed(brake: Brake | None, *, now: datetime) -> set[int]:
 
 
 def _held(
-    brake: Brake | None, job: str, licence_ids: list[int], *, clients: int, by: Actor, now: datetime
+    brake: Brake | None, job: str, licence_ids: list[int], *, by: Actor, now: datetime
 ) -> Brake:
-    """The brake for these; operators are told whenever it is about others than before."""
+    """The brake for these. For others than before it is another one, and operators are told of it: whoever still
+    looks at the page of the old one must not confirm what they have not seen.
+    """
     if brake is not None and brake.is_held and brake.licence_ids == licence_ids:
         return brake
-    if brake is None:
-        brake = Brake(job=job)
-    brake.licence_ids, brake.clients, brake.noticed_at = licence_ids, clients, now
-    brake.confirmed_at, brake.confirmed_by = None, ""
-    brake.save()
+    end(job=job, now=now)
+    clients = Licence.objects.count()
+    brake = Brake.objects.create(job=job, licence_ids=licence_ids, clients=clients, noticed_at=now)
     record(
         "brake:held",
         by=by,

@@ -53,19 +53,7 @@ def set_operator_status(
         licence.operator_grace_until = grace_until if status == Standing.GRACE else None
         licence.operator_reason = reason if status else ""
         licence.operator_until = ends_at if status else None
-        licence.changed_at = now
-        licence.save()
-        licence.refresh_from_db()
-        record(
-            "licence:operator_set" if status else "licence:operator_cleared",
-            by=by,
-            now=now,
-            target=licence.client.name,
-            target_id=licence.client_id,
-            reason=reason,
-            before=before,
-            after=_seen(licence),
-        )
+        _keep_word(licence, before, reason=reason, by=by, now=now)
     return licence
 
 
@@ -73,26 +61,41 @@ def end_operator_words(*, now: datetime) -> int:
     """Takes back operators' words whose time is over, so that billing's count again; gives how many."""
     over = Licence.objects.filter(operator_until__lte=now).values_list("pk", flat=True)
     by = Actor(name="the worker, every hour")
-    for licence_id in over:
-        set_operator_status(
-            licence_id=licence_id, status=None, reason="Its time was over.", by=by, now=now
-        )
-    return len(over)
+    return sum(_end_word(licence_id, by=by, now=now) for licence_id in over)
+
+
+def end_operator_grace(*, licence_id: int, reason: str, by: Actor, now: datetime) -> bool:
+    """An operator's grace that has run out becomes a suspension, still the operator's; whether it has.
+
+    It has not where an operator has said something else in the meantime.
+    """
+    with transaction.atomic():
+        licence = _locked(licence_id)
+        if not licence.operator_grace_has_run_out(at=now):
+            return False
+        before = _seen(licence)
+        licence.operator_status, licence.operator_grace_until = Standing.SUSPENDED, None
+        _keep_word(licence, before, reason=reason, by=by, now=now)
+    return True
 
 
 def set_billing_status(
     *,
-    licence_id: int,
+    known: Licence,
     status: Standing,
     grace_until: datetime | None,
     reason: str,
     by: Actor,
     now: datetime,
 ) -> bool:
-    """What billing says of a licence; whether that is news. It never touches an operator's word."""
+    """What billing says of a licence; whether that is news. It never touches an operator's word.
+
+    ``known`` is the licence as it was when this was decided: if billing says something else by now, or somebody
+    else pays, nothing is changed, and the next run decides anew.
+    """
     with transaction.atomic():
-        licence = _locked(licence_id)
-        if (licence.billing_status, licence.billing_grace_until) == (status, grace_until):
+        licence = _locked(known.pk)
+        if _billing(licence) != _billing(known) or _billing(licence)[:2] == (status, grace_until):
             return False
         before = _billed(licence)
         licence.billing_status, licence.billing_grace_until = status, grace_until
@@ -119,7 +122,7 @@ def set_customer(
 
     Raises ``InvalidRequest`` for one who pays for another licence.
     """
-    if not reason:
+    if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():
         licence = _locked(licence_id)
@@ -147,7 +150,7 @@ def set_terms(
     *, licence_id: int, plan: Plan, entitlements: list[str], reason: str, by: Actor, now: datetime
 ) -> Licence:
     """Another plan, or other entitlements beside it."""
-    if not reason:
+    if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():
         licence = _locked(licence_id)
@@ -167,6 +170,41 @@ def set_terms(
             after=_terms(licence),
         )
     return licence
+
+
+def _end_word(licence_id: int, *, by: Actor, now: datetime) -> bool:
+    with transaction.atomic():
+        licence = _locked(licence_id)
+        if not licence.operator_word_has_ended(at=now):
+            return False
+        before = _seen(licence)
+        licence.operator_status = licence.operator_grace_until = licence.operator_until = None
+        licence.operator_reason = ""
+        _keep_word(licence, before, reason="Its time was over.", by=by, now=now)
+    return True
+
+
+def _keep_word(
+    licence: Licence, before: dict[str, Any], *, reason: str, by: Actor, now: datetime
+) -> None:
+    """Saves another word of the operator, or none, and writes it down."""
+    licence.changed_at = now
+    licence.save()
+    licence.refresh_from_db()
+    record(
+        "licence:operator_set" if licence.operator_status else "licence:operator_cleared",
+        by=by,
+        now=now,
+        target=licence.client.name,
+        target_id=licence.client_id,
+        reason=reason,
+        before=before,
+        after=_seen(licence),
+    )
+
+
+def _billing(licence: Licence) -> tuple[str, datetime | None, str]:
+    return licence.billing_status, licence.billing_grace_until, licence.stripe_customer_id
 
 
 def _locked(licence_id: int) -> Licence:

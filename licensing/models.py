@@ -47,6 +47,13 @@ class Plan(models.Model):
         return self.name
 
 
+class LicenceQuerySet(models.QuerySet["Licence"]):
+    def graces_of_operators_over(self, *, at: datetime) -> "LicenceQuerySet":
+        """Those that an operator has put into a grace which has run out, by a word that still counts."""
+        counts = Q(operator_until=None) | Q(operator_until__gt=at)
+        return self.filter(counts, operator_status=Standing.GRACE, operator_grace_until__lte=at)
+
+
 class Licence(models.Model):
     """A client's licence, on two axes: what billing says and what an operator says.
 
@@ -101,6 +108,8 @@ class Licence(models.Model):
     client_id: UUID
     plan_id: int
 
+    objects = LicenceQuerySet.as_manager()
+
     class Meta:
         ordering = ("client__name",)
         constraints = (
@@ -138,6 +147,13 @@ class Licence(models.Model):
 
     def operator_word_has_ended(self, *, at: datetime) -> bool:
         return self.operator_until is not None and self.operator_until <= at
+
+    def operator_grace_has_run_out(self, *, at: datetime) -> bool:
+        """The same question as ``graces_of_operators_over``, of one row."""
+        until = self.operator_grace_until
+        if self.operator_status != Standing.GRACE or until is None:
+            return False
+        return until <= at and not self.operator_word_has_ended(at=at)
 
 
 class Brake(models.Model):

@@ -7,18 +7,21 @@ from django.conf import settings
 from accounts.audit import Actor
 from accounts.jobs import Job
 from licensing import billing
-from licensing.subscriptions import statuses_by_customer
+from licensing.subscriptions import statuses_by_customer, statuses_of
 
 
 def _sync(*, by: Actor, now: datetime, dry_run: bool) -> str:
     if not settings.STRIPE_API_KEY():
         return "nobody to ask, because STRIPE_API_KEY has not been set"
-    subscriptions = statuses_by_customer()
-    return str(billing.sync(subscriptions=subscriptions, by=by, now=now, dry_run=dry_run))
+    report = billing.sync(
+        subscriptions=statuses_by_customer(), again=statuses_of, by=by, now=now, dry_run=dry_run
+    )
+    return str(report)
 
 
 def _expire(*, by: Actor, now: datetime, dry_run: bool) -> str:
-    return str(billing.expire_grace(by=by, now=now, dry_run=dry_run))
+    again = statuses_of if settings.STRIPE_API_KEY() else None
+    return str(billing.expire_grace(again=again, by=by, now=now, dry_run=dry_run))
 
 
 SYNC_SUBSCRIPTIONS = Job(billing.SYNC, _sync)

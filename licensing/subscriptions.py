@@ -1,10 +1,13 @@
 """What Stripe knows of subscriptions. Only asks, never changes anything there."""
 
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import requests
 import stripe
 from django.conf import settings
+from stripe.params import SubscriptionListParams
 
 from accounts.jobs import NotDone
 from config.database import release_connection
@@ -12,6 +15,7 @@ from config.database import release_connection
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
 RETRIES = 3
 PAGE = 100
+NO_SUCH_CUSTOMER = "resource_missing"
 
 
 class BillingUnavailable(NotDone):
@@ -24,23 +28,59 @@ def statuses_by_customer() -> dict[str, list[str]]:
     Raises ``BillingUnavailable`` for anything but the whole answer: half of one would look like customers who
     have left. Nothing of the database is held while waiting.
     """
-    release_connection()
     found: dict[str, list[str]] = defaultdict(list)
+    with _asking() as client:
+        for each in _listed(client, {}):
+            found[_id(each.customer)].append(_text(each.status))
+    return dict(found)
+
+
+def statuses_of(customer_id: str) -> list[str]:
+    """The same of one customer, at this moment; empty for one who is not known there."""
+    with _asking() as client:
+        try:
+            listed = _listed(client, {"customer": customer_id})
+            return [_text(each.status) for each in listed if _id(each.customer) == customer_id]
+        except stripe.InvalidRequestError as error:
+            if error.code != NO_SUCH_CUSTOMER:
+                raise
+            return []
+
+
+def _listed(
+    client: stripe.StripeClient, which: SubscriptionListParams
+) -> Iterator[stripe.Subscription]:
+    """Every page of a list. The library's own way takes an empty page for the end, whatever it says of more."""
+    asked: SubscriptionListParams = {"status": "all", "limit": PAGE, **which}
+    seen: set[str] = set()
+    while True:
+        page = client.v1.subscriptions.list(asked)
+        for each in page.data:
+            if each.id in seen:
+                raise ValueError("what was listed comes again")
+            seen.add(each.id)
+            yield each
+        if not page.has_more:
+            return
+        asked["starting_after"] = page.data[-1].id
+
+
+@contextmanager
+def _asking() -> Iterator[stripe.StripeClient]:
+    """A client for a while, whose errors become ours."""
+    release_connection()
     with requests.Session() as session:
         # The environment's proxies and credentials are not meant for this.
         session.trust_env = False
         try:
-            listing = _client(session).v1.subscriptions.list({"status": "all", "limit": PAGE})
-            for each in listing.auto_paging_iter():
-                found[_id(each.customer)].append(each.status)
+            yield _client(session)
         except stripe.StripeError as error:
             # Its message may name the key.
             raise BillingUnavailable(
                 f"Stripe could not be asked: {type(error).__name__}, status {error.http_status or '-'}."
             ) from None
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             raise BillingUnavailable("Stripe answered something that is no list.") from None
-    return dict(found)
 
 
 def _client(session: requests.Session) -> stripe.StripeClient:
@@ -57,3 +97,9 @@ def _client(session: requests.Session) -> stripe.StripeClient:
 
 def _id(customer: str | stripe.Customer) -> str:
     return customer if isinstance(customer, str) else customer.id
+
+
+def _text(status: object) -> str:
+    if not isinstance(status, str):
+        raise TypeError("a status is a word")
+    return status

@@ -57,7 +57,10 @@ class Call:
     has_left: Callable[[], bool] = bool
     left: bool = False
     first_byte_at: datetime | None = None
+    # Whether the answer has its reason for ending.
+    finished: bool = False
     end: UsageRecord.End | None = None
+    spent: Spent | None = None
     _settled: Event | None = None
     _lock: Any = field(default_factory=Lock)
 
@@ -84,10 +87,20 @@ class Call:
         with self._lock:
             if self._settled is None:
                 self.end = end
-                spent, source = self._spent(end)
-                due = Due(self.id, spent, source, end, self.first_byte_at)
+                self.spent, source = self._spent(end)
+                due = Due(self.id, self.spent, source, end, self.first_byte_at)
                 self._settled = settle_surely(due)
             return self._settled.is_set()
+
+    def awaits_usage(self) -> bool:
+        """Whether only the provider's numbers are still to come: they tell what was not delivered, too."""
+        return self.finished and self.reported is None and self.end is None
+
+    def bill(self) -> Reported:
+        """What a settled call was charged."""
+        assert self.spent is not None
+        spent = self.spent
+        return Reported(spent.input, spent.output, spent.cached_input, spent.reasoning)
 
     def wait_settled(self, seconds: float) -> bool:
         """Waits so long for a settlement that the database has kept waiting."""
@@ -118,7 +131,8 @@ class Call:
             return Spent(), UsageRecord.Source.COUNTED
         prompt = self.prompt or Prompt(self.input_estimate)
         spent = Spent(input=prompt.input, cached_input=prompt.cached_input, output=output)
-        return spent, UsageRecord.Source.COUNTED
+        is_estimate = self.prompt is None and not output
+        return spent, UsageRecord.Source.ESTIMATED if is_estimate else UsageRecord.Source.COUNTED
 
 
 def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:

@@ -2,7 +2,7 @@
 
 from django.conf import settings
 
-from config.problems import NotFound
+from config.problems import Fault, NotFound
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
 from llmproxy.models import LanguageModel
@@ -18,7 +18,8 @@ def choose(name: str | None, *, caller: Caller) -> LanguageModel:
     if model is None and wanted == settings.LLM_DEFAULT_MODEL:
         return _default()
     if model is None or not model.is_on:
-        raise NotFound("There is no model of this name.")
+        fault = Fault("/model", "unknown", "There is no model of this name.")
+        raise NotFound(fault.detail, errors=[fault])
     if not _allows(model, caller):
         raise NotEntitled("Your plan does not include this model.")
     return model

@@ -17,6 +17,9 @@ _KEPT_HERE = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
 _DROPPED = frozenset({"user", "metadata", "store"})
+# What providers refuse where there are no tools, and the values that ask for none.
+_OF_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
+_NO_TOOL = ("none", "auto", True, False)
 _DROPPED_OF_MESSAGES = frozenset(
     {
         "annotations",
@@ -66,6 +69,7 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
         and name not in _DROPPED
         # SDKs send an empty list where a caller has no tools; providers refuse it.
         and not (name == "tools" and not value)
+        and not (name in _OF_TOOLS and not data.get("tools") and value in _NO_TOOL)
     }
     members["messages"] = [_message(each) for each in members["messages"]]
     return Chat(

@@ -32,6 +32,7 @@ from llmproxy.providers.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
 )
+from llmproxy.providers.reading import usage_of
 from llmproxy.sockets import new_session
 from llmproxy.sse import EventParser, EventTooLarge
 
@@ -43,6 +44,13 @@ OK = 200
 # How a page or an object begins that some servers answer with in place of a stream, whatever they call it.
 NO_EVENTS = (b"<", b"{")
 DRAIN_SECONDS = 0.2
+# How long the usage of an answer is waited for whose client left at its end, and the provider's last word after
+# answer and usage.
+USAGE_SECONDS = 2.0
+LAST_WORD_SECONDS = 1.5
+# What is read of a refusal: seconds and bytes.
+REFUSAL_SECONDS = 2.0
+MAX_REFUSAL = 64 * 1024
 # How many keep-alives a caller waits for a settlement that the database keeps waiting, before being told of it.
 SETTLE_PATIENCE = 2
 # One-shot answers and streams larger than this are no answers to these requests.
@@ -68,6 +76,10 @@ def complete(call: Call) -> dict[str, Any]:
         SETTLE_PATIENCE * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
+    if (name := _called(call)) is not None:
+        answer["model"] = name
+    if call.reported is None:
+        answer["usage"] = usage_of(call.bill())
     return answer
 
 
@@ -81,9 +93,10 @@ class Stream:
         self._call = call
         self._exchange = exchange
         self._parser = EventParser()
-        self._translator = provider().translator(call.chat)
-        self._finished = False
+        self._translator = provider().translator(call.chat, called=_called(call))
         self._over = False
+        # Until when the last word is waited for, once everything else has been said.
+        self._end_by: float | None = None
         self._spoke = time.monotonic()
         self._parts = self._relay(first)
 
@@ -97,6 +110,7 @@ class Stream:
 
     def close(self) -> None:
         """The server calls this when it is done with us, whether we were done or not."""
+        self._hear_usage()
         if self._over:
             # What is left of the framing is read, so that the connection can be used again.
             with suppress(ExchangeError):
@@ -107,6 +121,15 @@ class Stream:
         # Not reached where the answer ended: settled once is settled.
         self._call.settle(End.CLIENT_GONE)
 
+    def _hear_usage(self) -> None:
+        """Waits for the usage where a client left between the answer's end and it: not all output is delivered."""
+        until = time.monotonic() + USAGE_SECONDS
+        with suppress(ExchangeError, EventTooLarge):
+            while self._call.awaits_usage() and not self._over:
+                chunk = self._exchange.chunk(max(0.0, until - time.monotonic()))
+                if chunk is None or self._read(chunk, bytearray()) is not None:
+                    return
+
     def _relay(self, first: bytes | None) -> Generator[bytes]:
         try:
             if first is None:
@@ -115,6 +138,9 @@ class Stream:
             while not self._over:
                 if chunk is None:
                     chunk = self._next_chunk()
+                if chunk is None and self._has_said_all():
+                    # A provider that does not hang up, and says no last word either.
+                    chunk = b""
                 if chunk is None:
                     yield KEEP_ALIVE
                 else:
@@ -132,12 +158,18 @@ class Stream:
     def _is_silent(self) -> bool:
         return time.monotonic() - self._spoke >= settings.LLM_KEEPALIVE_SECONDS
 
+    def _has_said_all(self) -> bool:
+        return self._end_by is not None and time.monotonic() >= self._end_by
+
     def _next_chunk(self) -> bytes | None:
         """The next bytes, None after a silence. Reads the head on the way, which may be a refusal."""
         if self._exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
             return None
         _check_head(self._call, self._exchange)
-        return self._exchange.chunk(settings.LLM_KEEPALIVE_SECONDS)
+        wait = settings.LLM_KEEPALIVE_SECONDS
+        if self._end_by is not None:
+            wait = max(0.0, min(wait, self._end_by - time.monotonic()))
+        return self._exchange.chunk(wait)
 
     def _forward(self, chunk: bytes) -> Iterator[bytes]:
         out = bytearray()
@@ -152,6 +184,8 @@ class Stream:
         if not settled:
             yield from self._until_settled()
         if self._over:
+            if self._call.chat.include_usage:
+                out += self._translator.usage_chunk(self._call.bill())
             out += DONE
         if out:
             yield bytes(out)
@@ -164,17 +198,19 @@ class Stream:
             piece = self._translator.piece(event)
             if piece.failed is not None:
                 return piece.failed
+            goes_on = not self._call.finished or bool(piece.size)
             self._count(piece)
             if piece.ended:
                 self._over = True
                 return None
             out += _whole(piece.forward)
-            if not self._finished and self._call.is_runaway():
+            # Its own report comes with the end, and must not cost the caller a whole answer.
+            if goes_on and not piece.finished and self._call.is_runaway():
                 log.warning("provider_past_its_limit")
                 return ProviderError()
         if not chunk:
             # The end of the connection without the end of the answer is a truncated answer.
-            if not self._finished:
+            if not self._call.finished:
                 return ProviderError()
             self._over = True
         return None
@@ -194,7 +230,10 @@ class Stream:
         if piece.size:
             self._call.deltas += 1
             self._call.size += piece.size
-        self._finished = self._finished or piece.finished
+        self._call.finished = self._call.finished or piece.finished
+        is_whole = self._call.finished and self._call.reported is not None
+        if is_whole and (self._end_by is None or piece.size):
+            self._end_by = time.monotonic() + LAST_WORD_SECONDS
 
 
 def stream(call: Call) -> Stream:
@@ -232,8 +271,24 @@ def _check_head(call: Call, exchange: Exchange) -> None:
     if head is None:
         raise TimedOut("no answer", sent=True)
     if head.status != OK:
-        raise provider().refusal(head.status, head.headers, exchange.body())
+        raise provider().refusal(head.status, head.headers, _words_of(exchange))
     call.began = True
+
+
+def _words_of(exchange: Exchange) -> bytes:
+    """The body of a refusal, or what comes of it soon: its status says enough."""
+    until, words = time.monotonic() + REFUSAL_SECONDS, b""
+    with suppress(ExchangeError):
+        while len(words) <= MAX_REFUSAL and (
+            more := exchange.chunk(max(0.0, until - time.monotonic()))
+        ):
+            words += more
+    return words
+
+
+def _called(call: Call) -> str | None:
+    """The name to answer under where operators have given the model one of their own."""
+    return call.model.name if call.model.name != call.model.provider_name else None
 
 
 def _open(call: Call) -> Exchange:
@@ -251,7 +306,10 @@ def _open(call: Call) -> Exchange:
             headers=outgoing.headers,
             body=outgoing.body,
             connect_timeout=settings.LLM_CONNECT_TIMEOUT,
-            first_byte_timeout=settings.LLM_FIRST_BYTE_TIMEOUT,
+            # An answer in one piece comes when it is whole, which takes as long as it takes to make it.
+            first_byte_timeout=settings.LLM_FIRST_BYTE_TIMEOUT
+            if call.chat.stream
+            else settings.LLM_MAX_SECONDS,
             read_timeout=settings.LLM_READ_TIMEOUT,
             deadline=time.monotonic() + settings.LLM_MAX_SECONDS,
             max_bytes=MAX_ANSWER,

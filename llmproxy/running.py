@@ -85,11 +85,13 @@ def look() -> None:
 
 
 def look_for_departures() -> None:
-    """Ends every running call whose client has hung up."""
+    """Ends every running call whose client has hung up; where only its usage is to come, at the next look."""
     for each in list(_running.values()):
-        if not each.call.left and each.call.has_left():
+        if each.cut_at is None and each.call.has_left():
+            waits = each.call.awaits_usage() and not each.call.left
             each.call.left = True
-            each.cut()
+            if not waits:
+                each.cut()
 
 
 def note() -> None:

@@ -22,7 +22,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 KEPT_CONNECTIONS = 4096
 # Servers and address translators drop idle connections, some without saying so, and a request
 # lost in that way cannot safely be repeated: a connection idle for longer is not used again.
-MAX_IDLE_SECONDS = 15.0
+# Several common servers close theirs after five seconds.
+MAX_IDLE_SECONDS = 4.0
 
 
 class LineCutError(Exception):

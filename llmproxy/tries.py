@@ -19,7 +19,7 @@ NOT_NOW = frozenset({TOO_MANY, 503, 529})
 MOST_WAIT = 2
 # A server may close an idle connection at the moment at which it is used again. What ends sooner than this,
 # without a byte, was closed before the request came; a provider that failed later may have been at work.
-STALE_SECONDS = 1.0
+STALE_SECONDS = 0.1
 
 
 class Tries:

@@ -2,29 +2,115 @@
 
 from typing import Any
 
+from django import forms
+from django.conf import settings
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import OuterRef, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 
+from accounts.asking import page_of
 from accounts.columns import moment
 from accounts.console import ConsoleAdmin
+from releases import cdn, purging
+from releases.acts import Halt, Resume, RetryPurge, RollBack
+from releases.evidence import verified
+from releases.explaining import explain
 from releases.models import Publication, ShellChannel, ShellRelease
+from releases.platforms import ARCHITECTURES
+from releases.storage import pointer_path
 
 SHOWN = 20
+ARCHS = sorted({each for archs in ARCHITECTURES.values() for each in archs})
+
+
+class ExplainForm(forms.Form):
+    """What a shell says when it asks for an update."""
+
+    os = forms.ChoiceField(label="System", choices=[(each, each) for each in ARCHITECTURES])
+    arch = forms.ChoiceField(
+        label="Architecture",
+        required=False,
+        choices=[("", "any"), *((each, each) for each in ARCHS)],
+    )
+    current_version = forms.CharField(
+        label="Version it has", required=False, max_length=120, help_text="As 1.2.3; or nothing."
+    )
 
 
 @admin.register(ShellChannel)
 class ShellChannelAdmin(ConsoleAdmin):
-    """A channel and its history. The first row of it that storage has is what shells are served."""
+    """A channel: what it offers and since when, whether the CDN serves that, and its history."""
 
+    acts = (RollBack(), Halt(), Resume(), RetryPurge())
     change_form_template = "admin/console/channel.html"
-    list_display = ("name", moment("leased_until", "publish under way until"))
+    list_display = (
+        "name",
+        "offers",
+        moment("halted_at", "halted since"),
+        moment("leased_until", "publish under way until"),
+    )
     search_fields = ("name",)
-    fields = (*list_display, "fence")
+    fields = (moment("leased_until", "publish under way until"), "fence")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        stored = Publication.objects.filter(release__channel=OuterRef("pk")).stored()
+        live = stored.order_by("-pk").values("release__version")[:1]
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.annotate(live_version=Subquery(live))
+
+    @admin.display(description="offers")
+    def offers(self, channel: Any) -> str:
+        return "nothing" if channel.halted_at else channel.live_version or "nothing"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.explain)
+        name = "releases_shellchannel_explain"
+        return [path("<path:object_id>/explain/", view, name=name), *super().get_urls()]
+
+    def explain(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """What a shell of this channel is answered, and why. It changes nothing, so it is a GET."""
+        channel = self.get_object(request, unquote(object_id))
+        if channel is None or not self.has_view_permission(request, channel):
+            raise PermissionDenied
+        form = ExplainForm(request.GET or None)
+        explained = None
+        if form.is_valid():
+            given = form.cleaned_data
+            explained = explain(
+                channel=channel.pk,
+                system=given["os"],
+                arch=given["arch"] or None,
+                current_version=given["current_version"] or None,
+            )
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": "Explain",
+            "called": str(channel),
+            "back": page_of(channel),
+            "form": form,
+            "explained": explained,
+        }
+        return TemplateResponse(request, "admin/console/explain.html", context)
 
     def beside(self, request: HttpRequest, row: ShellChannel) -> dict[str, Any]:
         publications = Publication.objects.of(row.pk).defer("signature", "release__manifest")
-        return {"publications": publications[:SHOWN]}
+        return {
+            "publications": publications.prefetch_related("purges")[:SHOWN],
+            "live": _live(row),
+            "purge": purging.newest(row.pk) if cdn.is_purged() else None,
+            "is_purged": cdn.is_purged(),
+            "address": f"{settings.CDN_URL}/{pointer_path(row.pk)}",
+        }
+
+
+def _live(channel: ShellChannel) -> Publication | None:
+    stored = Publication.objects.of(channel.pk).stored()
+    return stored.defer("signature", "release__manifest").first()
 
 
 @admin.register(ShellRelease)
@@ -61,4 +147,10 @@ class ShellReleaseAdmin(ConsoleAdmin):
 
     def beside(self, request: HttpRequest, row: ShellRelease) -> dict[str, Any]:
         publications = Publication.objects.filter(release=row).defer("signature")
-        return {"publications": publications[:SHOWN], "artifacts": row.artifacts.all()}
+        return {
+            "publications": publications.select_related("release").prefetch_related("purges")[
+                :SHOWN
+            ],
+            "artifacts": verified(row),
+            "is_purged": cdn.is_purged(),
+        }

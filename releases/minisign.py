@@ -88,6 +88,16 @@ class Signature:
             )
         return cls(first[:2], first[2:10], first[10:], lines[2].removeprefix(TRUSTED), second)
 
+    @property
+    def key_name(self) -> str:
+        """The id of the key that it names, as minisign prints it."""
+        return self.key_id[::-1].hex().upper()
+
+    @property
+    def comment(self) -> str:
+        """The trusted comment as it stands, to be shown; only :meth:`claims` believes it."""
+        return self._comment.decode("utf-8", "replace")
+
     def claims(self, key: PublicKey) -> Mapping[str, str]:
         """The trusted comment, once the key and the second signature have been checked.
 

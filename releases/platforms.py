@@ -42,11 +42,21 @@ OTHER_NAMES: Mapping[str, str] = {
 }
 
 
+# What a system named alone most probably stands for.
+USUAL: Mapping[str, str] = {
+    "darwin": "darwin-aarch64",
+    "linux": "linux-x86_64",
+    "windows": "windows-x86_64",
+}
+
+
 def near_miss(platform: str) -> str | None:
     """The known id that was probably meant, if one is close: ``darwin-universal`` → ``darwin-aarch64``."""
     lowered = platform.lower().replace("x86-64", "x86_64")
     parts = re.sub(r"^([a-z0-9]+)_", r"\1-", lowered).split("-")
     renamed = "-".join(OTHER_NAMES.get(part, part) for part in parts)
+    if renamed in USUAL:
+        return USUAL[renamed]
     close = [renamed] if renamed in KNOWN else get_close_matches(renamed, sorted(KNOWN), 1, 0.75)
     return close[0] if close else None
 

@@ -49,4 +49,7 @@ class PublishSecret(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
             header_name="HTTP_AUTHORIZATION",
             token_prefix="Bearer",  # noqa: S106 - a scheme
         )
-        return {**scheme, "description": "One of the secrets that the operators gave a pipeline."}
+        return {
+            **scheme,
+            "description": "One of the secrets that the operators gave a pipeline, or its identity token.",
+        }

@@ -31,7 +31,7 @@ class Reported(NamedTuple):
 
     id: str
     name: str
-    occurred_at: str
+    occurred_at: datetime
     app: str
     shell_version: str
     properties: str
@@ -52,8 +52,7 @@ def read(given: Any, *, now: datetime) -> Reported:
     return Reported(
         id=_text(given, "id", _UUID, "a UUID with its hyphens").lower(),
         name=_text(given, "name", _NAME, "1 to 100 letters, digits, spaces or any of _.:/$-"),
-        # As text again, but not theirs: what PostgreSQL makes of a thousand digits of a second is its own affair.
-        occurred_at=_instant(given, now=now).isoformat(),
+        occurred_at=_instant(given, now=now),
         app=_text(given, "app", _APP, "the slug of a micro app", needed=False),
         shell_version=_text(given, "shell_version", _VERSION, "a version", needed=False),
         properties=_properties(given.get("properties")),

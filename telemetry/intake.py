@@ -18,13 +18,19 @@ from config.problems import Fault, InvalidRequest, RequestTooLarge
 from telemetry.events import BadEvent, Reported, read
 
 MOST_EVENTS = 500
+# Held to before anything is read, by config/bodies.py.
+MOST_BYTES = 1024 * 1024
 
 
 class TooManyEvents(RequestTooLarge):
     """More events than a batch takes."""
 
     def __init__(self) -> None:
-        super().__init__(f"A batch takes at most {MOST_EVENTS} events.", max_events=MOST_EVENTS)
+        super().__init__(
+            f"A batch takes at most {MOST_EVENTS} events.",
+            max_events=MOST_EVENTS,
+            max_bytes=MOST_BYTES,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +78,8 @@ def _events_of(batch: Mapping[str, Any]) -> list[Any]:
 _KEEP = """
 INSERT INTO telemetry_event
     (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
-SELECT event_id::uuid, %b, %b, name, app, shell_version, occurred_at::timestamptz, %b, properties::jsonb
-FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[])
+SELECT event_id::uuid, %b, %b, name, app, shell_version, occurred_at, %b, properties::jsonb
+FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::timestamptz[], %b::text[])
     AS given (event_id, name, app, shell_version, occurred_at, properties)
 ON CONFLICT (event_id, client_id) DO NOTHING
 """

@@ -69,6 +69,8 @@ class Event(models.Model):
         indexes = (
             models.Index(fields=("received_at",), name="telemetry_by_time"),
             models.Index(fields=("name", "received_at"), name="telemetry_by_name"),
+            # Not by the longer one below, which is not in the order of time for an app as a whole.
+            models.Index(fields=("app", "received_at"), name="telemetry_by_app"),
             models.Index(
                 fields=("app", "shell_version", "received_at"), name="telemetry_by_app_version"
             ),

@@ -12,7 +12,7 @@ from telemetry.events import (
     PROPERTIES_LEVELS,
     VERSION,
 )
-from telemetry.intake import MOST_EVENTS
+from telemetry.intake import MOST_BYTES, MOST_EVENTS
 
 Schema = dict[str, Any]
 
@@ -58,6 +58,7 @@ EVENT: Schema = {
 
 BATCH: Schema = {
     "type": "object",
+    "description": f"At most {MOST_EVENTS} events and {MOST_BYTES:,} bytes.",
     "properties": {"events": {"type": "array", "maxItems": MOST_EVENTS, "items": EVENT}},
     "required": ["events"],
 }

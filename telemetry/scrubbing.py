@@ -91,9 +91,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
 
 
 def is_suspect(text: str) -> bool:
-    """Whether a text, or a value written as JSON, could hold anything that is looked for. Quick, because most do not."""
+    """Whether a text, or a value written as JSON, could hold anything that is looked for; most do not."""
     small = text.lower()
-    for sign in _SIGNS:  # noqa: SIM110 - any() takes twice as long
+    for sign in _SIGNS:
         if sign in small:
             return True
     return _LONG.search(small) is not None

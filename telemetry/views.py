@@ -42,8 +42,8 @@ class TelemetryViewSet(ViewSet):
     def take_in(self, request: Request) -> Response:
         """Report a batch of events: at most 500, and 1 MiB.
 
-        A larger one answers 413, with `max_events` where it has too many, or with `limit`, the most bytes. After
-        no answer, a 429 or a 5xx, send the same batch again: what was kept already is counted as duplicates.
+        A larger one answers 413 with `max_bytes`, and with `max_events` where it has too many. After no answer,
+        a 429 or a 5xx, send the same batch again: what was kept already is counted as duplicates.
         """
         now = timezone.now()
         caller = caller_of(request)

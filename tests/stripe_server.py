@@ -22,7 +22,10 @@ class Stripe(ThreadingHTTPServer):
         self.subscriptions: list[tuple[str, str]] = []
         self.script: list[str] = []
         self.asked: list[str] = []
-        self.release = threading.Event()
+        # Whether the list begins anew after each page, and so never ends.
+        self.turns = False
+        # A call that is told to wait says so by the one and goes on by the other.
+        self.waiting, self.release = threading.Event(), threading.Event()
 
     @property
     def url(self) -> str:
@@ -68,10 +71,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def list_page(self, query: dict[str, str]) -> None:
         rows = self.server.objects()
+        if customer := query.get("customer"):
+            rows = [row for row in rows if row["customer"] == customer]
+            if not rows:
+                said = f"No such customer: '{customer}'"
+                self.refuse(400, "invalid_request_error", said, code="resource_missing")
+                return
         if query.get("status") != "all":
             # What is asked for without a status leaves out those that have ended.
             rows = [row for row in rows if row["status"] != "canceled"]
-        if "starting_after" in query:
+        if "starting_after" in query and not self.server.turns:
             ids = [row["id"] for row in rows]
             rows = rows[ids.index(query["starting_after"]) + 1 :]
         limit = int(query.get("limit", 10))
@@ -98,7 +107,10 @@ class Handler(BaseHTTPRequestHandler):
             )
         elif fault == "429":
             self.refuse(429, "invalid_request_error", "Too many requests", code="rate_limit")
+        elif fault == "no page":
+            self.answer(200, {"object": "list", "data": [], "has_more": True})
         elif fault == "wait":
+            self.server.waiting.set()
             self.server.release.wait(30)
             self.list_page({"status": "all", "limit": "100"})
         elif fault != "well":

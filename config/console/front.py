@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from accounts.models import AuditEvent
 from config.console.troubles import Trouble, troubles_at
+from config.nightly import Run, last_runs
 from licensing.models import Licence, Standing
 from usage.models import UsageRecord
 
@@ -24,6 +25,7 @@ class Glance:
     in_flight: int
     in_flight_url: str
     troubles: list[Trouble]
+    nights: list[Run]
     graces: list[Licence]
     events: list[AuditEvent]
 
@@ -40,6 +42,7 @@ def at_a_glance(*, now: datetime) -> Glance:
         in_flight=UsageRecord.objects.open().filter(expires_at__gt=now).count(),
         in_flight_url=reverse("admin:usage_runningcall_changelist"),
         troubles=list(troubles_at(now)),
+        nights=last_runs(),
         graces=list(
             Licence.objects.select_related("client")
             .filter(status=Standing.GRACE, grace_until__lte=now + GRACE_AHEAD)

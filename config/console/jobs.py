@@ -5,17 +5,19 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db import transaction
+from django.db import connection, transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
 
-from accounts.acts import ActOnSeveral
+from accounts.acts import Act, ActOnSeveral, Done
 from accounts.audit import Actor, record
 from accounts.columns import OneOf, moment
 from accounts.console import ConsoleAdmin
 
 EVENTS_SHOWN = 20
+MOST_AT_ONCE = 1000
 
 
 class Retry(ActOnSeveral):
@@ -42,6 +44,79 @@ class Retry(ActOnSeveral):
         return f"Jobs queued again: {queued}."
 
 
+class RetryAlike(Act):
+    """After an outage: everything that failed for the same reason, without choosing it page by page."""
+
+    name = "retry_alike"
+    label = "Retry all failed of this task"
+
+    def offered(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+        return target.status == "failed"
+
+    def effects(self, target: ProcrastinateJob) -> Iterable[str]:
+        number = _alike(target).count()
+        yield f"Failed jobs of {target.task_name}: {number}. They are queued again, at most {MOST_AT_ONCE} at once."
+        yield "What they had done before they failed may be done twice."
+
+    def do(
+        self, target: ProcrastinateJob, given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> Done:
+        alike = _alike(target).order_by("pk").values_list("pk", flat=True)[:MOST_AT_ONCE]
+        queued = sum(_retry(each, reason=given["reason"], by=by, now=now) for each in list(alike))
+        return Done(f"Jobs queued again: {queued}.")
+
+
+class Discard(ActOnSeveral):
+    """Not done and not to be done any more."""
+
+    name = "discard"
+    label = "Discard failed jobs"
+    grave = True
+
+    def offered(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+        return target.status == "failed"
+
+    def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
+        yield "The work is never done, and the console stops asking about it. It is deleted after a week."
+
+    def do_all(
+        self,
+        targets: Sequence[ProcrastinateJob],
+        given: dict[str, Any],
+        *,
+        by: Actor,
+        now: datetime,
+    ) -> str:
+        gone = sum(_discard(each.pk, reason=given["reason"], by=by, now=now) for each in targets)
+        return f"Jobs discarded: {gone}."
+
+
+def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
+    return ProcrastinateJob.objects.filter(status="failed", task_name=job.task_name)
+
+
+def _discard(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
+    """False where it has not failed, or somebody else was quicker."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            # The package's models are read-only, and its functions cancel only what has not begun.
+            cursor.execute(
+                "UPDATE procrastinate_jobs SET status = 'cancelled' WHERE id = %s AND status = 'failed'"
+                " RETURNING task_name",
+                [job_id],
+            )
+            row = cursor.fetchone()
+            if row is None:
+                return False
+            # From this event on the days count after which it is deleted.
+            cursor.execute(
+                "INSERT INTO procrastinate_events (job_id, type, at) VALUES (%s, 'cancelled', %s)",
+                [job_id, now],
+            )
+        record("job:discarded", by=by, now=now, target=row[0], target_id=job_id, reason=reason)
+    return True
+
+
 def _retry(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
     """False where it has not failed, or somebody else was quicker."""
     with transaction.atomic():
@@ -63,7 +138,7 @@ class StatusFilter(OneOf):
 
 
 class JobAdmin(ConsoleAdmin):
-    acts = (Retry(),)
+    acts = (Retry(), RetryAlike(), Discard())
     change_form_template = "admin/console/job.html"
     list_display = (
         "id",

@@ -9,9 +9,11 @@ from django.urls import reverse
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
 from accounts.models import Client, ConnectionRevocation, SigningKey
+from config import nightly
 from licensing.models import Brake
 from llmproxy.catalogue import default_is_off
-from releases.models import Publication
+from releases.cdn import is_purged
+from releases.models import Publication, Purge, ShellChannel
 from usage.models import UsageRecord
 
 # The worker sweeps every minute and beats every ten seconds; later than this it is not merely busy.
@@ -73,6 +75,15 @@ def _queue(now: datetime) -> Iterator[Trouble]:
         yield Trouble(f"Jobs that should have begun by now: {waiting}.", f"{jobs}?status=todo")
 
 
+def _nights(now: datetime) -> Iterator[Trouble]:
+    if missed := [run.job for run in nightly.missed(now=now)]:
+        log = reverse("admin:accounts_auditevent_changelist")
+        yield Trouble(
+            f"Jobs of the night that have not ended well for more than a night: {', '.join(missed)}.",
+            f"{log}?subject=nightly",
+        )
+
+
 def _calls(now: datetime) -> Iterator[Trouble]:
     if abandoned := UsageRecord.objects.abandoned(at=now - SWEEP_OVERDUE).count():
         yield Trouble(
@@ -92,10 +103,28 @@ def _releases(now: datetime) -> Iterator[Trouble]:
     )
     for publication in newest.select_related("release").defer("signature", "release__manifest"):
         if publication.stored_at is None and publication.published_at < now - STORE_OVERDUE:
-            channel = reverse(
-                "admin:releases_shellchannel_change", args=[publication.release.channel_id]
-            )
+            channel = _channel(publication.release.channel_id)
             yield Trouble(f"{publication.release} was published but is not in storage.", channel)
+    for row in ShellChannel.objects.filter(unplaced_since__lt=now - STORE_OVERDUE):
+        yield Trouble(
+            f"What an operator changed on {row} has not reached storage.", _channel(row.pk)
+        )
+    yield from _purges()
+
+
+def _purges() -> Iterator[Trouble]:
+    if not is_purged():
+        return
+    for purge in Purge.objects.newest():
+        if purge.failed:
+            yield Trouble(
+                f"The CDN does not serve what {purge.channel_id} offers ({purge.failure}).",
+                _channel(purge.channel_id),
+            )
+
+
+def _channel(name: str) -> str:
+    return reverse("admin:releases_shellchannel_change", args=[name])
 
 
 def _connections(now: datetime) -> Iterator[Trouble]:
@@ -112,6 +141,7 @@ LOOKS: tuple[Callable[[datetime], Iterator[Trouble]], ...] = (
     _clients,
     _brakes,
     _queue,
+    _nights,
     _calls,
     _releases,
     _connections,

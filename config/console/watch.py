@@ -9,14 +9,18 @@ import logging
 import random
 import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max, Min
+from django.db.models import Max
 from django.utils import timezone
-from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
+from procrastinate.contrib.django.models import (
+    ProcrastinateJob,
+    ProcrastinatePeriodicDefer,
+    ProcrastinateWorker,
+)
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
@@ -50,12 +54,12 @@ class Concern(NamedTuple):
 def concerns(*, now: datetime) -> Iterator[Concern]:
     """What is wrong now."""
     jobs = "/admin/procrastinate/procrastinatejob/"
-    beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
-    if beat is None or beat < now - STILL_AFTER:
+    life = _last_sign_of_life()
+    if life is None or life < now - STILL_AFTER:
         yield Concern(
             WORKER,
             "No worker is running",
-            f"The last sign of life: {instant(beat) if beat else 'none'}. Until one runs (manage.py work) no mail "
+            f"The last sign of life: {instant(life) if life else 'none'}. Until one runs (manage.py work) no mail "
             "is sent, abandoned model calls hold their tokens, and nothing queued is done. Nothing is lost.",
             jobs,
         )
@@ -79,7 +83,7 @@ def concerns(*, now: datetime) -> Iterator[Concern]:
             "mended.",
             f"{jobs}?status=failed",
         )
-    for run in _missed(now):
+    for run in nightly.missed(now=now):
         ended = (
             "has never ended well" if run.done_at is None else f"ended well {instant(run.done_at)}"
         )
@@ -92,13 +96,15 @@ def concerns(*, now: datetime) -> Iterator[Concern]:
         )
 
 
-def _missed(now: datetime) -> list[nightly.Run]:
-    """Jobs whose last good run is more than a night ago; not on the first day, nor for a job that is new."""
-    runs = nightly.last_runs()
-    if all(run.last is None for run in runs):
-        begun = AuditEvent.objects.aggregate(first=Min("at"))["first"]
-        return runs if begun is not None and begun < now - nightly.OVERDUE else []
-    return [run for run in runs if run.last is not None and run.overdue(at=now)]
+def _last_sign_of_life() -> datetime | None:
+    """The last heartbeat of a worker, or tick of its clock.
+
+    A worker that is told to stop takes its heartbeats with it, and another may be about to take its place.
+    """
+    beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
+    tick = ProcrastinatePeriodicDefer.objects.aggregate(last=Max("defer_timestamp"))["last"]
+    ticked = datetime.fromtimestamp(tick, UTC) if tick else None
+    return max((each for each in (beat, ticked) if each), default=None)
 
 
 def watch(*, now: datetime) -> list[str]:
@@ -129,11 +135,11 @@ def _standing() -> dict[str, datetime]:
 
 def _raise(concern: Concern, *, by_hand: bool, now: datetime) -> None:
     """The mail and the event that it was sent. A mail that cannot be handed over is tried again at the next look."""
-    if by_hand:
-        log.error("worker_stands_still", extra={"job": concern.name})
-        if settings.OPERATOR_EMAILS:
-            text = f"{concern.text}\n\n{settings.BASE_URL}{concern.path}\n"
-            deliver(to=settings.OPERATOR_EMAILS, subject=concern.subject, text=text)
+    if concern.name == WORKER:
+        log.error("worker_stands_still")
+    if by_hand and settings.OPERATOR_EMAILS:
+        text = f"{concern.text}\n\n{settings.BASE_URL}{concern.path}\n"
+        deliver(to=settings.OPERATOR_EMAILS, subject=concern.subject, text=text)
     with transaction.atomic():
         record(
             RAISED,

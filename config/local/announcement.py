@@ -15,6 +15,7 @@ def announcement(folder: Path, environ: Mapping[str, str], *, own_database: bool
     places = {
         "The service": base,
         "Operators' admin": f"{base}/admin/",
+        "Releases": environ["CDN_URL"],
         "API docs": f"{base}/docs/",
         "Demo accounts": f"{folder / 'demo.json'} (user and operator, with passwords)",
         "Environment": f"{folder / 'env'} (manage.py reads it)",

@@ -41,6 +41,17 @@ CHECKS = {
     "API schema": [*MANAGE, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
 }
 
+PYTEST = [sys.executable, "-m", "pytest", "-m", "not wire", "--durations=15"]
+# Much of what they do is waiting, so two at a time take little longer than the longer one. The second has servers of
+# its own, because tests empty the tables and the cache that they were given.
+PARTS = {
+    "the running service": [*PYTEST, "tests/served"],
+    "everything else": [
+        *(sys.executable, "-m", "config.local", "with", "--"),
+        *(*PYTEST, "tests", "--ignore=tests/served"),
+    ],
+}
+
 
 def main(arguments: list[str]) -> int:
     """0 if all was well, else 1."""
@@ -50,7 +61,7 @@ def main(arguments: list[str]) -> int:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         well = list(pool.map(_check, CHECKS, CHECKS.values()))
     failed = [name for name, was_well in zip(CHECKS, well, strict=True) if not was_well]
-    if _pytest("-m", "not wire") != 0:
+    if not _tests():
         failed.append("tests")
     print(
         f"FAILED: {', '.join(failed)}" if failed else "All checks and tests are well.", flush=True
@@ -74,6 +85,29 @@ def _check(name: str, command: list[str]) -> bool:
     well = done.returncode == 0
     print(f"{seconds}  {name}" if well else f"{seconds}  {name}: FAILED\n{done.stdout}", flush=True)
     return well
+
+
+def _tests() -> bool:
+    """Both parts side by side; each is told whole, once it has ended."""
+    with ThreadPoolExecutor(len(PARTS)) as pool:
+        return all(list(pool.map(_part, PARTS, PARTS.values())))
+
+
+def _part(name: str, command: list[str]) -> bool:
+    parent = os.getpid()
+    started = time.monotonic()
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT,
+        check=False,
+        preexec_fn=lambda: die_with(parent, signal.SIGINT),
+    )
+    print(f"{done.stdout}{time.monotonic() - started:5.0f} s  tests: {name}", flush=True)
+    return done.returncode == 0
 
 
 def _pytest(*arguments: str) -> int:

@@ -20,6 +20,7 @@ class Embedded:
     database: Postgres | None
     cache: redis.Redis | None
     provider_port: int | None
+    cdn_port: int | None
     cache_given: bool
 
     def addresses(self, host: str, port: int) -> Addresses:
@@ -32,6 +33,7 @@ class Embedded:
             database=self.database.url if self.database is not None else None,
             cache=self.cache.url if self.cache is not None else without,
             provider=provider or None,
+            cdn=f"http://127.0.0.1:{self.cdn_port}" if self.cdn_port is not None else None,
         )
 
 
@@ -62,7 +64,7 @@ def ensure_environment(folder: Path, environ: Mapping[str, str]) -> None:
 def _embedded(
     folder: Path, sockets: Path, environ: Mapping[str, str], before: Mapping[str, str]
 ) -> Embedded:
-    database = cache = provider = None
+    database = cache = provider = cdn = None
     logs = claim(folder / "log")
     if not environment.given("DATABASE_URL", environ):
         database = Postgres(folder=folder, sockets=sockets, log=logs / "postgres.log")
@@ -71,7 +73,15 @@ def _embedded(
         cache = redis.Redis(folder=folder, sockets=sockets, log=logs / "redis.log")
     if not environment.given("LLM_BASE_URL", environ):
         provider = ports.same_or_free(_port_of(before.get("LLM_BASE_URL", "")))
-    return Embedded(database=database, cache=cache, provider_port=provider, cache_given=cache_given)
+    if not environment.given("CDN_URL", environ):
+        cdn = ports.same_or_free(_port_of(before.get("CDN_URL", "")))
+    return Embedded(
+        database=database,
+        cache=cache,
+        provider_port=provider,
+        cdn_port=cdn,
+        cache_given=cache_given,
+    )
 
 
 def _port_of(address: str) -> int:

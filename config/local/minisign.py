@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-ALGORITHM, CHECKSUM = b"Ed", b"B2"
+ALGORITHM, HASHED, CHECKSUM = b"Ed", b"ED", b"B2"
 PLAIN, SCRYPT = b"\0\0", b"Sc"
 SALT_BYTES, NUMBER_BYTES = 32, 8
 # Of the derivation from a password, as libsodium's limits say it and as scrypt takes it.
@@ -41,6 +41,18 @@ def tauri_public_key(folder: Path, name: str) -> str:
     """The public key as Tauri writes it into an app's configuration; makes the files where missing."""
     key_pair(folder, name)
     return base64.b64encode((folder / f"{name}.pub").read_bytes()).decode()
+
+
+def sign(secret: Path, content: bytes, comment: str) -> bytes:
+    """A signature file as both programs write it, with the unencrypted secret key, over the content's hash."""
+    half = _secret_half(secret)
+    private = Ed25519PrivateKey.from_private_bytes(half[NUMBER_BYTES:40])
+    signature = private.sign(hashlib.blake2b(content, digest_size=64).digest())
+    trusted = comment.encode()
+    closing = base64.b64encode(private.sign(signature + trusted))
+    line = base64.b64encode(HASHED + half[:NUMBER_BYTES] + signature)
+    signed = _file("signature by the demo key", line)
+    return signed + b"trusted comment: " + trusted + b"\n" + closing + b"\n"
 
 
 def _new_secret() -> bytes:

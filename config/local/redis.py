@@ -33,11 +33,11 @@ class Redis:
     def url(self) -> str:
         return f"unix://{self.socket}?db=0"
 
-    def start(self) -> Child:
-        """A server that answers."""
+    def program(self) -> Program:
+        """How it is run; as a cache it may be started anew at any time."""
         place = self.folder / "redis"
         place.mkdir(mode=0o700, exist_ok=True)
-        program = Program(
+        return Program(
             name="Redis",
             command=[
                 *(
@@ -56,15 +56,19 @@ class Redis:
             environ=os.environ,
             orphaned_by=signal.SIGTERM,
         )
-        child = program.start()
+
+    def start(self) -> Child:
+        """A server that answers."""
+        child = self.program().start()
         try:
-            child.wait_until(self._answers, seconds=30)
+            child.wait_until(self.answers, seconds=30)
         except BaseException:
             child.stop()
             raise
         return child
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it does so now."""
         with (
             suppress(redis.ConnectionError),
             redis.Redis(unix_socket_path=str(self.socket)) as client,

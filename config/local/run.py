@@ -62,7 +62,9 @@ class Start:
         self.say("Demo data is there")
         if embedded.provider_port is not None:
             self._provider(embedded.provider_port)
-        self._keep("worker", [sys.executable, "manage.py", "work"])
+        if embedded.cdn_port is not None:
+            self._cdn(embedded.cdn_port)
+        self._keep(self._program("worker", [sys.executable, "manage.py", "work"]))
         self.say("Worker is started")
         self._web(reachable(host), port)
         where = announcement(self.folder, self.environ, own_database=embedded.database is not None)
@@ -91,7 +93,9 @@ class Start:
             self._vital(embedded.database.start())
             self.say("PostgreSQL answers")
         if embedded.cache is not None:
-            self._vital(embedded.cache.start())
+            # Without it the service goes on by itself, and so does the run.
+            keeper = self._keep(embedded.cache.program())
+            keeper.child.wait_until(embedded.cache.answers, seconds=30)
             self.say("Redis answers")
         elif not embedded.cache_given:
             self.say(
@@ -107,10 +111,20 @@ class Start:
 
     def _provider(self, port: int) -> None:
         where = ["--host", "127.0.0.1", "--port", str(port)]
-        keeper = self._keep("provider", [sys.executable, "-m", "config.local.provider", *where])
+        command = [sys.executable, "-m", "config.local.provider", *where]
+        keeper = self._keep(self._program("provider", command))
         log = keeper.child.program.log
         keeper.child.wait_until(lambda: b"listening on" in log.read_bytes(), seconds=30)
         self.say("Stand-in model provider answers")
+
+    def _cdn(self, port: int) -> None:
+        """Serves what is published, as a CDN would."""
+        where = ["--port", str(port), str(self.folder / "storage")]
+        command = [sys.executable, "-m", "config.local.cdn", *where]
+        keeper = self._keep(self._program("cdn", command))
+        log = keeper.child.program.log
+        keeper.child.wait_until(lambda: b"listening on" in log.read_bytes(), seconds=30)
+        self.say("Stand-in CDN answers")
 
     def _web(self, host: str, port: int) -> None:
         serving = ["--no-control-socket", "-c", "python:config.serving", "config.wsgi:application"]
@@ -125,8 +139,8 @@ class Start:
         self.running.callback(child.stop)
         self.vital.append(child)
 
-    def _keep(self, name: str, command: list[str]) -> Keeper:
-        keeper = Keeper(self._program(name, command), self.say)
+    def _keep(self, program: Program) -> Keeper:
+        keeper = Keeper(program, self.say)
         self.running.callback(keeper.stop)
         self.kept.append(keeper)
         return keeper

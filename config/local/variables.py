@@ -33,6 +33,7 @@ class Addresses:
     database: str | None
     cache: str | None
     provider: str | None
+    cdn: str | None = None
 
     @property
     def base(self) -> str:
@@ -50,12 +51,14 @@ def for_run(folder: Path, addresses: Addresses, before: Mapping[str, str]) -> di
         "DATABASE_URL": addresses.database,
         "CACHE_URL": addresses.cache,
         "LLM_BASE_URL": addresses.provider,
+        "CDN_URL": addresses.cdn,
+        # The stand-in keeps what it has read, as a CDN does.
+        "CDN_PURGE": "purge" if addresses.cdn is not None else None,
     }
     return {
         "HOST": addresses.host,
         "PORT": str(addresses.port),
         "BASE_URL": addresses.base,
-        "CDN_URL": f"{addresses.base}/cdn",
         "ALLOWED_HOSTS": "127.0.0.1,localhost,[::1]",
         **{name: value for name, value in embedded.items() if value is not None},
         **_in_folder(folder),
@@ -68,6 +71,7 @@ def for_tests(folder: Path) -> dict[str, str]:
     return {
         "BASE_URL": "https://shell.test",
         "CDN_URL": "https://cdn.shell.test",
+        "CDN_PURGE": "",
         "ALLOWED_HOSTS": "shell.test,127.0.0.1,localhost",
         # The discard port: a test that needs a provider starts one.
         "LLM_BASE_URL": "http://127.0.0.1:9/v1",

@@ -19,15 +19,26 @@ from llmproxy.providers.protocol import (
     Reported,
     Translator,
 )
-from llmproxy.providers.reading import NOT_US, is_count, note_refused, said, wait_of
+from llmproxy.providers.reading import (
+    NOT_US,
+    REFUSED,
+    is_count,
+    note_refused,
+    refuses_key,
+    said,
+    usage_of,
+    wait_of,
+)
 from llmproxy.sse import Event
 
 DONE = b"[DONE]"
 # An image of 2048 by 2048 in high detail, in tiles of 512: 85 and 16 times 170.
 IMAGE_TOKENS = 2_805
 # The request was at fault, not we: these are the caller's to mend.
-_CALLERS_FAULT = frozenset({400, 404, 422})
+_CALLERS_FAULT = frozenset({400, 404, 413, 422})
 _BUSY = frozenset({408, 409, 429, 503, 529})
+# What the chunks of one answer have in common.
+_HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
 
 class OpenAI:
@@ -68,26 +79,30 @@ class OpenAI:
             raise ProviderError
         return answer, reported(answer.get("usage")), size
 
-    def translator(self, chat: Chat) -> Translator:
-        return _Translator(include_usage=chat.include_usage)
+    def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
+        return _Translator(called)
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-        if status in _CALLERS_FAULT:
-            return ProviderRejected(said(body))
+        is_our_key = status in NOT_US or refuses_key(body)
+        if status in _CALLERS_FAULT and not is_our_key:
+            return ProviderRejected(said(body) or REFUSED.get(status))
         if status == 504:
             return ProviderTimeout()
-        if status in NOT_US:
+        if is_our_key:
             note_refused(status)
         wait = wait_of(headers)
         return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
 
 
 class _Translator:
-    def __init__(self, *, include_usage: bool) -> None:
-        self._include_usage = include_usage
+    def __init__(self, called: str | None) -> None:
+        self._called = called
+        # The last chunk and the last usage that there was in any.
+        self._chunk: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
 
     def piece(self, event: Event) -> Piece:
-        """One event. It goes on untouched, but for the usage chunk that only we had asked for."""
+        """One event. It goes on untouched, but for the usage chunk, and where the model has another name here."""
         if event.data is None:
             # A comment says that the provider lives; that is worth saying on, in our own words.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
@@ -106,9 +121,27 @@ class _Translator:
             return Piece(failed=ProviderError())
         # Events of other kinds (some servers have a ping) are no chunks, and SDKs would stumble over them.
         is_chunk = isinstance(chunk.get("choices"), list)
-        ours_alone = usage is not None and not choices and not self._include_usage
-        forward = event.raw if is_chunk and not ours_alone else b""
+        self._chunk = chunk if is_chunk else self._chunk
+        self._usage = self._usage if usage is None else chunk["usage"]
+        is_usage_alone = usage is not None and not choices
+        forward = self._forward(event, chunk) if is_chunk and not is_usage_alone else b""
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
+
+    def usage_chunk(self, known: Reported) -> bytes:
+        head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
+        # The provider's own says more than we keep; ours stands where it said nothing, or something else.
+        usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
+        return _event({**head, **self._name(), "choices": [], "usage": usage})
+
+    def _forward(self, event: Event, chunk: dict[str, Any]) -> bytes:
+        return event.raw if self._called is None else _event({**chunk, **self._name()})
+
+    def _name(self) -> dict[str, str]:
+        return {} if self._called is None else {"model": self._called}
+
+
+def _event(chunk: dict[str, Any]) -> bytes:
+    return b"data: " + dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
 
 
 def reported(usage: Any) -> Reported | None:

@@ -67,7 +67,7 @@ class Piece:
     ``forward`` is what the caller gets (empty: nothing), ``size`` the bytes of text in it that count as
     output, ``finished`` that the answer has its reason for ending, ``ended`` that the provider says
     nothing more, ``failed`` that it reported an error instead. ``prompt`` is what a provider tells of the
-    prompt before it can report the whole.
+    prompt before it can report the whole. A chunk that tells the usage and nothing else is not in ``forward``.
     """
 
     forward: bytes = b""
@@ -83,6 +83,10 @@ class Translator(Protocol):
     """Reads the events of one stream, in order."""
 
     def piece(self, event: Event) -> Piece: ...
+
+    def usage_chunk(self, known: Reported) -> bytes:
+        """The event that tells the usage and nothing else, for those who have asked for it."""
+        ...
 
 
 class Provider(Protocol):
@@ -106,6 +110,8 @@ class Provider(Protocol):
         """A one-shot answer in OpenAI's shape, the tokens reported, and the bytes of its text."""
         ...
 
-    def translator(self, chat: Chat) -> Translator: ...
+    def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
+        """``called`` is the name that callers know the model by, None where it is the provider's own."""
+        ...
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem: ...

@@ -9,6 +9,8 @@ from typing import Any, TypeGuard
 
 from django.conf import settings
 
+from llmproxy.providers.protocol import Reported
+
 log = logging.getLogger(__name__)
 
 MAX_DETAIL = 500
@@ -19,8 +21,16 @@ MOST_TOKENS = 1_000_000_000
 OURS = re.compile(r"https?://\S+|\b(?:sk|pk|rk|org|proj|key|acct)[-_][\w-]{4,}", re.IGNORECASE)
 
 
+# What is said where a provider refuses a request without a word.
+REFUSED = {413: "This is more than the model takes at once. Please send less."}
 # What a provider answers to a credential or an account that it does not take.
 NOT_US = frozenset({401, 402, 403})
+_OF_A_KEY = ("invalid_api_key", "authentication_error")
+_BAD_KEY = re.compile(
+    r"\bapi[ _-]?key\b.{0,30}\b(?:not valid|invalid|incorrect|expired|revoked)\b"
+    r"|\b(?:invalid|incorrect|expired|revoked)\b.{0,30}\bapi[ _-]?key\b",
+    re.IGNORECASE | re.DOTALL,
+)
 # Seconds after which a process says again that it is not taken; at once where the credential is another.
 SAID_AGAIN_AFTER = 3_600.0
 _last_said: dict[str, Any] = {"key": "", "at": 0.0}
@@ -32,6 +42,28 @@ def note_refused(status: int) -> None:
     if _last_said["key"] != key or now - _last_said["at"] >= SAID_AGAIN_AFTER:
         _last_said.update(key=key, at=now)
         log.error("provider_refuses_credential", extra={"status": status})
+
+
+def refuses_key(body: bytes) -> bool:
+    """Whether a refusal is of our key, whatever its status: some servers answer 400 to that."""
+    try:
+        answer = loads(body)
+        # A server of more than one dialect puts its errors into a list.
+        error = (answer[0] if isinstance(answer, list) else answer)["error"]
+        return error.get("code") in _OF_A_KEY or bool(_BAD_KEY.search(error["message"]))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def usage_of(known: Reported) -> dict[str, Any]:
+    """Tokens in OpenAI's shape."""
+    return {
+        "prompt_tokens": known.input,
+        "completion_tokens": known.output,
+        "total_tokens": known.input + known.output,
+        "prompt_tokens_details": {"cached_tokens": known.cached_input},
+        "completion_tokens_details": {"reasoning_tokens": known.reasoning},
+    }
 
 
 def is_count(value: Any) -> TypeGuard[int]:

@@ -6,7 +6,6 @@ import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
-from accounts import tasks
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
@@ -141,13 +140,6 @@ class TestRefreshTokens:
         call_command("prune_refresh_tokens")
         assert "5 sessions over for 30 days removed, with 5 tokens" in capsys.readouterr().out
         assert Session.objects.count() == RefreshToken.objects.count() == 1
-
-    def test_the_worker_does_both_every_night(self, user: User, by: Actor, now: datetime) -> None:
-        self.enter(user, at=now - 95 * DAYS)
-        tasks.prune(0)
-        assert not Session.objects.exists()
-        assert not AuditEvent.objects.filter(action="session:started").exists()
-        assert AuditEvent.objects.get(action="audit:pruned").actor == "the worker, every night"
 
 
 @pytest.mark.django_db(transaction=True)

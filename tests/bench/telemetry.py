@@ -51,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
     ingest = measured.pop("ingest over HTTP")
     for way, rates in measured.items():
         ratios = [mine / other for mine, other in zip(ingest, rates, strict=True)]
-        print(f"ingest / {way:25} {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+        print(
+            f"ingest / {way:25} {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        )
     return 0
 
 
@@ -72,10 +74,10 @@ def _measured(folder: Path, rounds: int) -> dict[str, list[float]]:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
     # Only now: they import models, and read where the database is.
-    from tests.served.database import new_database  # noqa: PLC0415
-    from tests.served.people import add_person  # noqa: PLC0415
-    from tests.served.service import manage, running_service  # noqa: PLC0415
-    from tests.served.shell import Shell  # noqa: PLC0415
+    from tests.served.database import new_database
+    from tests.served.people import add_person
+    from tests.served.service import manage, running_service
+    from tests.served.shell import Shell
 
     with new_database(nullcontext) as database:
         environ = {"DATABASE_URL": database.url}
@@ -173,7 +175,16 @@ def _rows(number: int) -> bytes:
     while len(lines) < number:
         for each in _events():
             properties = json.dumps(each["properties"])
-            cells = (each["id"], client, person, each["name"], each["app"], each["shell_version"], now, now)
+            cells = (
+                each["id"],
+                client,
+                person,
+                each["name"],
+                each["app"],
+                each["shell_version"],
+                now,
+                now,
+            )
             lines.append("\t".join([*map(str, cells), properties]))
     return "\n".join([*lines, ""]).encode()
 

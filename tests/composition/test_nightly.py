@@ -1,20 +1,35 @@
 """The jobs of a night."""
 
+import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from io import StringIO
+from typing import Any
+from uuid import uuid4
 
 import pytest
+import yaml
 from django.core.management import call_command, get_commands, load_command_class
 from django.db import connection
 
 from accounts.audit import Actor
-from accounts.jobs import Job
+from accounts.jobs import End, Job, run
 from accounts.management.job_command import JobCommand
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, User
+from accounts.sign_in import Device, sign_in
 from config import nightly
 from config.nightly import JOBS, last_runs
-from tests.console.conftest import World
+from licensing.licences import create_client, set_customer, set_operator_status
+from licensing.models import Plan, Standing
+from telemetry.models import Event
+from tests.composition.conftest import ROOT
+from tests.conftest import PASSWORD
+from tests.stripe_server import KEY, stripe_server
+from usage.models import MonthlyUsage
+from usage.periods import Period
 
+BY = Actor.command("nightly")
+Rows = dict[str, list[tuple[object, ...]]]
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -30,7 +45,7 @@ def ours() -> list[Job]:
     return [each.job for each in commands if isinstance(each, JobCommand)]
 
 
-def everything() -> dict[str, list[tuple[object, ...]]]:
+def everything() -> Rows:
     """Every row of the database, with the transaction that wrote it."""
     found = {}
     with connection.cursor() as cursor:
@@ -38,6 +53,52 @@ def everything() -> dict[str, list[tuple[object, ...]]]:
             cursor.execute(f'SELECT xmin::text, "{table}"::text FROM "{table}" ORDER BY 2')
             found[table] = cursor.fetchall()
     return found
+
+
+def events_beside_its_own(before: Rows, after: Rows) -> int:
+    """How many events came or went, but for the one that every run leaves."""
+    table = "accounts_auditevent"
+    return len(set(after[table]) ^ set(before[table])) - 1
+
+
+@pytest.fixture
+def stale(plan: Plan, signing_key: None, settings: Any, by: Actor, now: datetime) -> Iterator[None]:
+    """Something to do for every job of the night."""
+    long_ago = now - timedelta(days=200)
+    late = create_client(name="Late", plan=plan, by=by, now=long_ago)
+    user = User.objects.create_user("ada@late.test", PASSWORD, client=late)
+    # An event and a session of long ago.
+    sign_in(email=user.email, password=PASSWORD, device=Device(), now=long_ago)
+    set_operator_status(
+        licence_id=late.licence.pk,
+        status=Standing.GRACE,
+        grace_until=now - timedelta(days=1),
+        reason="The invoice is late.",
+        by=by,
+        now=now - timedelta(days=2),
+    )
+    Event.objects.create(
+        client_id=late.pk,
+        user_id=user.pk,
+        event_id=uuid4(),
+        name="opened",
+        occurred_at=long_ago,
+        received_at=long_ago,
+        properties={},
+    )
+    period = Period.of(now)
+    MonthlyUsage.objects.create(
+        user=user, period=period.month, day=period.day, input_used=plan.monthly_input_tokens
+    )
+    paying = create_client(name="Paying", plan=plan, by=by, now=now)
+    set_customer(
+        licence_id=paying.licence.pk, customer_id="cus_late", reason="Pays by card.", by=by, now=now
+    )
+    with stripe_server() as server:
+        server.subscriptions = [("cus_late", "past_due")]
+        settings.STRIPE_API_KEY = lambda: KEY
+        settings.STRIPE_API_BASE = server.url
+        yield
 
 
 def test_every_job_has_a_command_of_its_name_and_every_such_command_is_in_the_night() -> None:
@@ -68,13 +129,25 @@ def test_one_that_fails_stops_none_of_the_others(monkeypatch) -> None:
     assert AuditEvent.objects.filter(action="nightly:failed").count() == 1
 
 
-def test_a_dry_night_changes_no_row(world: World) -> None:
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_dry_run_changes_no_row_where_a_run_does(job: Job, stale: None, now: datetime) -> None:
+    before = everything()
+    foretold = run(job, by=BY, now=now, dry_run=True)
+    assert everything() == before
+    done = run(job, by=BY, now=now)
+    assert (foretold.end, done.end) == (End.DONE, End.DONE), (foretold, done)
+    after = everything()
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed - {"accounts_auditevent"} or events_beside_its_own(before, after) != 0
+
+
+def test_a_dry_night_changes_no_row(stale: None) -> None:
     before = everything()
     call_command("nightly", "--dry-run", stdout=StringIO())
     assert everything() == before
 
 
-def test_a_night_after_a_night_finds_nothing_to_do(world: World) -> None:
+def test_a_night_after_a_night_finds_nothing_to_do(stale: None) -> None:
     call_command("nightly", stdout=StringIO())
     before = {name: rows for name, rows in everything().items() if name != "accounts_auditevent"}
     call_command("nightly", stdout=StringIO())
@@ -90,3 +163,16 @@ def test_what_is_known_of_the_last_runs(now: datetime) -> None:
         assert each.last is not None
         assert not each.overdue(at=newest)
         assert each.overdue(at=newest + timedelta(hours=27))
+
+
+def test_the_schedules_in_the_docs_run_the_night() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text()
+    night = page.partition("\n## Every night\n")[2].partition("\n## ")[0]
+    named = [name for name in re.findall(r"`(\w+)`", night) if name in {job.name for job in JOBS}]
+    assert named[: len(JOBS)] == [job.name for job in JOBS]
+    job = yaml.safe_load(night.partition("```yaml\n")[2].partition("```")[0])
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert [each["command"][1:] for each in pod["containers"]] == [["manage.py", "nightly"]]
+    for block in ("cron", "ini"):
+        text = night.partition(f"```{block}\n")[2].partition("```")[0]
+        assert re.search(r"python manage\.py nightly$", text, re.MULTILINE), block

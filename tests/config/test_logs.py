@@ -233,6 +233,7 @@ def test_jobs_are_named_and_their_arguments_are_not_written(written: Written) ->
     assert_no_secret(written)
     (failed,) = (line for line in written.lines() if line.get("action") == "job_error")
     assert (failed["task"], failed["queue"], failed["job"]) == ("mail.send", "mail", 1)
+    assert isinstance(failed["worker"], int)
     assert failed["exceptions"][0]["class"] == "RuntimeError"
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.contrib.auth.hashers import make_password
@@ -24,6 +25,7 @@ from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
 from llmproxy.models import LanguageModel
 from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
+from telemetry.models import Event
 from tests.conftest import PASSWORD
 from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.overrides import Allowance, grant_override
@@ -86,6 +88,17 @@ def world(plan: Plan, signing_key: None, by: Actor, now: datetime) -> World:
     )
     _connect(people[0], now)
     _release(now)
+    Event.objects.create(
+        event_id=uuid4(),
+        client_id=client.pk,
+        user_id=people[0].pk,
+        name="document.opened",
+        app="sheets",
+        shell_version="1.2.3",
+        occurred_at=now,
+        received_at=now,
+        properties={"ms": 12, "title": "<script>"},
+    )
     return World(client, people[0], people, _failed_job(), _secrets(people, pairs))
 
 

@@ -6,6 +6,7 @@ is tried here without being named.
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from django.contrib.admin.models import LogEntry
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import models, transaction
 from django.urls import reverse
+from pytest_django.fixtures import Settings
 
 from accounts.acts import Act, ActOnSeveral
 from accounts.asking import Asking
@@ -25,7 +27,16 @@ from accounts.people import add_user, disable, set_operator
 from config.console.fields import ClientField
 from licensing.licences import create_client
 from licensing.models import Brake, Plan
-from releases.models import AppChannel, AppPin, AppVersion, MicroApp
+from releases.models import (
+    AppChannel,
+    AppPin,
+    AppVersion,
+    MicroApp,
+    Publication,
+    Purge,
+    ShellChannel,
+    ShellRelease,
+)
 from tests.conftest import Browser
 from tests.console.conftest import World
 from usage.stops import stop_model_calls
@@ -97,6 +108,7 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
     app_versions(now)
     unused = create_client(name="Unused", plan=Plan.objects.first(), by=by, now=now)  # type: ignore[arg-type]
     rename_client(client_id=unused.pk, name="Unused still", by=by, now=now)
+    _steered(now)
 
 
 def app_versions(now: datetime) -> None:
@@ -114,6 +126,27 @@ def app_versions(now: datetime) -> None:
         app=app, version=pinned, plan=Plan.objects.first(), reason="x", pinned_at=now, pinned_by="x"
     )
     assert not free.channels.exists()
+
+
+def _steered(now: datetime) -> None:
+    """A channel that can be rolled back and whose purge fails, and one that is halted."""
+    ShellChannel.objects.create(name="halted", halted_at=now)
+    current = ShellRelease.objects.get()
+    newer = ShellRelease.objects.create(
+        channel=current.channel,
+        version="1.2.4",
+        manifest=b"{}",
+        manifest_sha256="1" * 64,
+        platforms=current.platforms,
+        published_at=now,
+        published_by="pipeline",
+    )
+    publication = Publication.objects.create(
+        release=newer, signature=b"s", signed_at=now, published_at=now, stored_at=now
+    )
+    Purge.objects.create(
+        channel=current.channel, publication=publication, asked_at=now, due_at=now, attempts=1
+    )
 
 
 def targets(console: Any, act: Act, request: Any) -> Iterator[Any]:
@@ -195,8 +228,18 @@ def written(browser: Browser, request: Any, found: Found, *, now: datetime) -> N
 
 
 def test_every_act_is_written_down_with_who_where_and_why(
-    console: Browser, operator: User, rf: Any, world: World, by: Actor, now: datetime
+    console: Browser,
+    operator: User,
+    rf: Any,
+    world: World,
+    by: Actor,
+    now: datetime,
+    settings: Settings,
+    tmp_path: Path,
 ) -> None:
+    settings.CDN_PURGE = "purge"
+    files = {"BACKEND": "releases.storage.Files", "OPTIONS": {"location": str(tmp_path)}}
+    settings.STORAGES = {**settings.STORAGES, "default": files}
     request = rf.get("/admin/")
     request.user = operator
     arranged(world, by, now)

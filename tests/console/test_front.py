@@ -1,13 +1,18 @@
 """The front page: what an operator should see first."""
 
 from datetime import datetime, timedelta
+from socket import gethostname
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from accounts.audit import Actor, record
+from accounts.jobs import Job, run
 from accounts.models import SigningKey
 from config.console.front import at_a_glance
+from config.nightly import JOBS
+from licensing.night import EXPIRE_GRACE
 from releases.models import Publication
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -102,6 +107,29 @@ def test_licences_are_counted_by_status_and_graces_that_end_are_named(
     assert [licence.client.name for licence in glance.graces] == ["Acme"]
 
 
+def test_the_last_run_of_every_nightly_job_is_shown(
+    console: Browser, world: World, now: datetime
+) -> None:
+    text = console.get("/admin/").content.decode()
+    assert all(job.name in text for job in JOBS)
+    assert "never" in text
+    broken = Job("prune_telemetry", lambda **_: str(1 / 0))
+    run(broken, by=Actor.command("nightly"), now=now)
+    run(EXPIRE_GRACE, by=Actor.command("expire_grace"), now=now)
+    text = console.get("/admin/").content.decode()
+    assert "failed: ZeroDivisionError" in text
+    assert "manage.py expire_grace" in text
+    assert gethostname() in text
+
+
+def test_a_night_that_was_missed_is_told(signing_key: None, now: datetime) -> None:
+    beat(now)
+    for job, hours in (("expire_grace", 27), ("prune_telemetry", 3)):
+        at = now - timedelta(hours=hours)
+        record("nightly:done", by=Actor.command("nightly"), now=at, target=job, target_id=job)
+    assert "more than a night: expire_grace." in troubles(now)
+
+
 def test_the_page_shows_it_and_every_link_of_it_leads_somewhere(
     console: Browser, world: World
 ) -> None:
@@ -119,4 +147,4 @@ def test_the_page_shows_it_and_every_link_of_it_leads_somewhere(
 def test_it_costs_a_handful_of_queries(world: World, now: datetime) -> None:
     with CaptureQueriesContext(connection) as queries:
         at_a_glance(now=now)
-    assert len(queries) <= 14
+    assert len(queries) <= 18

@@ -3,10 +3,15 @@
 from datetime import datetime
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection
 from django.urls import reverse
+from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, User
+from config.console.troubles import troubles_at
+from config.queue import forget_old, forgive_superseded
 from tests.conftest import Browser
 from tests.console.conftest import World
 
@@ -59,6 +64,88 @@ def test_nothing_that_has_not_failed_can_be_chosen(console: Browser, world: Worl
         address, {"action": "retry", "_selected_action": [world.job_id]}, follow=True
     )
     assert "Nothing you chose allows that." in response.content.decode()
+
+
+def fail(task: str, *, times: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, attempts)"
+            " SELECT 'mail', %s, '{}', 'failed', 28 FROM generate_series(1, %s)",
+            [task, times],
+        )
+
+
+def number(task: str, status: str) -> int:
+    return ProcrastinateJob.objects.filter(task_name=task, status=status).count()
+
+
+def test_all_that_failed_of_a_task_are_queued_again_and_none_of_another(
+    console: Browser, world: World
+) -> None:
+    fail("mail.send", times=60)
+    fail("releases.place", times=1)
+    asked = console.get(page(world.job_id, "retry_alike")).content.decode()
+    assert "Failed jobs of mail.send: 61." in asked
+    done = console.post(
+        page(world.job_id, "retry_alike"), {"reason": "Mail works again."}, follow=True
+    )
+    assert "Jobs queued again: 61." in done.content.decode()
+    assert (number("mail.send", "todo"), number("mail.send", "failed")) == (61, 0)
+    assert number("releases.place", "failed") == 1
+    assert AuditEvent.objects.filter(action="job:retried").count() == 61
+
+
+def test_a_failed_job_is_discarded_with_a_reason_and_asked_about_no_more(
+    console: Browser, operator: User, world: World, now: datetime
+) -> None:
+    assert console.post(page(world.job_id, "discard"), {"reason": ""}).status_code == 200
+    assert number("mail.send", "failed") == 1
+    console.post(page(world.job_id, "discard"), {"reason": "They have left."})
+    assert number("mail.send", "cancelled") == 1
+    assert "failed for good" not in " ".join(each.says for each in troubles_at(now))
+    event = AuditEvent.objects.get(action="job:discarded")
+    assert (event.actor, event.target, event.target_id, event.reason) == (
+        operator.email,
+        "mail.send",
+        str(world.job_id),
+        "They have left.",
+    )
+    again = console.post(page(world.job_id, "discard"), {"reason": "Twice."}, follow=True)
+    assert "not any more" in again.content.decode()
+    assert "cancelled" in console.get(page(world.job_id)).content.decode()
+
+
+def test_what_was_discarded_is_deleted_after_a_week_and_what_failed_is_not(
+    console: Browser, world: World
+) -> None:
+    fail("mail.send", times=1)
+    console.post(page(world.job_id, "discard"), {"reason": "They have left."})
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE procrastinate_events SET at = at - interval '8 days'")
+    async_to_sync(forget_old)(app.job_manager)
+    assert (number("mail.send", "cancelled"), number("mail.send", "failed")) == (0, 1)
+
+
+def test_a_failure_of_the_clock_is_forgiven_once_the_same_was_done_later(world: World) -> None:
+    def periodic(task: str, status: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, queueing_lock)"
+                " VALUES ('usage', %s, '{}', %s, %s)",
+                [task, status, task],
+            )
+
+    for task, *course in (
+        ("usage.tell", "failed", "succeeded"),
+        ("usage.settle_abandoned", "succeeded", "failed"),
+    ):
+        for status in course:
+            periodic(task, status)
+    fail("mail.send", times=1)
+    async_to_sync(forgive_superseded)(app.job_manager)
+    assert number("usage.tell", "failed") == 0
+    assert number("usage.settle_abandoned", "failed") == 1
+    assert number("mail.send", "failed") == 2
 
 
 def test_a_job_tells_its_course_and_nothing_of_what_it_was_given(

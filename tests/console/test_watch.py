@@ -78,6 +78,17 @@ def test_so_is_one_that_has_never_run(now: datetime) -> None:
     assert len(mail.outbox) == 1
 
 
+def test_one_that_was_stopped_has_time_to_be_started_again(now: datetime) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_periodic_defers (task_name, periodic_id, defer_timestamp)"
+            " VALUES ('queue.rescue', '', %s)",
+            [int(now.timestamp())],
+        )
+    assert watch(now=now + 4 * MINUTE) == []
+    assert watch(now=now + 6 * MINUTE) == ["worker"]
+
+
 def test_a_mail_that_cannot_be_handed_over_is_tried_again(now: datetime, monkeypatch: Any) -> None:
     def refuse(self: Any, messages: Any) -> int:
         raise ConnectionRefusedError

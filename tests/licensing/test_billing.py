@@ -1,23 +1,34 @@
 """What billing says: taken over once a night, never moved by a later run, and never many suspensions at once."""
 
-from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from io import StringIO
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.core.management import CommandError, call_command
-from procrastinate.contrib.django.models import ProcrastinateJob
+from django.db import transaction
+from django.utils import timezone
+from hypothesis import HealthCheck, example, given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.problems import InvalidRequest
-from licensing import brake
+from accounts.templatetags.console import instant as shown_instant
+from config.problems import InvalidRequest, instant
 from licensing.billing import best, expire_grace, sync
-from licensing.brake import BrakeHeld
-from licensing.licences import create_client, set_customer, set_operator_status
-from licensing.models import Brake, Licence, Plan, Standing
-from licensing.subscriptions import BillingUnavailable, statuses_by_customer
-from tests.stripe_server import KEY, Stripe, stripe_server
+from licensing.licences import (
+    create_client,
+    end_operator_grace,
+    end_operator_words,
+    set_customer,
+    set_operator_status,
+)
+from licensing.models import Licence, Plan, Standing
+from licensing.subscriptions import BillingUnavailable
+from tests.stripe_server import Stripe
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)
@@ -25,33 +36,8 @@ Paying = Callable[..., list[Licence]]
 
 
 @pytest.fixture
-def stripe(settings) -> Iterator[Stripe]:
-    with stripe_server() as server:
-        settings.STRIPE_API_KEY = lambda: KEY
-        settings.STRIPE_API_BASE = server.url
-        yield server
-
-
-@pytest.fixture
-def paying(plan: Plan, by: Actor, now: datetime) -> Paying:
-    """Makes clients with a customer each: ``cus_0``, ``cus_1`` …"""
-
-    def make(number: int = 1) -> list[Licence]:
-        licences = []
-        for each in range(number):
-            client = create_client(name=f"Client {each:03}", plan=plan, by=by, now=now)
-            licences.append(
-                set_customer(
-                    licence_id=client.licence.pk,
-                    customer_id=f"cus_{each}",
-                    reason="They signed.",
-                    by=by,
-                    now=now,
-                )
-            )
-        return licences
-
-    return make
+def paying_once(paying: Paying) -> Licence:
+    return paying()[0]
 
 
 def seen(licence: Licence) -> tuple[str, datetime | None]:
@@ -107,7 +93,7 @@ class TestWhatAStatusMeans:
             (["canceled", "active"], "active"),
             (["canceled", "past_due", "unpaid"], "past_due"),
             (["brand_new", "trialing"], "trialing"),
-            (["brand_new", "past_due"], "past_due"),
+            (["brand_new", "past_due"], None),
             (["canceled", "canceled"], "canceled"),
             (["canceled", "brand_new"], None),
         ],
@@ -183,126 +169,185 @@ class TestGrace:
         assert licence.billing_status == "suspended"
 
 
-class TestBrake:
-    def everybody(self, number: int, status: str) -> dict[str, list[str]]:
-        return {f"cus_{each}": [status] for each in range(number)}
+class TestAskedAgainBeforeASuspension:
+    """The list was read minutes ago; whoever has paid since must not be locked out."""
 
-    def test_ten_are_suspended_without_asking(
+    def test_who_has_paid_since_the_list_was_read_is_not_suspended(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
-        paying(10)
-        sync(subscriptions=self.everybody(10, "canceled"), by=by, now=now)
-        assert Licence.objects.filter(status="suspended").count() == 10
-        assert not Brake.objects.exists()
+        (licence,) = paying()
+        listed = {"cus_0": ["canceled"]}
+        report = sync(subscriptions=listed, again=lambda _: ["canceled", "active"], by=by, now=now)
+        assert seen(licence) == ("active", None)
+        assert str(report) == "nothing changed"
 
-    @pytest.mark.parametrize(("clients", "allowed"), [(1, 10), (200, 10), (220, 11), (1000, 50)])
-    def test_of_many_one_in_twenty(self, clients: int, allowed: int) -> None:
-        assert brake.limit(clients) == allowed
+    def test_only_they_are_asked_about(self, paying: Paying, by: Actor, now: datetime) -> None:
+        paying(4)
+        asked = []
 
-    def test_more_change_nothing_and_operators_are_told_once(
-        self, paying: Paying, by: Actor, now: datetime
-    ) -> None:
-        licences = paying(12)
-        wrong = self.everybody(11, "canceled") | {"cus_11": ["past_due"]}
+        def again(customer: str) -> list[str]:
+            asked.append(customer)
+            return ["unpaid"]
+
+        listed = {"cus_0": ["active"], "cus_1": ["past_due"], "cus_2": ["unpaid"], "cus_3": ["odd"]}
         for days in range(2):
-            with pytest.raises(BrakeHeld, match="11 of 12 clients would be suspended"):
-                sync(subscriptions=wrong, by=by, now=now + days * DAY)
-        assert Licence.objects.filter(status="active").count() == len(licences)
-        mail = ProcrastinateJob.objects.get(task_name="mail.send")
-        held = Brake.objects.get()
-        assert held.is_held
-        assert mail.args["text"].rstrip().endswith(f"/admin/licensing/brake/{held.pk}/change/")
+            sync(subscriptions=listed, again=again, by=by, now=now + days * DAY)
+        assert asked == ["cus_2"]
 
-    def test_confirmed_the_next_run_goes_through(
+    def test_nobody_is_suspended_where_it_cannot_be_asked_and_others_go_first(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
-        paying(11)
-        wrong = self.everybody(11, "canceled")
-        with pytest.raises(BrakeHeld):
-            sync(subscriptions=wrong, by=by, now=now)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="They all left.", by=by, now=now)
-        sync(subscriptions=wrong, by=by, now=now + DAY)
-        assert Licence.objects.filter(status="suspended").count() == 11
-        assert Brake.objects.get().ended_at == now + DAY
-        assert AuditEvent.objects.get(action="brake:confirmed").reason == "They all left."
+        doubtful, returned = paying(2)
+        says("unpaid", by=by, now=now, customer="cus_1")
 
-    def test_a_confirmation_is_for_those_it_was_about_and_not_for_long(
+        def again(customer: str) -> list[str]:
+            raise BillingUnavailable("Stripe could not be asked.")
+
+        listed = {"cus_0": ["unpaid"], "cus_1": ["active"]}
+        with pytest.raises(BillingUnavailable):
+            sync(subscriptions=listed, again=again, by=by, now=now + DAY)
+        assert seen(doubtful) == ("active", None)
+        assert seen(returned) == ("active", None)
+
+    @pytest.mark.parametrize("answer", [[], ["brand_new"], ["past_due", "brand_new"]])
+    def test_nor_where_the_second_answer_says_nothing(
+        self, paying: Paying, by: Actor, now: datetime, answer: list[str]
+    ) -> None:
+        (licence,) = paying()
+        listed = {"cus_0": ["canceled"]}
+        report = sync(subscriptions=listed, again=lambda _: answer, by=by, now=now)
+        assert seen(licence) == ("active", None)
+        assert "1 (Client 000)" in str(report)
+
+    def test_another_customer_during_the_run_is_not_taken_for_the_first(
         self, paying: Paying, by: Actor, now: datetime
     ) -> None:
-        paying(30)
-        with pytest.raises(BrakeHeld):
-            sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
-        with pytest.raises(BrakeHeld):
-            sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + DAY)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now + DAY)
-        with pytest.raises(BrakeHeld):
-            sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + 5 * DAY)
+        (licence,) = paying()
 
-    def test_it_lets_go_by_itself_once_the_fault_is_gone(
-        self, paying: Paying, by: Actor, now: datetime
+        def again(customer: str) -> list[str]:
+            set_customer(
+                licence_id=licence.pk, customer_id="cus_new", reason="They moved.", by=by, now=now
+            )
+            return ["canceled"]
+
+        report = sync(subscriptions={"cus_0": ["canceled"]}, again=again, by=by, now=now)
+        assert seen(licence) == ("active", None)
+        assert str(report) == "nothing changed"
+
+    @pytest.mark.parametrize(
+        ("answer", "status"),
+        [
+            (["active"], "active"),
+            (["past_due"], "suspended"),
+            (["canceled"], "suspended"),
+            (["brand_new"], "grace"),
+            ([], "grace"),
+        ],
+    )
+    def test_a_grace_that_has_run_out_ends_as_what_stripe_says_then(
+        self, paying: Paying, by: Actor, now: datetime, answer: list[str], status: str
     ) -> None:
-        paying(11)
-        with pytest.raises(BrakeHeld):
-            sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
-        sync(subscriptions=self.everybody(11, "active"), by=by, now=now + DAY)
-        assert not Brake.objects.filter(ended_at=None).exists()
+        (licence,) = paying()
+        says("past_due", by=by, now=now)
+        expire_grace(again=lambda _: answer, by=by, now=now + 14 * DAY)
+        assert seen(licence)[0] == status
 
-    def test_graces_that_run_out_together_are_held_as_well(
-        self, paying: Paying, by: Actor, now: datetime
-    ) -> None:
-        paying(11)
-        sync(subscriptions=self.everybody(11, "past_due"), by=by, now=now)
-        with pytest.raises(BrakeHeld):
-            expire_grace(by=by, now=now + 14 * DAY)
-        assert Licence.objects.filter(status="grace").count() == 11
-
-
-class TestAskingStripe:
-    def test_every_page_of_every_status_is_read(self, stripe: Stripe) -> None:
-        stripe.subscriptions = [(f"cus_{n}", "canceled" if n % 2 else "active") for n in range(250)]
-        found = statuses_by_customer()
-        assert len(found) == 250
-        assert found["cus_1"] == ["canceled"]
-        assert len(stripe.asked) == 3
-
-    @pytest.mark.parametrize("fault", ["500", "cut"])
-    def test_a_passing_failure_is_tried_again(self, stripe: Stripe, fault: str) -> None:
-        stripe.subscriptions = [("cus_0", "active")]
-        stripe.script = [fault]
-        assert statuses_by_customer() == {"cus_0": ["active"]}
-
-    @pytest.mark.parametrize("fault", ["500", "429", "402", "garbage", "no list"])
-    def test_what_stays_broken_is_a_refusal_in_words_of_ours(
-        self, stripe: Stripe, fault: str
-    ) -> None:
-        stripe.script = [fault] * 9
-        with pytest.raises(BillingUnavailable) as refusal:
-            statuses_by_customer()
-        assert "went wrong" not in str(refusal.value)
-
-    def test_a_wrong_key_appears_nowhere(self, stripe: Stripe, settings) -> None:
-        settings.STRIPE_API_KEY = lambda: "sk_live_of_somebody"
-        with pytest.raises(BillingUnavailable) as refusal:
-            statuses_by_customer()
-        assert "AuthenticationError, status 401" in str(refusal.value)
-        assert "sk_" not in str(refusal.value)
-
-    def test_half_a_list_is_none(
+    def test_a_grace_goes_on_while_stripe_cannot_be_asked(
         self, stripe: Stripe, paying: Paying, by: Actor, now: datetime
     ) -> None:
-        paying(3)
-        stripe.subscriptions = [("cus_0", "canceled")] * 150
-        stripe.script = ["well", *["500"] * 9]
+        (licence,) = paying()
+        says("past_due", by=by, now=now - 15 * DAY)
+        stripe.script = ["429"]
         with pytest.raises(CommandError, match="Stripe could not be asked"):
-            call_command("sync_subscriptions")
-        assert not Licence.objects.exclude(status="active").exists()
+            call_command("expire_grace")
+        assert seen(licence)[0] == "grace"
+        stripe.script, stripe.subscriptions = [], [("cus_0", "active")]
+        call_command("expire_grace", stdout=StringIO())
+        assert seen(licence) == ("active", None)
 
-    def test_without_a_key_nobody_is_asked(self, settings) -> None:
-        settings.STRIPE_API_KEY = lambda: ""
-        out = StringIO()
-        call_command("sync_subscriptions", stdout=out)
-        assert "STRIPE_API_KEY has not been set" in out.getvalue()
+    def test_a_grace_that_nobody_pays_for_runs_out_by_the_clock(
+        self, stripe: Stripe, plan: Plan, by: Actor, now: datetime
+    ) -> None:
+        client = create_client(name="On paper", plan=plan, by=by, now=now)
+        Licence.objects.update(billing_status="grace", billing_grace_until=now)
+        call_command("expire_grace", stdout=StringIO())
+        assert seen(client.licence) == ("suspended", None)
+        assert stripe.asked == []
+
+
+class TestInstants:
+    """An end is a number of days of 24 hours from an instant, wherever somebody's clock stands."""
+
+    @given(zone=st.timezones(), at=st.integers(min_value=946_684_800, max_value=4_102_444_800))
+    @settings_of_hypothesis(
+        max_examples=25,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    # In the fortnights in which clocks are changed: by an hour, by half an hour, by a whole day.
+    @example(zone=ZoneInfo("Europe/Berlin"), at=1_773_970_200)
+    @example(zone=ZoneInfo("Europe/Berlin"), at=1_792_888_200)
+    @example(zone=ZoneInfo("Australia/Lord_Howe"), at=1_790_698_500)
+    @example(zone=ZoneInfo("Pacific/Apia"), at=1_325_116_800)
+    def test_a_grace_is_as_long_in_every_zone_and_said_in_utc(
+        self, paying_once: Licence, by: Actor, zone: ZoneInfo, at: int
+    ) -> None:
+        now = datetime.fromtimestamp(at, zone)
+        with timezone.override(zone), transaction.atomic():
+            says("past_due", by=by, now=now)
+            _, until = seen(paying_once)
+            transaction.set_rollback(True)
+        assert until is not None
+        assert until - now.astimezone(UTC) == 14 * DAY
+        said = instant(until)
+        assert said.endswith("Z")
+        assert datetime.fromisoformat(said) == until
+        # The console's words and what its script reads are that instant too.
+        shown = re.fullmatch(r'<time datetime="([^"]+)">(.+) UTC</time>', shown_instant(until))
+        assert shown is not None
+        assert datetime.fromisoformat(shown[1]) == until
+        assert datetime.fromisoformat(f"{shown[2]}Z") == until
+
+
+class TestOperatorsGrace:
+    @pytest.fixture
+    def promised(self, paying: Paying, by: Actor, now: datetime) -> Licence:
+        (licence,) = paying()
+        return set_operator_status(
+            licence_id=licence.pk,
+            status=Standing.GRACE,
+            grace_until=now + DAY,
+            ends_at=now + 3 * DAY,
+            reason="A promise.",
+            by=by,
+            now=now,
+        )
+
+    def test_run_out_it_keeps_its_reason_and_its_end(
+        self, promised: Licence, by: Actor, now: datetime
+    ) -> None:
+        expire_grace(by=by, now=now + DAY)
+        promised.refresh_from_db()
+        assert (promised.status, promised.operator_reason) == ("suspended", "A promise.")
+        assert promised.operator_until == now + 3 * DAY
+        event = AuditEvent.objects.filter(action="licence:operator_set")[0]
+        assert event.reason == "The grace has run out."
+
+    def test_a_word_whose_time_is_over_is_left_to_end(
+        self, promised: Licence, by: Actor, now: datetime
+    ) -> None:
+        assert str(expire_grace(by=by, now=now + 4 * DAY)) == "nothing changed"
+        assert end_operator_words(now=now + 4 * DAY) == 1
+        assert seen(promised) == ("active", None)
+
+    def test_another_word_in_the_meantime_counts(
+        self, promised: Licence, by: Actor, now: datetime
+    ) -> None:
+        set_operator_status(
+            licence_id=promised.pk, status=Standing.ACTIVE, reason="Paid.", by=by, now=now
+        )
+        assert not end_operator_grace(licence_id=promised.pk, reason="Late.", by=by, now=now + DAY)
+        assert seen(promised) == ("active", None)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -11,6 +11,7 @@ from config.problems import InvalidRequest
 from licensing.licences import (
     create_client,
     end_operator_words,
+    set_customer,
     set_operator_status,
     set_terms,
 )
@@ -169,3 +170,51 @@ class TestRules:
             "plan": "Team",
             "entitlements": ["notes", "sheets"],
         }
+
+    @pytest.mark.parametrize("reason", ["", "  "])
+    def test_terms_and_customer_want_a_reason_too(
+        self, licence: Licence, plan: Plan, by: Actor, now: datetime, reason: str
+    ) -> None:
+        with pytest.raises(InvalidRequest):
+            set_terms(
+                licence_id=licence.pk,
+                plan=plan,
+                entitlements=["mail"],
+                reason=reason,
+                by=by,
+                now=now,
+            )
+        with pytest.raises(InvalidRequest):
+            set_customer(licence_id=licence.pk, customer_id="cus_1", reason=reason, by=by, now=now)
+        licence.refresh_from_db()
+        assert (licence.entitlements, licence.stripe_customer_id) == ([], "")
+        assert not AuditEvent.objects.filter(action__startswith="licence:").exists()
+
+
+@pytest.mark.parametrize("before", [None, *Standing])
+@pytest.mark.parametrize("after", [None, *Standing])
+@pytest.mark.parametrize("billing", Standing)
+def test_an_operator_may_say_anything_after_anything_whatever_billing_says(
+    licence: Licence,
+    by: Actor,
+    now: datetime,
+    before: Standing | None,
+    after: Standing | None,
+    billing: Standing,
+) -> None:
+    billed = LATER if billing == Standing.GRACE else None
+    Licence.objects.update(billing_status=billing, billing_grace_until=billed)
+    for said in (before, after):
+        changed = set_operator_status(
+            licence_id=licence.pk,
+            status=said,
+            grace_until=now + timedelta(days=1) if said == Standing.GRACE else None,
+            reason="x",
+            by=by,
+            now=now,
+        )
+        ends = {None: billed, Standing.GRACE: now + timedelta(days=1)}.get(said)
+        assert (changed.status, changed.grace_until) == (said or billing, ends)
+        event = AuditEvent.objects.order_by("-pk")[0]
+        assert event.after["status"] == changed.status
+        assert (changed.billing_status, changed.billing_grace_until) == (billing, billed)

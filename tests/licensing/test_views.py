@@ -3,13 +3,17 @@
 from datetime import UTC, datetime
 
 import pytest
+from django.db import connection
 from rest_framework.test import APIClient
 
 from accounts.models import Client, Session, User
+from accounts.sign_in import TokenPair
 from licensing.models import Licence
+from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 STATUS = "/v1/license/status"
+MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
 def test_the_status_is_what_is_stored(signed_in: APIClient) -> None:
@@ -63,3 +67,36 @@ def test_ended_access_is_refused_at_once(signed_in: APIClient, end: str, user: U
     response = signed_in.get(STATUS)
     assert (response.status_code, response.json()["code"]) == (401, "access_revoked")
     assert response["WWW-Authenticate"].startswith("Bearer")
+
+
+def test_a_grace_that_has_run_out_is_a_grace_to_every_reader(
+    signed_in: APIClient, user: User, pair: TokenPair
+) -> None:
+    """Only the night makes a suspension of it."""
+    over = datetime(2020, 1, 31, tzinfo=UTC)
+    Licence.objects.update(billing_status="grace", billing_grace_until=over)
+    before = Licence.objects.values().get()
+    version = _row_version()
+    given = {"email": user.email, "password": PASSWORD}
+    asked = [
+        signed_in.get(STATUS),
+        signed_in.get("/v1/auth/me"),
+        signed_in.get("/v1/llm/models"),
+        signed_in.get("/v1/usage/me"),
+        signed_in.post("/v1/auth/login", given, format="json"),
+        signed_in.post("/v1/auth/refresh", {"refresh": pair.refresh}, format="json"),
+    ]
+    assert [response.status_code for response in asked] == [200] * len(asked)
+    assert asked[0].json()["grace_until"] == "2020-01-31T00:00:00Z"
+    # Nobody is behind the provider's address here; that it was asked is what counts.
+    called = signed_in.post("/v1/llm/complete", {"messages": MESSAGES}, format="json")
+    assert called.json()["code"] in {"provider_unavailable", "provider_timeout"}
+    assert Licence.objects.values().get() == before
+    assert _row_version() == version
+
+
+def _row_version() -> object:
+    """Changes with every write to the row, also one that changes nothing."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT xmin::text, ctid::text FROM licensing_licence")
+        return cursor.fetchall()

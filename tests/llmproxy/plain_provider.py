@@ -38,7 +38,7 @@ class Plain:
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return {"choices": [choice]}, Reported(5, int(tokens)), len(text)
 
-    def translator(self, chat: Chat) -> Translator:
+    def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
         return _Words()
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
@@ -52,3 +52,7 @@ class _Words:
             return Piece(ended=True, finished=True, reported=Reported(5, 2))
         chunk = {"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}
         return Piece(forward=b"data: " + dumps(chunk).encode() + b"\n\n", size=len(word))
+
+    def usage_chunk(self, known: Reported) -> bytes:
+        usage = {"prompt_tokens": known.input, "completion_tokens": known.output}
+        return b"data: " + dumps({"choices": [], "usage": usage}).encode() + b"\n\n"

@@ -23,20 +23,26 @@ def write(folder: Path, environ: dict[str, str]) -> tuple[set[str], dict[str, st
         "database": embedded.database,
         "cache": embedded.cache,
         "provider": embedded.provider_port,
+        "cdn": embedded.cdn_port,
     }
     return {name for name, server in brought.items() if server is not None}, values
 
 
 def test_without_a_word_everything_is_brought(tmp_path: Path) -> None:
     started, values = write(tmp_path, {})
-    assert started == {"database", "provider"} | ({"cache"} if redis.available() else set())
+    assert started == {"database", "provider", "cdn"} | ({"cache"} if redis.available() else set())
     assert values == read(tmp_path / "env")
-    assert values.keys() >= {"DATABASE_URL", "CACHE_URL", "LLM_BASE_URL"}
+    assert values.keys() >= {"DATABASE_URL", "CACHE_URL", "LLM_BASE_URL", "CDN_URL", "CDN_PURGE"}
 
 
 @pytest.mark.parametrize(
     ("name", "server"),
-    [("DATABASE_URL", "database"), ("CACHE_URL", "cache"), ("LLM_BASE_URL", "provider")],
+    [
+        ("DATABASE_URL", "database"),
+        ("CACHE_URL", "cache"),
+        ("LLM_BASE_URL", "provider"),
+        ("CDN_URL", "cdn"),
+    ],
 )
 @pytest.mark.parametrize("suffix", ["", "_FILE"])
 def test_what_is_given_is_neither_brought_nor_written(
@@ -52,6 +58,13 @@ def test_the_provider_keeps_its_port(tmp_path: Path) -> None:
     first = write(tmp_path, {})[1]["LLM_BASE_URL"]
     assert urlsplit(first).hostname == "127.0.0.1"
     assert write(tmp_path, {})[1]["LLM_BASE_URL"] == first
+
+
+def test_the_cdn_keeps_its_port_because_published_manifests_name_it(tmp_path: Path) -> None:
+    first = write(tmp_path, {})[1]["CDN_URL"]
+    assert urlsplit(first).hostname == "127.0.0.1"
+    assert write(tmp_path, {})[1]["CDN_URL"] == first
+    assert "CDN_PURGE" not in write(tmp_path, {"CDN_URL": "https://cdn.test"})[1]
 
 
 def test_the_file_is_made_once_without_a_start(tmp_path: Path) -> None:

@@ -114,6 +114,16 @@ def test_a_copy_on_the_same_port_is_refused_before_anything_starts(
     assert not (tmp_path / "copy" / "postgres").exists()
 
 
+def test_the_run_goes_on_without_its_cache_and_starts_it_again(first: Run) -> None:
+    base = demo(first)["base_url"]
+    servers = {Path(f"/proc/{pid}/exe").readlink().name: pid for pid in processes_of(first.folder)}
+    os.kill(servers["redis-server"], signal.SIGKILL)
+    first.wait_for("Redis is started again")
+    until(lambda: call(base, "GET", "/healthz")[1]["checks"]["cache"] == "ok", seconds=SECONDS)
+    assert call(base, "GET", "/healthz")[0] == 200
+    assert first.process.poll() is None
+
+
 def test_a_killed_run_is_taken_over_with_its_data_and_secrets_and_ctrl_c_ends_it(
     first: Run, port: int
 ) -> None:

@@ -14,6 +14,7 @@ HERE = Addresses(
     database="postgresql://shell@%2Fhere/shell",
     cache="unix:///here/redis.sock?db=0",
     provider="http://127.0.0.1:9000/v1",
+    cdn="http://127.0.0.1:9001",
 )
 GIVEN = Addresses(host="127.0.0.1", port=8001, database=None, cache=None, provider=None)
 SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS", "LLM_API_KEY", "PUBLISH_SECRETS")
@@ -22,12 +23,12 @@ KEYS = ("UPDATE_PUBLIC_KEY", "APPS_PUBLIC_KEY")
 
 def test_secrets_and_keys_stay_and_addresses_follow(tmp_path: Path) -> None:
     first = variables.for_run(tmp_path, HERE, {})
-    moved = Addresses(host="::1", port=9, database="d", cache="", provider="p")
+    moved = Addresses(host="::1", port=9, database="d", cache="", provider="p", cdn="c")
     second = variables.for_run(tmp_path, moved, first)
     assert {name: second[name] for name in (*SECRETS, *KEYS)} == {
         name: first[name] for name in (*SECRETS, *KEYS)
     }
-    assert (second["BASE_URL"], second["CDN_URL"]) == ("http://[::1]:9", "http://[::1]:9/cdn")
+    assert (second["BASE_URL"], second["CDN_URL"]) == ("http://[::1]:9", "c")
     assert (second["DATABASE_URL"], second["CACHE_URL"], second["LLM_BASE_URL"]) == ("d", "", "p")
 
 
@@ -40,7 +41,17 @@ def test_a_secret_that_was_taken_out_of_the_file_is_made_anew(tmp_path: Path) ->
 def test_the_address_of_a_server_of_ones_own_is_not_written(tmp_path: Path) -> None:
     before = variables.for_run(tmp_path, HERE, {})
     after = variables.for_run(tmp_path, GIVEN, before)
-    assert after.keys() & {"DATABASE_URL", "CACHE_URL", "LLM_BASE_URL"} == set()
+    assert (
+        after.keys()
+        & {
+            "DATABASE_URL",
+            "CACHE_URL",
+            "LLM_BASE_URL",
+            "CDN_URL",
+            "CDN_PURGE",
+        }
+        == set()
+    )
 
 
 def test_a_host_for_every_address_is_reached_through_loopback() -> None:

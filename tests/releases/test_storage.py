@@ -4,6 +4,7 @@ import base64
 import stat
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from releases.storage import (
     IMMUTABLE_CACHE,
     POINTER_CACHE,
     Files,
+    PathTaken,
     StorageUnavailable,
     cache_control_of,
     pointer_path,
     put,
+    put_once,
 )
 from tests.releases.conftest import Pipeline
 
@@ -94,6 +97,58 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     assert (refusal.value.status, refusal.value.code) == (503, "service_unavailable")
     assert (tmp_path / NAME).read_bytes() == b"old"
     assert [each.name for each in (tmp_path / NAME).parent.iterdir()] == ["latest.json"]
+
+
+BUNDLE = "apps/notes/1.0.0/bundle.tar.gz"
+
+
+@pytest.mark.usefixtures("either")
+class TestWhatNeverChanges:
+    """A path of a version is written once, by whoever is first."""
+
+    @pytest.fixture(params=["files", "objects"])
+    def either(self, request: pytest.FixtureRequest, settings: Settings, tmp_path: Path) -> None:
+        if request.param == "files":
+            backend = {
+                "BACKEND": "releases.storage.Files",
+                "OPTIONS": {"location": str(tmp_path)},
+            }
+        else:
+            request.getfixturevalue("bucket")
+            backend = {
+                "BACKEND": "releases.object_storage.Objects",
+                "OPTIONS": {
+                    "bucket": "releases",
+                    "prefix": "of the shell",
+                    "endpoint": request.getfixturevalue("server"),
+                    "region": "eu-central-1",
+                },
+            }
+        settings.STORAGES = {**settings.STORAGES, "default": backend}
+
+    def test_the_same_bytes_again_are_as_good_as_done(self) -> None:
+        put_once(BUNDLE, b"bundle")
+        put_once(BUNDLE, b"bundle")
+        with default_storage.open(BUNDLE) as stored:
+            assert stored.read() == b"bundle"
+
+    def test_other_bytes_are_refused_and_the_first_stay(self) -> None:
+        put_once(BUNDLE, b"first")
+        with pytest.raises(PathTaken):
+            put_once(BUNDLE, b"other")
+        with default_storage.open(BUNDLE) as stored:
+            assert stored.read() == b"first"
+
+    def test_of_many_at_once_one_is_first(self) -> None:
+        def put_it(number: int) -> bool:
+            try:
+                put_once(BUNDLE, bytes([number]) * 1000)
+            except PathTaken:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sorted(pool.map(put_it, range(8)))[-2:] == [False, True]
 
 
 @pytest.fixture(scope="module")

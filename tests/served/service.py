@@ -50,7 +50,9 @@ class Service:
 
 
 @contextmanager
-def running_service(folder: Path, environ: Mapping[str, str]) -> Iterator[Service]:
+def running_service(
+    folder: Path, environ: Mapping[str, str], *, serving: str = "config.serving"
+) -> Iterator[Service]:
     """Starts it on a free port and stops it at the end; variables that are not given are those of this test run."""
     port = free(HOST, 0)
     own = {
@@ -65,7 +67,7 @@ def running_service(folder: Path, environ: Mapping[str, str]) -> Iterator[Servic
     }
     program = Program(
         name="gunicorn",
-        command=[sys.executable, "-m", "gunicorn", "-c", "python:config.serving", "config.wsgi"],
+        command=[sys.executable, "-m", "gunicorn", "-c", f"python:{serving}", "config.wsgi"],
         log=folder / f"web-{port}.log",
         environ=own,
         # Orphaned, its master ends its workers at once.

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -78,7 +78,13 @@ def test_no_query_of_the_list_reads_the_whole_table(console: Browser, kept: list
     # A table of this size would be read whole if it were allowed.
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-    chosen = ({}, {"name": "crash"}, {"app": "mail", "version": "2.0.0"}, {"day": today})
+    chosen = (
+        {},
+        {"name": "crash"},
+        {"app": "mail"},
+        {"app": "mail", "version": "2.0.0"},
+        {"day": today},
+    )
     for query in chosen:
         with CaptureQueriesContext(connection) as queries:
             listed(console, **query)
@@ -120,6 +126,22 @@ def test_the_list_leads_to_the_files_of_what_is_chosen(console: Browser, kept: l
     page = console.get(LIST, {"app": "mail"}).content.decode()
     assert 'href="/admin/telemetry/event/export.csv?app=mail"' in page
     assert 'href="/admin/telemetry/event/export.ndjson?app=mail"' in page
+
+
+def test_no_cell_of_a_csv_file_is_a_formula(console: Browser, now: datetime) -> None:
+    at = (now - timedelta(minutes=1)).isoformat()
+    report(
+        event(occurred_at=at, name="$screen", properties={"=1+1": "=cmd|' /c calc'!A0"}),
+        event(occurred_at=at, name="=1+1"),
+        event(occurred_at=at, app="@SUM(1)"),
+        event(occurred_at=at, shell_version="-1+1"),
+        event(occurred_at=at, app=..., shell_version=..., properties=...),
+        now=now,
+    )
+    rows = list(csv.reader(StringIO(exported(console, "csv"))))
+    assert len(rows) == 3
+    # What makes a spreadsheet calculate, also behind a space or a tab.
+    assert not [cell for row in rows for cell in row if cell.strip()[:1] in {*"=+-@|"}]
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 6, 7])

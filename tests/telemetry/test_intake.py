@@ -90,7 +90,7 @@ class TestBatches:
         assert report(*many).accepted == 500
         with pytest.raises(TooManyEvents) as refused:
             report(*many, event())
-        assert refused.value.members == {"max_events": 500}
+        assert refused.value.members == {"max_events": 500, "max_bytes": 1024 * 1024}
 
     def test_secrets_are_replaced_before_anything_is_kept(self) -> None:
         report(event(properties={"who": "ada@acme.test", "deep": [{"password": "hunter2"}]}))

@@ -1,12 +1,16 @@
 """What is never kept: canaries of every kind, and what must not be taken for one."""
 
 import time
+from collections.abc import Callable
+from json import loads
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from telemetry.events import read
 from telemetry.scrubbing import scrubbed
+from tests.telemetry.reports import NOON, event
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl-_x"
 REFRESH = "24VL6fw7Rg7a4yMMlNV8pLg1xKb0QeTzUo3dHsJf9Wc"
@@ -26,6 +30,12 @@ CANARIES = {
     "AKIAIOSFODNN7EXAMPLE": "[key]",
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a": "[key]",
     "xoxb-1234567890-abcdefghij": "[key]",
+    "xoxp-1234567890": "[key]",
+    "ya29.a0.Ae4lvC.3x": "[key]",
+    "whsec_abcd=efgh": "[key]",
+    "pk_live_4eC39HqL": "[key]",
+    "glpat-abcdefghijklmnop": "[key]",
+    "AIzaSyA-1234567890abcdefghijklmnopqrst": "[key]",
     "ada@acme.test": "[email]",
     "ada.lovelace+news@mail.acme.co.uk": "[email]",
     "ada%40acme.test": "[email]",
@@ -72,6 +82,25 @@ def test_a_canary_is_found_within_a_text_and_the_text_stays(canary: str) -> None
 def test_what_is_harmless_stays_as_it_is(text: str) -> None:
     assert scrubbed(text) == text
     assert scrubbed({"text": [text]}) == {"text": [text]}
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+@pytest.mark.parametrize("deep", [lambda text: {text: 1}, lambda text: {"a": [{"b": text}]}])
+def test_an_event_is_kept_without_it_wherever_it_stands(
+    canary: str, deep: Callable[[str], Any]
+) -> None:
+    (kept,) = _leaves(loads(read(event(properties=deep(canary)), now=NOON).properties))
+    assert kept == CANARIES[canary]
+
+
+def _leaves(value: Any) -> list[str]:
+    """The texts of a value, and the names of members that are no innocent ones."""
+    if isinstance(value, dict):
+        names = [name for name in value if name not in {"a", "b"}]
+        return names + [text for each in value.values() for text in _leaves(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _leaves(each)]
+    return [value] if isinstance(value, str) and value != "[secret]" else []
 
 
 def test_uuids_of_every_kind_stay() -> None:

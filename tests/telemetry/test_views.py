@@ -1,7 +1,8 @@
 """Telemetry over HTTP: status, code and shape."""
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
+from gzip import compress
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
+from config.bodies import limit_of
 from licensing.models import Licence
 from telemetry import events
 from telemetry.models import Event
@@ -18,6 +20,7 @@ from tests.telemetry.reports import event
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/v1/telemetry"
+OFFSETS = ((0, 0), (14, 0), (-12, 0), (5, 45), (-9, -30), (23, 59), (-23, -59))
 
 
 @pytest.fixture
@@ -77,6 +80,68 @@ def test_half_a_character_or_a_huge_number_costs_one_event(
     ]
 
 
+def test_an_id_is_one_whatever_its_letters_and_however_often_it_comes(
+    signed_in: APIClient, fresh: str
+) -> None:
+    given = event(occurred_at=fresh)
+    loud = {**given, "id": given["id"].upper()}
+    first = signed_in.post(ADDRESS, {"events": [loud, given, loud]}, format="json")
+    assert (first.json()["accepted"], first.json()["duplicates"]) == (1, 2)
+    assert str(Event.objects.get().event_id) == given["id"]
+    again = signed_in.post(ADDRESS, {"events": [given]}, format="json")
+    assert (again.json()["accepted"], again.json()["duplicates"]) == (0, 1)
+
+
+def test_an_instant_may_have_any_offset_and_any_number_of_digits(
+    signed_in: APIClient, now: datetime
+) -> None:
+    zones = [timezone(timedelta(hours=hours, minutes=minutes)) for hours, minutes in OFFSETS]
+    written = [now.astimezone(zone).isoformat() for zone in zones]
+    written.append(f"{now:%Y-%m-%dT%H:%M:%S}.{'1' * 400}Z")
+    batch = {"events": [event(occurred_at=each) for each in written]}
+    response = signed_in.post(ADDRESS, batch, format="json")
+    assert response.json() == {"accepted": len(written), "duplicates": 0, "rejected": []}
+    kept = Event.objects.order_by("id").values_list("occurred_at", flat=True)
+    assert all(abs(each - now) < timedelta(seconds=1) for each in kept)
+
+
+@pytest.mark.parametrize(
+    ("offset", "code"),
+    [
+        (timedelta(days=-30, minutes=-1), "too_old"),
+        (timedelta(days=-30, minutes=1), None),
+        (timedelta(minutes=59), None),
+        (timedelta(minutes=61), "too_new"),
+    ],
+)
+def test_an_instant_is_held_to_its_limits_in_any_zone(
+    signed_in: APIClient, now: datetime, offset: timedelta, code: str | None
+) -> None:
+    at = (now + offset).astimezone(timezone(timedelta(hours=-11, minutes=-30)))
+    response = signed_in.post(
+        ADDRESS, {"events": [event(occurred_at=at.isoformat())]}, format="json"
+    )
+    assert [each["code"] for each in response.json()["rejected"]] == ([code] if code else [])
+
+
+def test_what_is_deep_costs_one_event(signed_in: APIClient, fresh: str) -> None:
+    good, deep = event(occurred_at=fresh), event(occurred_at=fresh)
+    for _ in range(40):
+        deep["properties"] = {"in": deep["properties"]}
+    response = signed_in.post(ADDRESS, {"events": [deep, good]}, format="json")
+    (rejected,) = response.json()["rejected"]
+    assert (response.json()["accepted"], rejected["code"]) == (1, "too_deep")
+
+
+def test_a_compressed_batch_is_told_what_to_send(signed_in: APIClient, fresh: str) -> None:
+    body = compress(json.dumps({"events": [event(occurred_at=fresh)]}).encode())
+    response = signed_in.post(
+        ADDRESS, body, content_type="application/json", HTTP_CONTENT_ENCODING="gzip"
+    )
+    assert (response.status_code, response.json()["code"]) == (415, "unsupported_media_type")
+    assert not Event.objects.exists()
+
+
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"events": NaN}'])
 def test_what_is_no_object_is_malformed(signed_in: APIClient, body: str) -> None:
     response = signed_in.post(ADDRESS, body, content_type="application/json")
@@ -92,12 +157,14 @@ def test_without_a_list_the_request_is_invalid(signed_in: APIClient) -> None:
 def test_what_is_too_large_says_what_would_not_be(signed_in: APIClient, fresh: str) -> None:
     many = signed_in.post(ADDRESS, {"events": [{}] * 501}, format="json")
     assert (many.status_code, many.json()["code"]) == (413, "request_too_large")
-    assert many.json()["max_events"] == 500
+    assert (many.json()["max_events"], many.json()["max_bytes"]) == (500, 1024 * 1024)
+    assert signed_in.post(ADDRESS, {"events": [{}] * 500}, format="json").status_code == 202
     padding = " " * (1024 * 1024 - len('{"events":[]}'))
     whole = signed_in.post(ADDRESS, f'{{"events":[]}}{padding}', content_type="application/json")
     assert whole.status_code == 202
     long = signed_in.post(ADDRESS, f'{{"events":[]}}{padding} ', content_type="application/json")
-    assert (long.status_code, long.json()["limit"]) == (413, 1024 * 1024)
+    assert (long.status_code, long.json()["code"]) == (413, "request_too_large")
+    assert long.json()["max_bytes"] == long.json()["limit"] == limit_of(ADDRESS) == 1024 * 1024
 
 
 def test_one_needs_to_be_signed_in(api: APIClient) -> None:
@@ -151,5 +218,8 @@ def test_the_schema_says_the_limits() -> None:
     batch = call["requestBody"]["content"]["application/json"]["schema"]
     assert batch["properties"]["events"]["maxItems"] == 500
     assert "16,384 bytes" in str(batch["properties"]["events"]["items"])
+    assert "1,048,576 bytes" in batch["description"]
+    (_, told) = call["responses"]["413"]["content"]["application/problem+json"]["schema"]["allOf"]
+    assert told["properties"].keys() >= {"max_bytes", "max_events"}
     assert call["responses"].keys() >= {"202", "400", "401", "413", "415", "429", "503"}
     assert events.PROPERTIES_BYTES == 16_384

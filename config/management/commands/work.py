@@ -66,7 +66,7 @@ async def _work_while_connected(concurrency: int, told: asyncio.Event) -> None:
 
 async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
     """Works until told to stop, or until something of the library's worker fails."""
-    connected.perform_import_paths()
+    connected.perform_import_paths()  # type: ignore[no-untyped-call]
     worker = Worker(
         connected,
         concurrency=concurrency,
@@ -75,12 +75,12 @@ async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
         install_signal_handlers=False,
         task_middleware=[_with_a_sound_connection],
     )
-    running = asyncio.create_task(worker.run())
+    running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     telling = asyncio.create_task(told.wait())
     await asyncio.wait({running, telling}, return_when=asyncio.FIRST_COMPLETED)
     telling.cancel()
     if not running.done():
-        worker.stop()
+        worker.stop()  # type: ignore[no-untyped-call]
         ended, _ = await asyncio.wait({running}, timeout=GRACE_SECONDS + LEAVING_SECONDS)
         if not ended:
             await _leave(connected, worker)

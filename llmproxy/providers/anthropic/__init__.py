@@ -47,8 +47,8 @@ class Anthropic:
     def answer(self, body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
         return completion(body)
 
-    def translator(self, chat: Chat) -> Translator:
-        return EventTranslator(include_usage=chat.include_usage)
+    def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
+        return EventTranslator(include_usage=chat.include_usage, called=called)
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
         return refusal(status, headers, body)

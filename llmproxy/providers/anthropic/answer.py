@@ -5,7 +5,7 @@ from json import dumps, loads
 from typing import Any
 
 from llmproxy.providers.protocol import Prompt, ProviderError, Reported
-from llmproxy.providers.reading import is_count
+from llmproxy.providers.reading import is_count, usage_of
 
 _FINISH = {
     "end_turn": "stop",
@@ -59,17 +59,6 @@ def prompt(usage: Any) -> Prompt | None:
         for how in ("read", "creation")
     )
     return Prompt(input=fresh + read + written, cached_input=read)
-
-
-def usage_of(known: Reported) -> dict[str, Any]:
-    """Tokens in OpenAI's shape."""
-    return {
-        "prompt_tokens": known.input,
-        "completion_tokens": known.output,
-        "total_tokens": known.input + known.output,
-        "prompt_tokens_details": {"cached_tokens": known.cached_input},
-        "completion_tokens_details": {"reasoning_tokens": known.reasoning},
-    }
 
 
 def size_of(text: str) -> int:

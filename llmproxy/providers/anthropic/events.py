@@ -15,18 +15,19 @@ from llmproxy.providers.anthropic.answer import (
     reported,
     size_of,
     tool_call,
-    usage_of,
 )
 from llmproxy.providers.anthropic.refusals import failure
-from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError
+from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, Reported
+from llmproxy.providers.reading import usage_of
 from llmproxy.sse import Event
 
 
 class EventTranslator:
     """One stream. Events and blocks of kinds that are not known are passed over."""
 
-    def __init__(self, *, include_usage: bool) -> None:
+    def __init__(self, *, include_usage: bool, called: str | None = None) -> None:
         self._include_usage = include_usage
+        self._called = called
         self._head: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._finished = False
@@ -44,6 +45,9 @@ class EventTranslator:
             return self._piece(data["type"], data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
+
+    def usage_chunk(self, known: Reported) -> bytes:
+        return self._event(choices=[], usage=usage_of(known))
 
     def _piece(self, kind: str, data: dict[str, Any]) -> Piece:
         piece = Piece()
@@ -73,7 +77,7 @@ class EventTranslator:
             "id": message["id"],
             "object": "chat.completion.chunk",
             "created": int(time.time()),
-            "model": message["model"],
+            "model": self._called or message["model"],
         }
         self._learn(message.get("usage"))
         role = {"role": "assistant", "content": ""}
@@ -119,8 +123,6 @@ class EventTranslator:
         if not self._finished:
             self._finished = True
             forward = self._chunk({}, finish=finish_reason(reason))
-            if self._include_usage and known is not None:
-                forward += self._event(choices=[], usage=usage_of(known))
         return Piece(forward=forward, finished=True, reported=known)
 
     def _learn(self, usage: Any) -> None:

@@ -11,7 +11,14 @@ from llmproxy.providers.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from llmproxy.providers.reading import NOT_US, note_refused, said, wait_of
+from llmproxy.providers.reading import (
+    NOT_US,
+    REFUSED,
+    note_refused,
+    refuses_key,
+    said,
+    wait_of,
+)
 
 # The request was at fault, not we: these are the caller's to mend.
 _CALLERS_FAULT = frozenset({400, 404, 413, 422})
@@ -35,8 +42,9 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
     """The problem that an answer with another status than 200 is."""
     if status in _CALLERS_FAULT:
         words = said(body)
-        if words is None or not any(each in words.lower() for each in _OURS):
-            return ProviderRejected(words)
+        is_ours = words is not None and any(each in words.lower() for each in _OURS)
+        if not is_ours and not refuses_key(body):
+            return ProviderRejected(words or REFUSED.get(status))
         note_refused(status)
         return ProviderError()
     if status == 504:

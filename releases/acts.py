@@ -1,0 +1,171 @@
+"""What operators do to a channel of the shell, each with a plain word about the shells that have updated already."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+
+from accounts.acts import Act, Done, Foreseen, WithReason
+from accounts.audit import Actor
+from releases import cdn, purging, steering
+from releases.models import Publication, ShellChannel
+from releases.versions import Version
+
+KEPT_SECONDS = 360
+
+
+def _cdn_follows() -> str:
+    if cdn.is_purged():
+        return "The CDN is purged and read back; until this page says that it is done, it may serve what it has."
+    return (
+        f"No purge is configured: caches may go on for {KEPT_SECONDS} seconds with what they have."
+    )
+
+
+def _said(done: str, *, placed: bool) -> str:
+    later = "" if placed else " Storage has not taken it yet; a worker goes on with that."
+    return f"{done}{later}"
+
+
+class RollBackForm(WithReason):
+    to = forms.ChoiceField(label="Go back to")
+    seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+
+class RollBack(Act):
+    name = "roll_back"
+    label = "Roll back"
+    button = "Preview"
+    form_class = RollBackForm
+    grave = True
+
+    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+        return bool(steering.earlier(target.pk))
+
+    def effects(self, target: ShellChannel) -> Iterable[str]:
+        yield "The channel offers an earlier release again, with the bytes and the signature that it had."
+        yield (
+            "Shells that have updated already stay on the newer version: a shell takes no older one. "
+            "To change those, publish a newer version."
+        )
+        yield _cdn_follows()
+
+    def form(
+        self, target: ShellChannel, data: Mapping[str, Any] | None, *, by: HttpRequest
+    ) -> RollBackForm:
+        return _roll_back_form(target, data)
+
+    def do(
+        self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime
+    ) -> Done | Foreseen:
+        chosen = next(each for each in steering.earlier(target.pk) if str(each.pk) == given["to"])
+        if given["seen"] != given["to"]:
+            initial = {**given, "seen": given["to"]}
+            return Foreseen(
+                form=_roll_back_form(target, None, initial=initial),
+                template="admin/console/rollback.html",
+                shown=_preview(target, chosen),
+                button=self.label,
+            )
+        placed = steering.roll_back(
+            channel=target.pk, publication_id=chosen.pk, reason=given["reason"], by=by, now=now
+        )
+        return Done(
+            _said(f"{target} offers {chosen.release.version} again.", placed=placed), target
+        )
+
+
+def _roll_back_form(
+    target: ShellChannel,
+    data: Mapping[str, Any] | None,
+    *,
+    initial: dict[str, Any] | None = None,
+) -> RollBackForm:
+    form = RollBackForm(data, initial=initial)
+    choices = [
+        (str(each.pk), f"{each.release.version} (published {each.published_at:%Y-%m-%d %H:%M} UTC)")
+        for each in steering.earlier(target.pk)
+    ]
+    field = form.fields["to"]
+    assert isinstance(field, forms.ChoiceField)
+    field.choices = choices
+    return form
+
+
+def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
+    """What each shell is answered afterwards, by what it has."""
+    current = Publication.objects.of(target.pk).first()
+    now_offered = current.release.version if current else ""
+    return {
+        "channel": target,
+        "before": now_offered,
+        "after": chosen.release.version,
+        "is_older": Version.parse(chosen.release.version) < Version.parse(now_offered),
+        "lost": sorted(
+            set(current.release.platforms if current else ()) - set(chosen.release.platforms)
+        ),
+        "chosen": chosen,
+    }
+
+
+class Halt(Act):
+    name = "halt"
+    label = "Halt"
+    grave = True
+
+    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+        return target.halted_at is None
+
+    def effects(self, target: ShellChannel) -> Iterable[str]:
+        yield "The update address answers 204 to every shell of this channel from now on: there is no update."
+        yield (
+            "The manifest is removed from storage. A shell that reads it from the CDN itself finds none, says so in "
+            "its log, and goes on with what it has."
+        )
+        yield (
+            "Shells that have updated already stay on their version. "
+            "To change those, resume and publish a newer one."
+        )
+        yield "A publish that is under way is ended, and others are refused until the channel is resumed."
+        yield _cdn_follows()
+
+    def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        placed = steering.halt(channel=target.pk, reason=given["reason"], by=by, now=now)
+        return Done(_said(f"{target} offers nothing.", placed=placed), target)
+
+
+class Resume(Act):
+    name = "resume"
+    label = "Resume"
+
+    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+        return target.halted_at is not None
+
+    def effects(self, target: ShellChannel) -> Iterable[str]:
+        current = Publication.objects.of(target.pk).first()
+        what = f"version {current.release.version}" if current else "what is published next"
+        yield f"The channel offers {what} again. Roll back first if that must not be."
+        yield "Publishing works again."
+        yield _cdn_follows()
+
+    def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        placed = steering.resume(channel=target.pk, reason=given["reason"], by=by, now=now)
+        return Done(_said(f"{target} is resumed.", placed=placed), target)
+
+
+class RetryPurge(Act):
+    name = "purge"
+    label = "Retry the purge"
+
+    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+        purge = purging.newest(target.pk) if cdn.is_purged() else None
+        return purge is not None and purge.failed
+
+    def effects(self, target: ShellChannel) -> Iterable[str]:
+        yield "A worker tells the CDN again at once, and reads the public address until it serves the new bytes."
+
+    def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+        queued = purging.retry(channel=target.pk, reason=given["reason"], by=by, now=now)
+        return Done("A worker tries again." if queued else "It has been confirmed.", target)

@@ -1,0 +1,46 @@
+"""What was proved of a release when it was published, as its own document and the rows beside it say."""
+
+import json
+from dataclasses import dataclass
+
+from releases.minisign import Signature, SignatureRefused, decoded
+from releases.models import ShellArtifact, ShellRelease
+from releases.storage import IMMUTABLE_CACHE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """An artifact as it was found, and what its signature says: the key's id and the trusted comment."""
+
+    artifact: ShellArtifact
+    key: str
+    comment: str
+
+    @property
+    def is_kept_for_good(self) -> bool:
+        """Whether the CDN lets caches keep it for ever, as what never changes should be."""
+        said = {each.strip() for each in self.artifact.cache_control.lower().split(",")}
+        return said >= {each.strip() for each in IMMUTABLE_CACHE.split(",")}
+
+
+def verified(release: ShellRelease) -> list[Verified]:
+    """Every artifact of a release, by platform."""
+    entries = _platforms(bytes(release.manifest))
+    return [_verified(each, entries.get(each.platform)) for each in release.artifacts.all()]
+
+
+def _verified(artifact: ShellArtifact, signature: str | None) -> Verified:
+    try:
+        parsed = Signature.parse(decoded(signature or ""))
+    except SignatureRefused:
+        return Verified(artifact=artifact, key="", comment="")
+    return Verified(artifact=artifact, key=parsed.key_name, comment=parsed.comment)
+
+
+def _platforms(manifest: bytes) -> dict[str, str]:
+    """Platform → signature."""
+    try:
+        platforms = json.loads(manifest)["platforms"]
+        return {name: str(entry["signature"]) for name, entry in platforms.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}

@@ -1,0 +1,152 @@
+"""Billing in the console: who pays, and the brake that waits for an operator."""
+
+from datetime import datetime
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.urls import reverse
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent, Client, User
+from licensing.brake import BrakeHeld, hold_or_let_go
+from licensing.licences import create_client
+from licensing.models import Brake, Licence, Plan
+from tests.conftest import Browser
+
+pytestmark = pytest.mark.django_db
+CUSTOMER = "cus_NffrFeUfNV2Hib"
+
+
+def held(plan: Plan, *, by: Actor, now: datetime, number: int = 12) -> Brake:
+    """The brake of a run that would suspend so many."""
+    clients = [
+        create_client(name=f"Debtor {each:02}", plan=plan, by=by, now=now) for each in range(number)
+    ]
+    ids = [client.licence.pk for client in clients]
+    with pytest.raises(BrakeHeld):
+        hold_or_let_go(job="sync_subscriptions", licence_ids=ids, by=by, now=now)
+    return Brake.objects.get(ended_at=None)
+
+
+def page(brake: Brake, act: str = "change") -> str:
+    return reverse(f"admin:licensing_brake_{act}", args=[brake.pk])
+
+
+def words(browser: Browser, address: str) -> str:
+    return " ".join(browser.get(address).content.decode().split())
+
+
+def reader(*rights: str) -> User:
+    user = User.objects.create_user("reader@shell.test", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=rights))
+    return user
+
+
+def test_the_front_page_leads_to_the_brake_until_it_is_confirmed(
+    console: Browser, plan: Plan, by: Actor, now: datetime
+) -> None:
+    brake = held(plan, by=by, now=now)
+    front = words(console, "/admin/")
+    assert "sync_subscriptions waits for you: it would suspend 12 of 12 clients." in front
+    assert page(brake) in front
+    console.post(page(brake, "confirm"), {"reason": "They have all left."})
+    assert "waits for you" not in words(console, "/admin/")
+
+
+def test_its_page_names_who_would_be_suspended_and_what_confirming_does(
+    console: Browser, plan: Plan, by: Actor, now: datetime
+) -> None:
+    brake = held(plan, by=by, now=now)
+    assert "Debtor 00, Debtor 01" in words(console, page(brake))
+    asked = words(console, page(brake, "confirm"))
+    assert "The next run of sync_subscriptions suspends 12 of 12 clients." in asked
+    assert Brake.objects.get().is_held
+
+
+def test_confirming_wants_a_reason_and_is_written_down(
+    console: Browser, operator: User, plan: Plan, by: Actor, now: datetime
+) -> None:
+    brake = held(plan, by=by, now=now)
+    refused = console.post(page(brake, "confirm"), {"reason": " "})
+    assert set(refused.context["form"].errors) == {"reason"}
+    console.post(page(brake, "confirm"), {"reason": "They have all left."})
+    brake.refresh_from_db()
+    assert (brake.is_held, brake.confirmed_by) == (False, operator.email)
+    event = AuditEvent.objects.get(action="brake:confirmed")
+    assert (event.actor, event.address, event.reason) == (
+        operator.email,
+        Browser.address,
+        "They have all left.",
+    )
+    again = console.post(page(brake, "confirm"), {"reason": "Twice."}, follow=True)
+    assert "not any more" in again.content.decode()
+    assert AuditEvent.objects.filter(action="brake:confirmed").count() == 1
+
+
+def test_what_has_been_replaced_by_another_cannot_be_confirmed(
+    console: Browser, plan: Plan, by: Actor, now: datetime
+) -> None:
+    brake = held(plan, by=by, now=now)
+    ids = [*brake.licence_ids[:-1]]
+    with pytest.raises(BrakeHeld):
+        hold_or_let_go(job="sync_subscriptions", licence_ids=ids, by=by, now=now)
+    console.post(page(brake, "confirm"), {"reason": "Yes."})
+    assert Brake.objects.get(ended_at=None).is_held
+    assert not AuditEvent.objects.filter(action="brake:confirmed").exists()
+
+
+def test_who_pays_is_changed_with_a_reason(console: Browser, organisation: Client) -> None:
+    address = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
+    assert "From the next night on" in words(console, address)
+    refused = console.post(address, {"stripe_customer_id": CUSTOMER})
+    assert set(refused.context["form"].errors) == {"reason"}
+    console.post(address, {"stripe_customer_id": f" {CUSTOMER} ", "reason": "Signed."})
+    assert CUSTOMER in words(
+        console, reverse("admin:accounts_client_change", args=[organisation.pk])
+    )
+    event = AuditEvent.objects.get(action="licence:customer_set")
+    assert (event.before, event.after) == (
+        {"stripe_customer_id": ""},
+        {"stripe_customer_id": CUSTOMER},
+    )
+
+
+@pytest.mark.parametrize("given", ["sub_1Nf", "cus_", "cus_a b", "https://dashboard.test/cus_1"])
+def test_what_is_no_customer_is_refused(console: Browser, organisation: Client, given: str) -> None:
+    address = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
+    refused = console.post(address, {"stripe_customer_id": given, "reason": "Signed."})
+    assert set(refused.context["form"].errors) == {"stripe_customer_id"}
+
+
+def test_a_customer_of_another_client_is_refused_beside_the_field(
+    console: Browser, organisation: Client, plan: Plan, by: Actor, now: datetime
+) -> None:
+    other = create_client(name="Other", plan=plan, by=by, now=now)
+    Licence.objects.filter(client=other).update(stripe_customer_id=CUSTOMER)
+    address = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
+    refused = console.post(address, {"stripe_customer_id": CUSTOMER, "reason": "Signed."})
+    assert set(refused.context["form"].errors) == {"stripe_customer_id"}
+
+
+def test_who_may_only_look_changes_nothing(
+    stranger: Browser, organisation: Client, plan: Plan, by: Actor, now: datetime
+) -> None:
+    brake = held(plan, by=by, now=now)
+    stranger.force_login(reader("view_brake", "view_licence", "view_client"))
+    text = words(stranger, page(brake))
+    assert "Debtor 00" in text
+    assert "Confirm the suspensions" not in text
+    customer = reverse("admin:licensing_licence_customer", args=[organisation.licence.pk])
+    for address in (page(brake, "confirm"), customer):
+        assert stranger.get(address).status_code == 403
+        given = {"reason": "x", "stripe_customer_id": CUSTOMER}
+        assert stranger.post(address, given).status_code == 403
+    assert Brake.objects.get().is_held
+
+
+def test_who_may_not_look_does_not_see_it(
+    stranger: Browser, plan: Plan, by: Actor, now: datetime
+) -> None:
+    brake = held(plan, by=by, now=now)
+    stranger.force_login(reader("view_client"))
+    assert stranger.get(page(brake)).status_code == 403

@@ -1,0 +1,149 @@
+"""The brake: a run that would suspend too many changes nothing until an operator confirms it."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent
+from config.problems import InvalidRequest
+from licensing import brake
+from licensing.billing import expire_grace, sync
+from licensing.brake import BrakeHeld
+from licensing.models import Brake, Licence
+from tests.licensing.conftest import Paying
+
+pytestmark = pytest.mark.django_db
+DAY = timedelta(days=1)
+
+
+class TestBrake:
+    def everybody(self, number: int, status: str) -> dict[str, list[str]]:
+        return {f"cus_{each}": [status] for each in range(number)}
+
+    def test_ten_are_suspended_without_asking(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(10)
+        sync(subscriptions=self.everybody(10, "canceled"), by=by, now=now)
+        assert Licence.objects.filter(status="suspended").count() == 10
+        assert not Brake.objects.exists()
+
+    @pytest.mark.parametrize(("clients", "allowed"), [(1, 10), (200, 10), (220, 11), (1000, 50)])
+    def test_of_many_one_in_twenty(self, clients: int, allowed: int) -> None:
+        assert brake.limit(clients) == allowed
+
+    def test_more_change_nothing_and_operators_are_told_once(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        licences = paying(12)
+        wrong = self.everybody(11, "canceled") | {"cus_11": ["past_due"]}
+        for days in range(2):
+            with pytest.raises(BrakeHeld, match="11 of 12 clients would be suspended"):
+                sync(subscriptions=wrong, by=by, now=now + days * DAY)
+        assert Licence.objects.filter(status="active").count() == len(licences)
+        mail = ProcrastinateJob.objects.get(task_name="mail.send")
+        held = Brake.objects.get()
+        assert held.is_held
+        assert mail.args["text"].rstrip().endswith(f"/admin/licensing/brake/{held.pk}/change/")
+
+    def test_confirmed_the_next_run_goes_through(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(11)
+        wrong = self.everybody(11, "canceled")
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=wrong, by=by, now=now)
+        brake.confirm(brake_id=Brake.objects.get().pk, reason="They all left.", by=by, now=now)
+        sync(subscriptions=wrong, by=by, now=now + DAY)
+        assert Licence.objects.filter(status="suspended").count() == 11
+        assert Brake.objects.get().ended_at == now + DAY
+        assert AuditEvent.objects.get(action="brake:confirmed").reason == "They all left."
+
+    def test_a_confirmation_is_for_those_it_was_about_and_not_for_long(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(30)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
+        brake.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + DAY)
+        second = Brake.objects.get(ended_at=None)
+        brake.confirm(brake_id=second.pk, reason="Yes.", by=by, now=now + DAY)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + 5 * DAY)
+
+    def test_a_confirmation_of_a_page_that_has_been_replaced_is_refused(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(30)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
+        shown = Brake.objects.get()
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + DAY)
+        with pytest.raises(InvalidRequest):
+            brake.confirm(brake_id=shown.pk, reason="Yes.", by=by, now=now + DAY)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + 2 * DAY)
+        assert not Licence.objects.exclude(status="active").exists()
+
+    def test_a_few_others_go_with_those_that_were_confirmed(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(15)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
+        brake.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
+        sync(subscriptions=self.everybody(13, "canceled"), by=by, now=now + DAY)
+        assert Licence.objects.filter(status="suspended").count() == 13
+
+    def test_a_dry_run_says_that_it_would_hold_and_asks_nobody(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(11)
+        report = sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now, dry_run=True)
+        assert str(report) == (
+            "changed: 11 suspended; but the brake would hold: 11 would be suspended"
+        )
+        assert not Brake.objects.exists()
+        assert not ProcrastinateJob.objects.exists()
+
+    def test_operators_graces_that_run_out_together_are_held_too(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(11)
+        Licence.objects.update(
+            operator_status="grace", operator_grace_until=now, operator_reason="All."
+        )
+        with pytest.raises(BrakeHeld):
+            expire_grace(by=by, now=now)
+        assert Licence.objects.filter(status="grace").count() == 11
+
+    def test_those_whom_an_operator_keeps_are_not_counted(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(11)
+        Licence.objects.update(operator_status="active", operator_reason="An outage of the bank.")
+        sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
+        assert Licence.objects.filter(billing_status="suspended", status="active").count() == 11
+
+    def test_it_lets_go_by_itself_once_the_fault_is_gone(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(11)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
+        sync(subscriptions=self.everybody(11, "active"), by=by, now=now + DAY)
+        assert not Brake.objects.filter(ended_at=None).exists()
+
+    def test_graces_that_run_out_together_are_held_as_well(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(11)
+        sync(subscriptions=self.everybody(11, "past_due"), by=by, now=now)
+        with pytest.raises(BrakeHeld):
+            expire_grace(by=by, now=now + 14 * DAY)
+        assert Licence.objects.filter(status="grace").count() == 11

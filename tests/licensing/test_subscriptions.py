@@ -1,0 +1,86 @@
+"""Asking Stripe: every page of every status, or nothing."""
+
+from datetime import datetime
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent
+from licensing.models import Licence
+from licensing.subscriptions import BillingUnavailable, statuses_by_customer, statuses_of
+from tests.licensing.conftest import Paying
+from tests.stripe_server import Stripe
+
+pytestmark = pytest.mark.django_db
+
+
+class TestAskingStripe:
+    def test_every_page_of_every_status_is_read(self, stripe: Stripe) -> None:
+        stripe.subscriptions = [(f"cus_{n}", "canceled" if n % 2 else "active") for n in range(250)]
+        found = statuses_by_customer()
+        assert len(found) == 250
+        assert found["cus_1"] == ["canceled"]
+        assert len(stripe.asked) == 3
+
+    @pytest.mark.parametrize("fault", ["500", "cut"])
+    def test_a_passing_failure_is_tried_again(self, stripe: Stripe, fault: str) -> None:
+        stripe.subscriptions = [("cus_0", "active")]
+        stripe.script = [fault]
+        assert statuses_by_customer() == {"cus_0": ["active"]}
+
+    def test_one_customer_is_asked_about_alone(self, stripe: Stripe) -> None:
+        stripe.subscriptions = [("cus_0", "canceled"), ("cus_1", "active"), ("cus_0", "active")]
+        assert statuses_of("cus_0") == ["active", "canceled"]
+        assert statuses_of("cus_of_another_account") == []
+        assert "customer=cus_0" in stripe.asked[0]
+
+    @pytest.mark.parametrize("fault", ["500", "429", "402", "garbage", "no list", "no page"])
+    def test_what_stays_broken_is_a_refusal_in_words_of_ours(
+        self, stripe: Stripe, fault: str
+    ) -> None:
+        stripe.script = [fault] * 9
+        with pytest.raises(BillingUnavailable) as refusal:
+            statuses_by_customer()
+        assert "went wrong" not in str(refusal.value)
+
+    def test_a_wrong_key_appears_nowhere(self, stripe: Stripe, settings) -> None:
+        settings.STRIPE_API_KEY = lambda: "sk_live_of_somebody"
+        with pytest.raises(BillingUnavailable) as refusal:
+            statuses_by_customer()
+        assert "AuthenticationError, status 401" in str(refusal.value)
+        assert "sk_" not in str(refusal.value)
+
+    def test_half_a_list_is_none(
+        self, stripe: Stripe, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(3)
+        stripe.subscriptions = [("cus_0", "canceled")] * 150
+        stripe.script = ["well", "429"]
+        with pytest.raises(CommandError, match="Stripe could not be asked"):
+            call_command("sync_subscriptions")
+        assert not Licence.objects.exclude(status="active").exists()
+
+    def test_a_list_that_never_ends_is_none(self, stripe: Stripe) -> None:
+        stripe.subscriptions = [("cus_0", "active")] * 150
+        stripe.turns = True
+        with pytest.raises(BillingUnavailable, match="no list"):
+            statuses_by_customer()
+
+    def test_an_answer_about_others_suspends_nobody_and_is_told(
+        self, stripe: Stripe, paying: Paying
+    ) -> None:
+        paying(3)
+        stripe.subscriptions = [(f"cus_elsewhere_{n}", "canceled") for n in range(5)]
+        with pytest.raises(CommandError, match="of none of 3 customers"):
+            call_command("sync_subscriptions")
+        assert not Licence.objects.exclude(status="active").exists()
+        told = AuditEvent.objects.get(action="nightly:failed").after["says"]
+        assert "another account" in told
+
+    def test_without_a_key_nobody_is_asked(self, settings) -> None:
+        settings.STRIPE_API_KEY = lambda: ""
+        out = StringIO()
+        call_command("sync_subscriptions", stdout=out)
+        assert "STRIPE_API_KEY has not been set" in out.getvalue()

@@ -1,0 +1,235 @@
+"""Rolling back, halting and resuming: what is offered, what storage and the CDN have, and what nobody can undo."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models.functions import Now
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent
+from config.problems import InvalidRequest, Problem
+from releases import placing, purging, steering, storage, updates
+from releases.leases import PublishInProgress
+from releases.models import Publication, Purge, ShellChannel
+from releases.precedence import DowngradeRefused
+from releases.steering import ChannelHalted
+from releases.storage import StorageUnavailable
+from tests.races import race
+from tests.releases.conftest import NOW, Pipeline, Release
+from tests.releases.test_purging import kept, purged
+
+__all__ = ["purged"]
+
+pytestmark = pytest.mark.django_db
+
+LATER = NOW + timedelta(hours=1)
+OPERATOR = Actor(name="operator@shell.test")
+HOW: dict[str, Any] = {"channel": "stable", "reason": "It crashes.", "by": OPERATOR, "now": LATER}
+
+
+@pytest.fixture
+def releases(pipeline: Pipeline) -> list[Release]:
+    """1.0.0, 1.1.0 and 2.0.0, published in this order."""
+    made = [pipeline.release(each) for each in ("1.0.0", "1.1.0", "2.0.0")]
+    for each in made:
+        pipeline.publish(each)
+    return made
+
+
+def back_to(version: str) -> bool:
+    chosen = next(e for e in steering.earlier("stable") if e.release.version == version)
+    return steering.roll_back(publication_id=chosen.pk, **HOW)
+
+
+def offered(current: str | None = None) -> str | None:
+    offer = updates.offered(channel="stable", system="darwin", arch=None, current_version=current)
+    return str(offer.version) if offer else None
+
+
+def place_jobs() -> list[dict[str, Any]]:
+    jobs = ProcrastinateJob.objects.filter(task_name="releases.place").order_by("id")
+    return [job.args for job in jobs]
+
+
+def test_a_channel_can_go_back_to_every_release_but_its_current_one(
+    releases: list[Release],
+) -> None:
+    assert [each.release.version for each in steering.earlier("stable")] == ["1.1.0", "1.0.0"]
+    assert steering.earlier("none") == []
+
+
+def test_rolling_back_offers_the_old_bytes_with_their_old_signature(
+    pipeline: Pipeline, releases: list[Release]
+) -> None:
+    before = pipeline.stored()
+    assert back_to("1.1.0")
+    old = releases[1]
+    manifest, _ = pipeline.stored()
+    assert (manifest, pipeline.stored() != before) == (old.body, True)
+    offer = updates.offered(channel="stable", system="darwin", arch=None, current_version=None)
+    assert offer is not None
+    assert (offer.manifest, offer.signature) == (old.body, old.signature)
+    assert ShellChannel.objects.get().unplaced_since is None
+    event = AuditEvent.objects.get(action="release:rolled_back")
+    assert (event.before, event.after) == ({"version": "2.0.0"}, {"version": "1.1.0"})
+    assert (event.actor, event.reason, event.target_id) == (OPERATOR.name, "It crashes.", "stable")
+
+
+def test_a_shell_that_has_updated_stays_where_it_is(releases: list[Release]) -> None:
+    back_to("1.1.0")
+    assert [offered(each) for each in ("1.0.0", "1.1.0", "2.0.0")] == ["1.1.0", None, None]
+
+
+def test_a_repeated_or_replayed_publish_does_not_undo_it(
+    pipeline: Pipeline, releases: list[Release]
+) -> None:
+    back_to("1.0.0")
+    for each in (releases[2], releases[1]):
+        with pytest.raises(DowngradeRefused):
+            pipeline.publish(each)
+        with pytest.raises(DowngradeRefused):
+            pipeline.publish(each, rollback=True)
+    assert offered() == "1.0.0"
+    assert not pipeline.publish(releases[0]).created
+
+
+def test_what_is_published_next_is_offered(pipeline: Pipeline, releases: list[Release]) -> None:
+    back_to("1.0.0")
+    assert pipeline.publish(pipeline.release("2.0.1")).created
+    assert offered("2.0.0") == "2.0.1"
+
+
+def test_what_is_not_in_the_history_cannot_be_gone_back_to(releases: list[Release]) -> None:
+    current = Publication.objects.of("stable")[0]
+    for number in (current.pk, 10**9):
+        with pytest.raises(InvalidRequest):
+            steering.roll_back(publication_id=number, **HOW)
+    assert offered() == "2.0.0"
+    assert not place_jobs()
+    assert ShellChannel.objects.get().leased_until is None
+
+
+def test_rolling_back_waits_for_no_publish_and_ends_none(releases: list[Release]) -> None:
+    ShellChannel.objects.update(leased_until=Now() + timedelta(seconds=30))
+    with pytest.raises(PublishInProgress):
+        back_to("1.0.0")
+
+
+def test_a_halted_channel_has_nothing_anywhere(pipeline: Pipeline, releases: list[Release]) -> None:
+    assert steering.halt(**HOW)
+    assert offered() is None
+    assert pipeline.nothing_stored()
+    assert AuditEvent.objects.get(action="release:halted").after == {"version": "2.0.0"}
+    with pytest.raises(InvalidRequest):
+        steering.halt(**HOW)
+
+
+def test_a_halted_channel_refuses_to_publish_until_it_is_resumed(
+    pipeline: Pipeline, releases: list[Release]
+) -> None:
+    steering.halt(**HOW)
+    fixed = pipeline.release("2.0.1")
+    for options in ({}, {"dry_run": True}, {"rollback": True}):
+        with pytest.raises(ChannelHalted):
+            pipeline.publish(fixed, **options)
+    with pytest.raises(ChannelHalted):
+        pipeline.publish(releases[2])
+    assert pipeline.nothing_stored()
+    assert steering.resume(**HOW)
+    assert (offered(), pipeline.stored()[0]) == ("2.0.0", releases[2].body)
+    assert pipeline.publish(fixed).created
+
+
+def test_a_halted_channel_is_rolled_back_before_it_is_resumed(
+    pipeline: Pipeline, releases: list[Release]
+) -> None:
+    steering.halt(**HOW)
+    assert back_to("1.1.0")
+    assert offered() is None
+    assert pipeline.nothing_stored()
+    steering.resume(**HOW)
+    assert (offered(), pipeline.stored()[0]) == ("1.1.0", releases[1].body)
+    with pytest.raises(InvalidRequest):
+        steering.resume(**HOW)
+
+
+def test_halting_ends_a_publish_that_is_under_way(
+    pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, halted = storage.put, False
+
+    def halt_between(name: str, content: bytes) -> None:
+        nonlocal halted
+        original(name, content)
+        if not halted:
+            halted = True
+            steering.halt(**HOW)
+
+    monkeypatch.setattr(storage, "put", halt_between)
+    with pytest.raises(PublishInProgress):
+        pipeline.publish(pipeline.release("2.0.1"))
+    assert offered() is None
+    assert not (pipeline.files / "shell" / "stable" / "latest.json").exists()
+
+
+@pytest.mark.parametrize("act", ["roll_back", "halt", "resume"])
+def test_where_storage_is_away_the_worker_does_it_later(
+    pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    if act == "resume":
+        steering.halt(**HOW)
+        ProcrastinateJob.objects.all().delete()
+
+    def away(*args: Any) -> None:
+        raise StorageUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "put", away)
+        patch.setattr(storage, "remove", away)
+        done = back_to("1.0.0") if act == "roll_back" else getattr(steering, act)(**HOW)
+        assert done is False
+        assert ShellChannel.objects.get().unplaced_since == LATER
+        with pytest.raises(StorageUnavailable):
+            placing.place(channel="stable", now=LATER)
+    [job] = place_jobs()
+    placing.place(**job, now=LATER)
+    placing.place(**job, now=LATER)
+    assert ShellChannel.objects.get().unplaced_since is None
+    wanted = {"roll_back": "1.0.0", "halt": None, "resume": "2.0.0"}[act]
+    assert offered() == wanted
+    assert pipeline.nothing_stored() == (wanted is None)
+
+
+def test_the_cdn_follows_every_act(purged: Pipeline) -> None:
+    made = [purged.release(each) for each in ("1.0.0", "2.0.0")]
+    for each in made:
+        assert purged.publish(each).purged
+    for act, shown in (
+        (lambda: back_to("1.0.0"), made[0].body),
+        (lambda: steering.halt(**HOW), None),
+        (lambda: steering.resume(**HOW), made[0].body),
+    ):
+        assert act()
+        assert kept(purged)[0] != shown
+        purge = Purge.objects.order_by("-pk")[0]
+        assert purging.confirm(purge_id=purge.pk, now=LATER)
+        assert kept(purged)[0] == shown
+    assert Purge.objects.count() == 5
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_halt_beats_publishes_that_race_it(pipeline: Pipeline) -> None:
+    pipeline.publish(pipeline.release("1.0.0"))
+    for number in range(1, 6):
+        release = pipeline.release(f"1.{number}.0")
+        results = race(
+            lambda release=release: pipeline.publish(release), lambda: steering.halt(**HOW)
+        )
+        assert isinstance(results[0], Problem) or results[0].created
+        placing.place(channel="stable", now=LATER)
+        assert offered() is None
+        assert not (pipeline.files / "shell" / "stable" / "latest.json").exists()
+        steering.resume(**HOW)
+        assert offered() is not None

@@ -1,0 +1,156 @@
+"""An app from its pipeline to a shell: published by command on one side, asked for over HTTP on the other."""
+
+import base64
+import subprocess
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import requests
+
+from accounts.audit import Actor
+from licensing.licences import set_terms
+from licensing.models import Licence
+from tests.releases.micro_apps.conftest import archive, file
+from tests.releases.signing import Signer
+from tests.served.conftest import Ground, SignIn
+from tests.served.people import Person
+from tests.served.service import Service, running_service
+from tests.served.shell import Shell
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TAURI = ROOT / "tests" / "wire" / "node_modules" / ".bin" / "tauri"
+
+
+@pytest.fixture
+def entitled(person: Person, database, now) -> Person:
+    with database.rows():
+        licence = Licence.objects.get(client__users__email=person.email)
+        set_terms(
+            licence_id=licence.pk,
+            plan=licence.plan,
+            entitlements=["notes"],
+            reason="x",
+            by=Actor(name="test"),
+            now=now,
+        )
+    return person
+
+
+class Published:
+    """A service whose storage is a folder, and an app key of some make."""
+
+    def __init__(self, service: Service, storage: Path, folder: Path) -> None:
+        self.service, self.storage, self.folder = service, storage, folder
+
+    def publish(self, version: str, signature: Path) -> str:
+        return self.service.manage(
+            "publish_app", "notes", version, str(self.folder / "bundle.tar.gz"), str(signature)
+        )
+
+
+def serving(ground: Ground, tmp_path: Path, public: str) -> Iterator[Published]:
+    storage, folder = tmp_path / "storage", tmp_path / "built"
+    folder.mkdir(exist_ok=True)
+    (folder / "bundle.tar.gz").write_bytes(archive(file("index.html", b"<!doctype html>")))
+    own = {"APPS_PUBLIC_KEY": public, "STORAGE_URL": storage.as_uri()}
+    with running_service(tmp_path, {**ground.environ, **own}) as service:
+        yield Published(service, storage, folder)
+
+
+def manifest(shell: Shell, channel: str) -> requests.Response:
+    return shell.get(f"/v1/apps/notes/manifest?channel={channel}")
+
+
+def verified(answer: dict[str, str], storage: Path, folder: Path, public: Path) -> None:
+    """As a shell would: hash and signature of what lies at the address, by minisign itself."""
+    path = storage / answer["url"].partition("/apps/")[2].join(["apps/", ""])
+    assert sha256(path.read_bytes()).hexdigest() == answer["sha256"]
+    signature = folder / "served.minisig"
+    signature.write_bytes(base64.b64decode(answer["sig"]))
+    subprocess.run(
+        ["minisign", "-V", "-m", path, "-x", signature, "-p", public],
+        check=True,
+        capture_output=True,
+    )
+
+
+def test_a_published_version_is_offered_and_never_replaced(
+    ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
+) -> None:
+    signer = Signer()
+    for place in serving(ground, tmp_path, base64.b64encode(signer.public).decode()):
+        content = (place.folder / "bundle.tar.gz").read_bytes()
+        signature = place.folder / "bundle.tar.gz.minisig"
+        signature.write_bytes(signer.sign(content, "file:bundle.tar.gz\tversion:1.0.0"))
+        assert "published" in place.publish("1.0.0", signature)
+        assert "was there already" in place.publish("1.0.0", signature)
+        shell = sign_in(place.service, entitled)
+        answer = manifest(shell, "latest")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["version"] == "1.0.0"
+        assert manifest(shell, "stable").status_code == 404
+        again = shell.get(
+            "/v1/apps/notes/manifest?channel=latest",
+            headers={"If-None-Match": answer.headers["ETag"]},
+        )
+        assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.wire
+def test_what_minisign_signs_is_published_and_what_is_served_minisign_verifies(
+    ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
+) -> None:
+    folder = tmp_path / "built"
+    folder.mkdir()
+    secret, public = folder / "apps.key", folder / "apps.pub"
+    subprocess.run(
+        ["minisign", "-G", "-W", "-p", public, "-s", secret], check=True, capture_output=True
+    )
+    for place in serving(ground, tmp_path, public.read_text().splitlines()[1]):
+        bundle = folder / "bundle.tar.gz"
+        subprocess.run(
+            ["minisign", "-S", "-s", secret, "-m", bundle], check=True, capture_output=True
+        )
+        place.publish("1.1.0", bundle.with_name("bundle.tar.gz.minisig"))
+        answer = manifest(sign_in(place.service, entitled), "latest").json()
+        verified(answer, place.storage, folder, public)
+
+
+@pytest.mark.wire
+def test_what_tauris_signer_signs_is_published_and_served(
+    ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
+) -> None:
+    folder = tmp_path / "built"
+    folder.mkdir()
+    secret = folder / "apps.key"
+    tauri(["signer", "generate", "-w", str(secret), "-p", "a password", "--ci"], folder)
+    public = secret.with_suffix(".key.pub").read_text().strip()
+    for place in serving(ground, tmp_path, public):
+        bundle = folder / "bundle.tar.gz"
+        tauri(
+            [
+                "signer",
+                "sign",
+                "-f",
+                str(secret),
+                "-p",
+                "a password",
+                "--app-version",
+                "1.2.0",
+                str(bundle),
+            ],
+            folder,
+        )
+        place.publish("1.2.0", folder / "bundle.tar.gz.sig")
+        answer = manifest(sign_in(place.service, entitled), "latest").json()
+        (folder / "apps.pub").write_bytes(base64.b64decode(public))
+        verified(answer, place.storage, folder, folder / "apps.pub")
+
+
+def tauri(arguments: list[str], folder: Path) -> None:
+    done = subprocess.run(
+        [TAURI, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,43 @@
+"""The service watches its worker, and tells operators itself of one that stands still."""
+
+import os
+from pathlib import Path
+
+import pytest
+from pytest_django.plugin import DjangoDbBlocker
+
+from accounts.models import AuditEvent
+from tests.served.conftest import Ground
+from tests.served.database import Database, new_database
+from tests.served.ledger import eventually
+from tests.served.service import manage, running_service, working_off
+
+# Nothing beyond packages is needed: it only waits for long.
+pytestmark = pytest.mark.wire
+
+
+def alarms(database: Database) -> list[str]:
+    with database.rows():
+        events = AuditEvent.objects.filter(action__startswith="alarm:").order_by("id")
+        return [f"{event.action} {event.target}" for event in events]
+
+
+def test_a_missing_worker_is_told_once_by_all_processes_together_and_cleared_when_it_is_back(
+    ground: Ground, django_db_blocker: DjangoDbBlocker, tmp_path: Path
+) -> None:
+    with new_database(django_db_blocker.unblock) as database:
+        environ = {
+            **ground.environ,
+            "DATABASE_URL": database.url,
+            "EMAIL_URL": (tmp_path / "mail").as_uri(),
+            "OPERATOR_EMAILS": "ops@shell.test",
+        }
+        manage({**os.environ, **environ}, "migrate", "--no-input")
+        with running_service(tmp_path, environ, serving="tests.served.watchful_serving") as service:
+            eventually(lambda: alarms(database) == ["alarm:raised worker"])
+            with working_off(service):
+                eventually(lambda: alarms(database)[1:] == ["alarm:cleared worker"])
+                # Before the worker is stopped, which is noticed as well.
+                mails = [path.read_text() for path in (tmp_path / "mail").iterdir()]
+    assert ["Subject: No worker is running" in mail for mail in mails] == [True]
+    assert f"{service.url}/admin/" in mails[0]
