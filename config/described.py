@@ -16,6 +16,14 @@ _SPENT: Described = {
     "cap": _TOKENS,
     "used": _TOKENS,
     "reserved": _TOKENS,
+    "requested": {
+        **_TOKENS,
+        "description": "The least that this call needs: its prompt, as estimated, and 16 for an answer where they count.",
+    },
+    "remaining": {
+        **_TOKENS,
+        "description": "What is left of `cap`; a call that needs no more may still be answered.",
+    },
 }
 # Members that a code brings beside those of every problem.
 MEMBERS: Mapping[str, Described] = {

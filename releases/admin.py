@@ -60,7 +60,8 @@ class ShellChannelAdmin(ConsoleAdmin):
         stored = Publication.objects.filter(release__channel=OuterRef("pk")).stored()
         live = stored.order_by("-pk").values("release__version")[:1]
         rows: QuerySet[Any] = super().get_queryset(request)
-        return rows.annotate(live_version=Subquery(live))
+        told: QuerySet[Any] = rows.annotate(live_version=Subquery(live))
+        return told
 
     @admin.display(description="offers")
     def offers(self, channel: Any) -> str:

@@ -72,7 +72,7 @@ class Checked(NamedTuple):
 
 
 def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: datetime) -> None:
-    """Notes that somebody is kept from model calls until the next day; once a person and day. Tokens."""
+    """Notes that somebody has reached the daily limit; once a person and day. Tokens."""
     alert = Alert(
         user_id=user_id, kind=Alert.Kind.DAY, period=day, used=used, cap=cap, noticed_at=now
     )

@@ -22,6 +22,10 @@ from usage.stops import ModelCallsStopped, is_stopped
 
 # Less than this many output tokens left is none left: an answer that is cut at once helps nobody.
 LEAST_OUTPUT = 16
+# A daily limit is reached when not even a small prompt fits beside that: one of this many tokens, as calls are
+# estimated, or of this percent of the limit where that is fewer.
+SMALL_PROMPT = 1_000
+SMALL_PERCENT = 1
 # How long a caller waits when only running calls hold what is left.
 RESERVED_RETRY = timedelta(seconds=5)
 # Between a refused admission and the look at why, room can have come free; then it is tried again.
@@ -245,22 +249,28 @@ class _Share(NamedTuple):
         """Whether waiting for running calls would not help."""
         return self.cap is not None and self.used + self.wanted > self.cap
 
-    @property
-    def is_too_small(self) -> bool:
-        """Whether even an unused cap would not do."""
-        return self.cap is not None and self.wanted > self.cap
-
     def note(self, user_id: UUID, *, period: Period, now: datetime) -> None:
-        """Operators hear of a daily limit that is used up, not of a single call that is too large for any day."""
-        if self.cap is not None and not self.is_too_small:
+        """Operators hear of a daily limit that is reached, not of a single call that is too large for what is left.
+
+        A limit in which no small prompt ever fits is a word of an operator and is not reached by anybody.
+        """
+        if self.cap is None:
+            return
+        least = LEAST_OUTPUT + min(SMALL_PROMPT, self.cap * SMALL_PERCENT // 100)
+        if self.cap - self.used < least <= self.cap:
             note_daily_limit(user_id=user_id, day=period.day, used=self.used, cap=self.cap, now=now)
 
     def refusal(self, *, period: Period, headers: dict[str, str], now: datetime) -> RefusedUntil:
-        """Used up for good: until the next month of a dimension, or the next day."""
-        told = f"This call may cost {self.wanted} tokens, more than the whole limit of {self.cap}."
-        detail = told if self.is_too_small else None
+        """Until the next month of a dimension, or the next day: waiting for running calls would not help."""
+        detail = self._sentence()
         headers = {"x-should-retry": "false", **headers}
-        numbers: dict[str, Any] = {"cap": self.cap, "used": self.used, "reserved": self.reserved}
+        numbers: dict[str, Any] = {
+            "cap": self.cap,
+            "used": self.used,
+            "reserved": self.reserved,
+            "requested": self.wanted,
+            "remaining": max(0, self.left or 0),
+        }
         if self.dimension is None:
             return DailyLimitReached(
                 detail, now=now, until=period.next_day, headers=headers, **numbers
@@ -268,6 +278,20 @@ class _Share(NamedTuple):
         numbers["dimension"] = self.dimension
         return MonthlyCapExceeded(
             detail, now=now, until=period.next_month, headers=headers, **numbers
+        )
+
+
+    def _sentence(self) -> str | None:
+        """What a person is told; None where everything is used up, which the problem itself says."""
+        assert self.cap is not None
+        if self.wanted > self.cap:
+            return f"This call may need {self.wanted:,} tokens, more than the whole limit of {self.cap:,}."
+        if self.cap - self.used < LEAST_OUTPUT:
+            return None
+        whose = f"this month's {self.dimension}" if self.dimension else "today's"
+        return (
+            f"This call may need {self.wanted:,} tokens, and {max(0, self.left or 0):,} of {whose} tokens are left. "
+            "A shorter one may still fit."
         )
 
 

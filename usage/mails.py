@@ -24,8 +24,8 @@ def alert(alert: Alert) -> None:
         subject = f"{user.email} has reached the daily limit"
         text = (
             f"{_who(user)} was refused a model call: {alert.used:,} of {alert.cap:,} tokens of {alert.period} "
-            "(UTC) are used, and the call did not fit into the rest.\n\n"
-            f"What fits into the rest is still answered, everything else is refused (daily_limit_reached) until "
+            "(UTC) are used, and not even a small call fits into the rest.\n\n"
+            "Model calls are refused (daily_limit_reached), except the very smallest, until "
             f"{period.next_day:%Y-%m-%d %H:%M} UTC. The limit is there to stop what runs away: look at their "
             "calls before you raise it."
         )

@@ -31,7 +31,16 @@ class Migration(migrations.Migration):
                 ("confirmed_by", models.CharField(blank=True, max_length=254)),
                 ("ended_at", models.DateTimeField(blank=True, null=True)),
             ],
-            options={"ordering": ("-noticed_at", "-id")},
+            options={
+                "ordering": ("-noticed_at", "-id"),
+                "constraints": [
+                    models.UniqueConstraint(
+                        condition=models.Q(("ended_at", None)),
+                        fields=("job",),
+                        name="brake_is_one_for_each_job",
+                    )
+                ],
+            },
         ),
         migrations.AddField(
             model_name="licence",
@@ -42,22 +51,6 @@ class Migration(migrations.Migration):
                 db_default="",
                 help_text="Who pays, as Stripe calls them. Empty: billing says nothing.",
                 max_length=255,
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="licence",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("stripe_customer_id", ""), _negated=True),
-                fields=("stripe_customer_id",),
-                name="licence_customer_pays_for_one",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="brake",
-            constraint=models.UniqueConstraint(
-                condition=models.Q(("ended_at", None)),
-                fields=("job",),
-                name="brake_is_one_for_each_job",
             ),
         ),
     ]

@@ -123,9 +123,10 @@ def row_held(database: Database, channel: str) -> Iterator[None]:
 
 def somebody_waits_for_the_row() -> None:
     """Inside of `row_held`: returns once another process wants the row."""
+    # Not from pg_stat_activity, which a transaction sees as it was when it first looked.
     waiting = """
-        SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query ILIKE '%%shellchannel%%'
+        SELECT count(*) FROM pg_locks
+        WHERE locktype = 'transactionid' AND NOT granted AND transactionid = pg_current_xact_id()::xid
     """
 
     def is_waited_for() -> bool:
