@@ -198,14 +198,15 @@ class Stream:
             piece = self._translator.piece(event)
             if piece.failed is not None:
                 return piece.failed
-            goes_on = not self._call.finished or bool(piece.size)
+            had_finished = self._call.finished
             self._count(piece)
             if piece.ended:
                 self._over = True
                 return None
             out += _whole(piece.forward)
-            # Its own report comes with the end, and must not cost the caller a whole answer.
-            if goes_on and not piece.finished and self._call.is_runaway():
+            # A large report that comes with the end must not cost the caller a whole answer.
+            goes_on = piece.size > 0 if had_finished else not self._call.finished
+            if goes_on and self._call.is_runaway():
                 log.warning("provider_past_its_limit")
                 return ProviderError()
         if not chunk:

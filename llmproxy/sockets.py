@@ -24,6 +24,8 @@ KEPT_CONNECTIONS = 4096
 # lost in that way cannot safely be repeated: a connection idle for longer is not used again.
 # Several common servers close theirs after five seconds.
 MAX_IDLE_SECONDS = 4.0
+# Silence after which the operating system asks whether the other end is still there, and again each time.
+PROBE_SECONDS = 30
 
 
 class LineCutError(Exception):
@@ -162,6 +164,14 @@ class _TLSSocket(ssl.SSLSocket):
         return count
 
 
+def _keep_alive(sock: socket.socket) -> None:
+    """An answer in one piece may take minutes without a byte: nobody on the way is to think it over."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_SECONDS)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_SECONDS)
+
+
 class _Connection(HTTPConnection):
     """Reports its sockets to the line, and the moment from which the request is on its way."""
 
@@ -186,6 +196,7 @@ class _Connection(HTTPConnection):
                 _current.line.hold(sock)
                 sock.settimeout(_current.line.patience())
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                _keep_alive(sock)
                 sock.connect(address)
             except OSError as error:
                 sock.close()

@@ -25,7 +25,7 @@ OURS = re.compile(r"https?://\S+|\b(?:sk|pk|rk|org|proj|key|acct)[-_][\w-]{4,}",
 REFUSED = {413: "This is more than the model takes at once. Please send less."}
 # What a provider answers to a credential or an account that it does not take.
 NOT_US = frozenset({401, 402, 403})
-_OF_A_KEY = ("invalid_api_key", "authentication_error")
+_OF_A_KEY = frozenset({"invalid_api_key", "authentication_error"})
 _BAD_KEY = re.compile(
     r"\bapi[ _-]?key\b.{0,30}\b(?:not valid|invalid|incorrect|expired|revoked)\b"
     r"|\b(?:invalid|incorrect|expired|revoked)\b.{0,30}\bapi[ _-]?key\b",
@@ -50,7 +50,8 @@ def refuses_key(body: bytes) -> bool:
         answer = loads(body)
         # A server of more than one dialect puts its errors into a list.
         error = (answer[0] if isinstance(answer, list) else answer)["error"]
-        return error.get("code") in _OF_A_KEY or bool(_BAD_KEY.search(error["message"]))
+        kinds = {str(error.get("code")), str(error.get("type"))}
+        return bool(kinds & _OF_A_KEY) or bool(_BAD_KEY.search(error["message"]))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
 

@@ -189,7 +189,7 @@ def die(stage: Stage, gate: Gate, *, in_the_row: bool) -> None:
         stage.kill()
 
 
-# The others take half a minute, and go where the rest of what takes long goes.
+# A second or more for each: the others run with what else takes long.
 TELLING = {"as it is recorded", "between signature and manifest", "as it is marked as stored"}
 LONGER = [pytest.param(each, marks=pytest.mark.wire) for each in STEPS if each not in TELLING]
 
