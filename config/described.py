@@ -18,7 +18,7 @@ _SPENT: Described = {
     "reserved": _TOKENS,
     "requested": {
         **_TOKENS,
-        "description": "The least that this call needs: its prompt, as estimated, and 16 for an answer where they count.",
+        "description": "The least that this call needs: its prompt, as estimated, and 16 of output where that counts.",
     },
     "remaining": {
         **_TOKENS,

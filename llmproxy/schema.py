@@ -46,7 +46,7 @@ COMPLETION: Schema = {
         },
         "usage": _USAGE,
     },
-    "required": ["choices"],
+    "required": ["choices", "usage"],
 }
 
 _CHUNK: Schema = {

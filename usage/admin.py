@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.widgets import AutocompleteSelect
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -15,7 +14,7 @@ from accounts.acts import Act, Done, UtcDateTimeField, WithReason
 from accounts.audit import Actor
 from accounts.columns import OneOf, moment, tokens, yes_no
 from accounts.console import ConsoleAdmin
-from accounts.models import User
+from accounts.fields import PersonField
 from usage.models import Alert, MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period
@@ -136,7 +135,7 @@ class AlertAdmin(ConsoleAdmin):
 
 
 class OverrideForm(WithReason):
-    user = forms.ModelChoiceField(User.objects.filter(client__isnull=False))
+    user = PersonField(help_text="By email.")
     monthly_input_tokens = forms.IntegerField(min_value=0, required=False)
     monthly_output_tokens = forms.IntegerField(min_value=0, required=False)
     daily_tokens = forms.IntegerField(
@@ -157,9 +156,6 @@ class OverrideForm(WithReason):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.order_fields(["user", "on_top"])
-        field = Override._meta.get_field("user")  # noqa: SLF001 - Django's documented API
-        user = cast("Any", self.fields["user"])
-        user.widget = AutocompleteSelect(field, admin.site, choices=user.choices)
 
 
 class GrantOverride(Act):

@@ -280,7 +280,6 @@ class _Share(NamedTuple):
             detail, now=now, until=period.next_month, headers=headers, **numbers
         )
 
-
     def _sentence(self) -> str | None:
         """What a person is told; None where everything is used up, which the problem itself says."""
         assert self.cap is not None

@@ -139,7 +139,7 @@ class ClientAdmin(ConsoleAdmin):
             "apps": _apps_of(licence),
             "operator_word_ended": licence and licence.operator_word_has_ended(at=now),
             "people": people,
-            "people_number": User.objects.filter(client=row, erased_at=None).count(),
+            "people_number": self.people(row),
             "waiting_number": User.objects.filter(NOT_ACCEPTED, client=row).count(),
             "people_url": f"{users}?client__id__exact={row.pk}",
             "month": _month_of_all(row, now=now),

@@ -16,12 +16,14 @@ from django.contrib.admin.models import LogEntry
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import models, transaction
 from django.urls import reverse
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.acts import Act, ActOnSeveral
 from accounts.asking import Asking
 from accounts.audit import Actor
 from accounts.clients import rename_client
+from accounts.fields import PersonField
 from accounts.models import AuditEvent, User
 from accounts.people import add_user, disable, set_operator
 from config.console.fields import ClientField
@@ -39,6 +41,7 @@ from releases.models import (
 )
 from tests.conftest import Browser
 from tests.console.conftest import World
+from usage.periods import Period
 from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +71,9 @@ def some_file(field: Any, now: datetime) -> SimpleUploadedFile:
 # By the kind of a field, the nearest first.
 FILLED: dict[type[forms.Field], Callable[[Any, datetime], Any]] = {
     ClientField: lambda field, now: "Borealis <script>",
+    PersonField: lambda field, now: (
+        User.objects.filter(client__isnull=False, erased_at=None)[0].email
+    ),
     forms.FileField: some_file,
     forms.EmailField: lambda field, now: "new-person@acme.test",
     forms.DateTimeField: in_an_hour,
@@ -93,6 +99,10 @@ def filled(field: forms.Field, name: str, *, now: datetime) -> Any:
 SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "licence_customer": lambda licence: {"stripe_customer_id": "cus_NffrFeUfNV2Hib"},
     "user_erase": lambda user: {"email": user.email},
+    # An extra allowance, which in the last hour of a month ends sooner than in an hour.
+    "override_add": lambda override: {
+        "ends_at": f"{Period.of(timezone.now()).next_month:%Y-%m-%dT%H:%M}"
+    },
 }
 
 

@@ -489,9 +489,11 @@ class TestEvents:
         assert all("usage" not in chunk for chunk in chunks)
 
     def test_usage_is_a_chunk_of_its_own_where_it_was_asked_for(self) -> None:
-        *before, last = chunks_of(pieces(message(text("x")), include_usage=True))
-        assert all(chunk["usage"] is None for chunk in before)
-        assert last["choices"] == []
+        translate = translator(include_usage=True)
+        given = [translate.piece(event(each)) for each in events_of(message(text("x")))]
+        assert all(chunk["usage"] is None for chunk in chunks_of(given))
+        (last,) = chunks_in(translate.usage_chunk(Reported(30, 42, 15)))
+        assert (last["choices"], last["model"]) == ([], chunks_of(given)[0]["model"])
         assert last["usage"]["prompt_tokens"] == 30
         assert last["usage"]["completion_tokens"] == 42
 
@@ -673,6 +675,10 @@ class TestRefusals:
     )  # fmt: skip
     def test_an_account_without_money_is_ours_to_solve(self, words: str) -> None:
         said = json.dumps({"error": {"message": words}}).encode()
+        assert type(Anthropic().refusal(400, {}, said)) is ProviderError
+
+    def test_a_key_that_is_not_taken_is_ours_to_solve_whatever_the_status(self) -> None:
+        said = json.dumps({"error": {"message": "Invalid API key."}}).encode()
         assert type(Anthropic().refusal(400, {}, said)) is ProviderError
 
     def test_the_credential_is_in_no_refusal(self, settings) -> None:

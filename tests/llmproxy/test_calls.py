@@ -9,6 +9,7 @@ import pytest
 from accounts.authentication import AccessRevoked
 from accounts.models import Session, User
 from accounts.sign_in import TokenPair
+from config.handlers import openai_error
 from config.problems import NotFound
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
@@ -57,8 +58,9 @@ class TestModels:
         assert offered(caller=caller) == []
 
     def test_an_unknown_model_is_not_found(self, caller: Caller) -> None:
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound) as refused:
             choose("gpt-unheard-of", caller=caller)
+        assert openai_error(refused.value)["param"] == "model"
 
     def test_a_model_of_another_plan_is_not_part_of_this_one(self, caller: Caller) -> None:
         model = LanguageModel.objects.create(name="grand", provider_name="g")
@@ -126,6 +128,12 @@ class TestEnds:
     def test_a_caller_who_leaves_before_it_pays_for_the_prompt(self, call: Call) -> None:
         call.settle(End.CLIENT_GONE)
         assert (record().input_tokens, record().output_tokens) == (call.input_estimate, 0)
+        assert record().source == "estimated", "nothing of it was counted"
+
+    def test_a_prompt_that_the_provider_told_is_no_estimate(self, call: Call) -> None:
+        call.began, call.prompt = True, Prompt(33)
+        call.settle(End.CLIENT_GONE)
+        assert (record().input_tokens, record().source) == (33, "counted")
 
     def test_parts_are_never_more_than_the_whole(self, call: Call) -> None:
         call.reported = Reported(input=9, output=8, cached_input=70, reasoning=60)

@@ -108,6 +108,20 @@ def test_what_an_sdks_helper_read_into_an_answer_goes_no_further() -> None:
     }
 
 
+@pytest.mark.parametrize("tools", [[], None])
+@pytest.mark.parametrize(
+    "members", [{"tool_choice": "none"}, {"tool_choice": "auto"}, {"parallel_tool_calls": False}]
+)
+def test_without_tools_nothing_is_said_of_them(tools: Any, members: dict[str, Any]) -> None:
+    chat = parse({"messages": HELLO, "tools": tools, **members}, stream=False)
+    assert chat.members == {"messages": HELLO}
+
+
+def test_a_tool_that_is_wanted_where_there_is_none_is_for_the_provider_to_refuse() -> None:
+    chat = parse({"messages": HELLO, "tools": [], "tool_choice": "required"}, stream=False)
+    assert chat.members["tool_choice"] == "required"
+
+
 def test_what_servers_and_libraries_add_to_an_answer_goes_no_further() -> None:
     added = {"reasoning": "Hm.", "reasoning_details": [{"text": "Hm."}], "reasoning_content": "Hm."}
     answer = {"role": "assistant", "content": "Hi", "provider_specific_fields": {"x": 1}, **added}

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -835,6 +836,19 @@ def test_a_connection_that_was_idle_for_long_is_replaced(
     monkeypatch.setattr(sockets, "MAX_IDLE_SECONDS", 0.0)
     provider = start(keep_answering)
     for _ in range(2):
+        with ask(session, provider.url) as exchange:
+            assert exchange.body() == b'{"stream": true}'
+    assert provider.connections == 2
+
+
+def test_a_connection_is_given_up_before_a_server_gives_it_up(
+    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several common ones do so after five seconds."""
+    provider = start(keep_answering)
+    for seconds_later in (0.0, 4.9):
+        clock = SimpleNamespace(monotonic=lambda ahead=seconds_later: time.monotonic() + ahead)
+        monkeypatch.setattr(sockets, "time", clock)
         with ask(session, provider.url) as exchange:
             assert exchange.body() == b'{"stream": true}'
     assert provider.connections == 2

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from llmproxy.chat import Chat, parse
+from llmproxy.providers import reading
 from llmproxy.providers.openai import OpenAI, reported
 from llmproxy.providers.protocol import (
     Piece,
@@ -90,11 +91,11 @@ class TestEvents:
     def test_a_role_alone_is_no_output(self) -> None:
         assert piece({"choices": [{"delta": {"role": "assistant", "content": ""}}]}).size == 0
 
-    def test_the_usage_chunk_is_ours_unless_it_was_asked_for(self) -> None:
+    def test_the_usage_chunk_is_kept_until_the_end(self) -> None:
         chunk = {"choices": [], "usage": USAGE}
-        assert piece(chunk).forward == b""
-        assert piece(chunk).reported == Reported(12, 7, 4, 3)
-        assert piece(chunk, include_usage=True).forward != b""
+        for include_usage in (False, True):
+            got = piece(chunk, include_usage=include_usage)
+            assert (got.forward, got.reported) == (b"", Reported(12, 7, 4, 3))
 
     def test_usage_on_a_content_chunk_goes_on_with_it(self) -> None:
         got = piece(
@@ -166,7 +167,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("status", "kind"),
         [
-            (400, ProviderRejected), (404, ProviderRejected), (422, ProviderRejected),
+            (400, ProviderRejected), (404, ProviderRejected), (413, ProviderRejected), (422, ProviderRejected),
             (401, ProviderError), (403, ProviderError), (500, ProviderError), (302, ProviderError),
             (429, ProviderUnavailable), (503, ProviderUnavailable), (529, ProviderUnavailable),
             (504, ProviderTimeout),
@@ -180,6 +181,35 @@ class TestRefusals:
     def test_the_providers_words_on_a_bad_request_are_passed_on(self) -> None:
         body = json.dumps({"error": {"message": "Too many images."}}).encode()
         assert OpenAI().refusal(400, {}, body).detail == "Too many images."
+
+    def test_too_large_a_request_is_said_to_be_one(self) -> None:
+        assert "send less" in OpenAI().refusal(413, {}, b"<html>").detail
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"message": "API key not valid. Please pass a valid API key.", "status": "INVALID_ARGUMENT"},
+            {"message": "Incorrect API key provided: sk-…"},
+            {"message": "Your api_key has expired"},
+            {"message": "No.", "code": "invalid_api_key"},
+            {"message": "No.", "type": "authentication_error"},
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("listed", [False, True])
+    def test_a_key_that_is_not_taken_is_ours_to_solve_whatever_the_status(
+        self, error: dict[str, str], listed: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        reading._last_said["key"] = ""
+        body = json.dumps([{"error": error}] if listed else {"error": error}).encode()
+        assert type(OpenAI().refusal(400, {}, body)) is ProviderError
+        assert "provider_refuses_credential" in caplog.messages
+
+    @pytest.mark.parametrize(
+        "message", ["Invalid value: 'key'.", "The schema of api_key has no type.", "Too long."]
+    )
+    def test_what_else_is_said_of_keys_is_the_callers(self, message: str) -> None:
+        body = json.dumps({"error": {"message": message}}).encode()
+        assert type(OpenAI().refusal(400, {}, body)) is ProviderRejected
 
     def test_but_never_with_the_credential_in_them(self, settings) -> None:
         body = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()

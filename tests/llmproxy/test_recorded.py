@@ -82,11 +82,15 @@ def pieces(name: str, *, size: int, include_usage: bool) -> Iterator[Piece]:
         {"messages": [{"role": "user", "content": "x"}], "stream": True, **options}, stream=None
     )
     translator = PROVIDERS[name.partition("-")[0]].translator(asked)
+    known: Reported | None = None
     parser, data = EventParser(), (FIXTURES / f"{name}.sse").read_bytes()
     parts = [data[start : start + size] for start in range(0, len(data), size)]
     for events in (*map(parser.feed, parts), parser.finish()):
         for event in events:
             piece = translator.piece(event)
+            known = piece.reported or known
+            if piece.ended and include_usage and known is not None:
+                piece.forward += translator.usage_chunk(known)
             yield piece
             if piece.ended or piece.failed:
                 return

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from json import dumps
+from json import dumps, loads
+from threading import Event
+from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.cache import cache
@@ -11,16 +14,19 @@ from django.core.cache import cache
 from accounts.models import Session, User
 from accounts.sign_in import TokenPair
 from licensing.callers import load_caller
-from llmproxy import running
+from llmproxy import relay, running
 from llmproxy.calls import Call, admit
 from llmproxy.chat import parse
-from llmproxy.providers.protocol import ProviderError
-from llmproxy.relay import DONE, Stream, stream
-from tests.llmproxy.rawserver import CHUNKED, OK, Peer, Provider
+from llmproxy.models import LanguageModel
+from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
+from llmproxy.relay import DONE, Stream, complete, stream
+from tests.llmproxy.rawserver import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)
-Play = Callable[[Callable[[Peer], None]], AbstractContextManager[Call]]
+Play = Callable[..., AbstractContextManager[Call]]
+Script = Callable[[Peer], None]
+USAGE = {"prompt_tokens": 9, "completion_tokens": 3005}
 
 
 def chunk(text: str | None, **members: object) -> bytes:
@@ -37,11 +43,14 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
     assert caller is not None
 
     @contextmanager
-    def played(script: Callable[[Peer], None]) -> Iterator[Call]:
+    def played(
+        script: Callable[[Peer], None], *, streamed: bool = True, **members: object
+    ) -> Iterator[Call]:
         provider = Provider(lambda peer: (peer.request(), script(peer))[1], None)
         settings.LLM_BASE_URL = f"http://127.0.0.1:{provider.port}/v1"
         settings.LLM_PROVIDER = "openai"
-        chat = parse({"messages": [{"role": "user", "content": "hello"}]}, stream=True)
+        asked = {"messages": [{"role": "user", "content": "hello"}], **members}
+        chat = parse(asked, stream=streamed)
         try:
             yield admit(caller=caller, chat=chat, request_id="", now=now)
             assert provider.errors == []
@@ -51,6 +60,26 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
     yield played
     running._running.clear()
     cache.clear()
+
+
+def usage_chunk(usage: object = None, **members: object) -> bytes:
+    return b"data: %s\n\n" % dumps({"choices": [], "usage": usage or USAGE, **members}).encode()
+
+
+def plays(*parts: bytes) -> Script:
+    """All of a stream, each part by itself."""
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        for part in (*parts, b""):
+            peer.chunk(part)
+
+    return script
+
+
+def chunks_in(answer: bytes) -> list[dict[str, Any]]:
+    events = answer.removesuffix(DONE).split(b"\n\n")
+    return [loads(each[6:]) for each in events if each.startswith(b"data: ")]
 
 
 def read(answer: Stream) -> bytes:
@@ -141,3 +170,213 @@ def test_nothing_of_a_call_is_left_when_it_is_over(play: Play) -> None:
         assert call.id in running._running
         read(answer)
         assert call.id not in running._running
+
+
+def test_an_answer_in_one_piece_takes_as_long_as_a_call_may(play: Play, settings) -> None:
+    """Nothing of it comes before it is whole, however long that takes to make."""
+    settings.LLM_READ_TIMEOUT = settings.LLM_FIRST_BYTE_TIMEOUT = 0.1
+
+    def script(peer: Peer) -> None:
+        made.wait(0.6)
+        peer.answer(dumps({"choices": [{"message": {"content": "long"}}], "usage": USAGE}).encode())
+
+    made = Event()
+    with play(script, streamed=False) as call:
+        assert complete(call)["choices"][0]["message"]["content"] == "long"
+    assert UsageRecord.objects.get().output_tokens == 3005
+
+
+def test_an_answer_in_one_piece_always_says_its_usage(play: Play) -> None:
+    body = dumps({"choices": [{"message": {"content": "12345678"}}], "usage": None}).encode()
+    with play(lambda peer: peer.answer(body), streamed=False) as call:
+        usage = complete(call)["usage"]
+    record = UsageRecord.objects.get()
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (record.input_tokens, 2)
+    assert usage["total_tokens"] == record.input_tokens + 2
+    assert record.source == "counted"
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ([chunk("one"), chunk(None)], None),
+        ([chunk("one"), chunk(None, usage=USAGE)], 3005),
+        ([chunk("one"), chunk(None), usage_chunk()], 3005),
+        ([chunk("one"), chunk(None), usage_chunk({**USAGE, "completion_tokens": 1}), usage_chunk()], 3005),
+        ([chunk("one", usage={**USAGE, "completion_tokens": 1}), chunk(None), usage_chunk()], 3005),
+    ],
+)  # fmt: skip
+def test_a_stream_says_its_usage_once_and_by_itself_where_it_was_asked_to(
+    play: Play, parts: list[bytes], told: int | None
+) -> None:
+    script = plays(*parts, DONE)
+    with play(script, stream_options={"include_usage": True}) as call:
+        answer = read(stream(call))
+    assert answer.endswith(DONE)
+    *before, last = chunks_in(answer)
+    assert all(each["choices"] for each in before)
+    assert last["choices"] == []
+    assert last["usage"]["completion_tokens"] == (told or 1)
+    record = UsageRecord.objects.get()
+    assert (last["usage"]["prompt_tokens"], record.output_tokens) == (
+        record.input_tokens,
+        told or 1,
+    )
+
+
+def test_the_usage_chunk_has_the_head_of_the_others_and_all_that_the_provider_said(
+    play: Play,
+) -> None:
+    head = {"id": "c-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
+    usage = {**USAGE, "queue_time": 0.5}
+    script = plays(chunk("one", **head), chunk(None, **head), usage_chunk(usage, **head), DONE)
+    with play(script, stream_options={"include_usage": True}) as call:
+        *_, last = chunks_in(read(stream(call)))
+    assert {name: last[name] for name in head} == head
+    assert (last["usage"]["queue_time"], last["usage"]["total_tokens"]) == (0.5, 3014)
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_who_leaves_between_the_end_of_an_answer_and_its_usage_pays_for_what_was_not_shown(
+    play: Play, reports: bool
+) -> None:
+    left = Event()
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one") + chunk(None))
+        assert left.wait(GENEROUS)
+        if reports:
+            peer.chunk(usage_chunk())
+        peer.wait_until_gone()
+
+    with mock.patch.object(relay, "USAGE_SECONDS", GENEROUS if reports else 0.1), play(script) as c:
+        answer = stream(c)
+        assert b"stop" in next(answer)
+        left.set()
+        answer.close()
+    record = UsageRecord.objects.get()
+    known = (3005, "provider") if reports else (1, "counted")
+    assert (record.end, record.output_tokens, record.source) == ("client_gone", *known)
+
+
+def test_who_leaves_before_the_end_is_not_waited_for(play: Play) -> None:
+    with play(lambda peer: (peer.send(CHUNKED), peer.chunk(chunk("one")))) as call:
+        answer = stream(call)
+        next(answer)
+        with mock.patch.object(answer._exchange, "chunk", side_effect=AssertionError):
+            answer.close()
+    assert UsageRecord.objects.get().end == "client_gone"
+
+
+def test_a_provider_that_goes_on_after_its_end_is_cut_as_well(play: Play) -> None:
+    said = chunk("word " * 20).replace(b'"stop"', b"null")
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one") + chunk(None))
+        peer.chunk(said * 400)
+        peer.wait_until_gone()
+
+    with play(script, max_tokens=16) as call:
+        assert b"provider_error" in read(stream(call))
+    record = UsageRecord.objects.get()
+    assert (record.end, record.source) == ("provider_failed", "counted")
+    assert record.output_tokens > 16
+
+
+def test_a_large_report_at_the_end_costs_nobody_an_answer(play: Play) -> None:
+    with play(plays(chunk("one"), chunk(None), usage_chunk(), DONE), max_tokens=16) as call:
+        assert read(stream(call)).endswith(DONE)
+    assert UsageRecord.objects.get().output_tokens == 3005
+
+
+def test_a_provider_that_says_all_but_the_last_word_is_not_waited_for(play: Play) -> None:
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one") + chunk(None) + usage_chunk())
+        peer.wait_until_gone()
+
+    with mock.patch.object(relay, "LAST_WORD_SECONDS", 0.1), play(script) as call:
+        answer = read(stream(call))
+    assert answer.endswith(DONE)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.source, record.output_tokens) == ("done", "provider", 3005)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(500, ProviderError), (429, ProviderUnavailable), (400, ProviderRejected)]
+)
+def test_a_refusal_is_its_status_though_its_body_does_not_come(
+    play: Play, streamed: bool, status: int, kind: type
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 %d No\r\nContent-Length: 1000\r\n\r\n{" % status)
+        peer.wait_until_gone()
+
+    with (
+        mock.patch.object(relay, "REFUSAL_SECONDS", 0.1),
+        play(script, streamed=streamed) as call,
+        pytest.raises(kind),
+    ):
+        stream(call) if streamed else complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
+
+
+def test_a_refusal_without_an_end_is_not_read_to_it(play: Play) -> None:
+    def script(peer: Peer) -> None:
+        peer.send(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 2 * relay.MAX_REFUSAL)
+        peer.wait_until_gone()
+
+    with (
+        mock.patch.object(relay, "REFUSAL_SECONDS", GENEROUS * 6),
+        play(script) as call,
+        pytest.raises(ProviderError),
+    ):
+        stream(call)
+    assert UsageRecord.objects.get().end == "provider_failed"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_model_answers_under_the_name_that_it_has_here(play: Play, streamed: bool) -> None:
+    LanguageModel.objects.create(name="house", provider_name="theirs")
+    whole = {"choices": [{"message": {"content": "é"}}], "usage": USAGE, "model": "theirs-2026"}
+    parts = (chunk("é", model="theirs-2026"), chunk(None, model="theirs-2026"), usage_chunk(), DONE)
+    script = plays(*parts) if streamed else lambda peer: peer.answer(dumps(whole).encode())
+    options = {"stream_options": {"include_usage": True}} if streamed else {}
+    with play(script, streamed=streamed, model="house", **options) as call:
+        answers = chunks_in(read(stream(call))) if streamed else [complete(call)]
+    assert {each["model"] for each in answers} == {"house"}
+    if streamed:
+        assert answers[0]["choices"][0]["delta"]["content"] == "é"
+
+
+def test_under_the_providers_own_name_not_a_byte_is_changed(play: Play) -> None:
+    LanguageModel.objects.create(name="theirs", provider_name="theirs")
+    said = chunk("é", model="theirs-2026")
+    with play(plays(said, chunk(None), DONE), model="theirs") as call:
+        assert read(stream(call)).startswith(said)
+
+
+def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_next_look(
+    play: Play,
+) -> None:
+    """The watch cuts at once in every other silence."""
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one") + chunk(None))
+        peer.wait_until_gone()
+
+    with mock.patch.object(running, "_start_watch"), play(script) as call:
+        answer = stream(call)
+        next(answer)
+        call.has_left = lambda: True
+        running.look_for_departures()
+        assert (call.left, running._running[call.id].cut_at) == (True, None)
+        running.look_for_departures()
+        assert running._running[call.id].cut_at is not None
+        answer.close()
+        assert eventually(lambda: UsageRecord.objects.get().end == "client_gone")

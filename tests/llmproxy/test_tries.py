@@ -117,6 +117,14 @@ def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: reques
     assert asked.call_count == tries.MOST_TRIES
 
 
+@pytest.fixture
+def _slow_machine() -> Iterator[None]:
+    """However long it takes here to see that a connection has ended, it was at once."""
+    with mock.patch.object(tries, "STALE_SECONDS", GENEROUS):
+        yield
+
+
+@pytest.mark.usefixtures("_slow_machine")
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
 def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
     session: requests.Session, ends: Script
@@ -129,6 +137,7 @@ def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
         assert (len(turns.requests), provider.connections) == (3, 2)
 
 
+@pytest.mark.usefixtures("_slow_machine")
 def test_several_stale_connections_cost_one_further_try(session: requests.Session) -> None:
     together = threading.Barrier(3)
 
@@ -159,8 +168,12 @@ def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_
 def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_asked_again(
     session: requests.Session,
 ) -> None:
-    turns = Turns(answers, Peer.close, answers)
-    with playing(turns) as provider, mock.patch.object(tries, "STALE_SECONDS", 0.0):
+    def works(peer: Peer) -> None:
+        time.sleep(0.3)
+        peer.reset()
+
+    turns = Turns(answers, works, answers)
+    with playing(turns) as provider:
         got(ask(session, provider.url))
         assert isinstance(failed(ask(session, provider.url)), Broken)
     assert len(turns.requests) == 2

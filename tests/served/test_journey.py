@@ -24,7 +24,7 @@ def test_a_shell_signs_in_works_is_locked_out_and_works_again(
     assert shell.login(demo["email"].upper(), demo["password"]).status_code == 200
     assert shell.get("/v1/auth/me").json()["email"] == demo["email"]
     status = shell.get("/v1/license/status")
-    assert status.json() == {"status": "active", "plan": "Starter", "entitlements": []}
+    assert status.json() == {"status": "active", "plan": "Starter", "entitlements": ["notes"]}
 
     spent = [_answer(shell), _streamed_answer(shell)]
     _assert_usage_is(spent, shell)

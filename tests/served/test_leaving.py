@@ -30,10 +30,10 @@ class Caller:
             + body
         )
 
-    def read(self, *, events: int = 1) -> None:
-        """Returns once so many have come."""
+    def read(self, *, events: int = 1, word: bytes = b"chat.completion.chunk") -> None:
+        """Returns once so many have come, with this word in each."""
         got = b""
-        while got.count(b"chat.completion.chunk") < events:
+        while got.count(word) < events:
             more = self._socket.recv(65536)
             assert more, got
             got += more
@@ -116,7 +116,8 @@ def test_a_client_that_hangs_up_is_noticed_though_nothing_is_written(
     caller.close()
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
     record = the_record(database, person)
-    assert (record.end, record.source) == ("client_gone", "counted")
+    assert record.end == "client_gone"
+    assert record.source == ("counted" if record.output_tokens else "estimated")
     assert record.input_tokens == record.reserved_input
     assert record.output_tokens < 4
     # Two comments would have to be written into the silence, ten seconds each, to find out by them.
@@ -138,6 +139,23 @@ def test_a_client_that_leaves_with_the_last_words_unread_has_had_its_answer(
     getattr(caller, how)()
     record = the_record(database, person)
     assert (record.end, record.source, record.output_tokens) == ("done", "provider", 30)
+    provider.wait_for(lambda stats: stats["requests_open"] == 0)
+    assert_nothing_is_reserved(database, person)
+
+
+def test_who_leaves_before_the_usage_is_told_pays_for_hidden_thoughts_too(
+    service: Service, database: Database, provider: Provider, person: Person, shell: Shell
+) -> None:
+    telling = stand_in("tokens=5 delay=0.3 reasoning_tokens=3000")
+    caller = Caller(shell, service.port, "/v1/llm/stream", telling)
+    caller.read(word=b'"finish_reason":"stop"')
+    caller.close()
+    record = the_record(database, person)
+    assert (record.source, record.output_tokens, record.reasoning_tokens) == (
+        "provider",
+        3005,
+        3000,
+    )
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
     assert_nothing_is_reserved(database, person)
 

@@ -160,7 +160,8 @@ def test_a_refusal_by_a_cap_says_everything_a_client_needs(
         assert (problem["error"]["code"], problem["error"]["type"]) == (code, "insufficient_quota")
         assert problem["error"]["message"] == problem["detail"]
         assert (headers["X-Tokens-Remaining-Month"], headers["X-Tokens-Remaining-Day"]) == left
-        assert {"cap", "used", "reserved"} <= problem.keys()
+        assert {"cap", "used", "reserved", "requested", "remaining"} <= problem.keys()
+        assert str(problem["remaining"]) in left
         assert ("dimension" in problem) == (resets == "month")
     assert records_of(database, person) == []
     assert provider.stats()["requests"] == 0

@@ -47,7 +47,12 @@ def _operators(settings: Any) -> None:
 
 
 def ask(
-    user: User, *, plan: PlanCaps = PLAN, output: int = 100, now: datetime = NOON
+    user: User,
+    *,
+    plan: PlanCaps = PLAN,
+    prompt: int = 10,
+    output: int = 100,
+    now: datetime = NOON,
 ) -> Reservation:
     asked = Asked(
         user_id=user.pk,
@@ -57,7 +62,7 @@ def ask(
         provider="p",
         request_id=f"request-{next(numbers)}",
         streamed=False,
-        input_estimate=10,
+        input_estimate=prompt,
         output_wanted=output,
     )
     return reserve(asked=asked, plan=plan, now=now)
@@ -187,6 +192,37 @@ class TestNoticing:
         with pytest.raises(DailyLimitReached):
             ask(user, plan=daily, now=tomorrow)
         assert kinds() == ["day", "day"]
+
+    def test_one_call_too_large_for_the_rest_does_not_use_up_the_days_alert(
+        self, user: User
+    ) -> None:
+        daily = PlanCaps(monthly_input=None, monthly_output=None, daily=100_000)
+        use(user, 47_435, plan=daily)
+        with pytest.raises(DailyLimitReached):
+            ask(user, plan=daily, prompt=60_000)
+        assert kinds() == []
+        use(user, 52_000, plan=daily)
+        with pytest.raises(DailyLimitReached):
+            ask(user, plan=daily, prompt=2_000)
+        alert = Alert.objects.get()
+        assert (alert.kind, alert.used, alert.cap) == ("day", 99_455, 100_000)
+
+    @pytest.mark.parametrize(("used", "noticed"), [(98_984, []), (98_985, ["day"])])
+    def test_the_limit_is_reached_where_no_small_call_fits(
+        self, user: User, used: int, noticed: list[str]
+    ) -> None:
+        daily = PlanCaps(monthly_input=None, monthly_output=None, daily=100_000)
+        use(user, used - 10, plan=daily)
+        with pytest.raises(DailyLimitReached):
+            ask(user, plan=daily, prompt=2_000)
+        assert kinds() == noticed
+
+    def test_a_limit_that_stops_somebody_is_reached_by_nobody(self, user: User) -> None:
+        daily = PlanCaps(monthly_input=None, monthly_output=None, daily=1_000)
+        use(user, 500, plan=daily)
+        with pytest.raises(DailyLimitReached):
+            ask(user, plan=PlanCaps(monthly_input=None, monthly_output=None, daily=0))
+        assert kinds() == []
 
     def test_a_single_call_that_no_day_has_room_for_is_no_runaway(self, user: User) -> None:
         with pytest.raises(DailyLimitReached):

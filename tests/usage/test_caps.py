@@ -1,5 +1,6 @@
 """Caps and settlement: what is reserved, what is granted, what is refused, and that the sums agree."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from uuid import uuid4
@@ -8,6 +9,7 @@ import pytest
 from django.db.models import Sum
 
 from accounts.models import User
+from config.problems import Problem
 from tests.races import race
 from usage.caps import (
     Asked,
@@ -58,6 +60,10 @@ def done(reservation: Reservation, *, prompt: int, output: int, now: datetime = 
         end=UsageRecord.End.DONE,
         now=now,
     )
+
+
+def _says(words: str) -> Callable[[Problem], bool]:
+    return lambda problem: words in problem.detail
 
 
 def assert_totals_are_the_ledger(user: User) -> None:
@@ -126,6 +132,8 @@ class TestReserving:
             "cap": 1000,
             "used": 900,
             "reserved": 0,
+            "requested": 101,
+            "remaining": 100,
             "dimension": "input",
         }
         assert problem.headers["x-should-retry"] == "false"
@@ -137,6 +145,50 @@ class TestReserving:
             ask(user, caps(None, None, 1000), prompt=100)
         assert refusal.value.members["retry_after_iso"] == "2026-11-21T00:00:00Z"
         assert "dimension" not in refusal.value.members
+
+    def test_a_call_that_is_too_large_for_the_rest_is_not_told_that_all_is_used_up(
+        self, user: User
+    ) -> None:
+        day = caps(None, None, 100_000)
+        done(ask(user, day, prompt=40_000, output=7_445), prompt=40_000, output=7_445)
+        with pytest.raises(DailyLimitReached) as refusal:
+            ask(user, day, prompt=60_000)
+        problem = refusal.value
+        assert problem.detail == (
+            "This call may need 60,016 tokens, and 52,555 of today's tokens are left. "
+            "A shorter one may still fit."
+        )
+        assert (problem.members["requested"], problem.members["remaining"]) == (60_016, 52_555)
+        assert problem.headers["X-Tokens-Remaining-Day"] == "52555"
+        assert ask(user, day, prompt=1_000).output_limit == 1_000
+
+    def test_nor_is_one_that_is_too_large_for_the_rest_of_the_month(self, user: User) -> None:
+        month = caps(1_000, None)
+        done(ask(user, month, prompt=400), prompt=400, output=1)
+        held = ask(user, month, prompt=100)
+        with pytest.raises(MonthlyCapExceeded) as refusal:
+            ask(user, month, prompt=700)
+        problem = refusal.value
+        assert problem.detail == (
+            "This call may need 700 tokens, and 500 of this month's input tokens are left. "
+            "A shorter one may still fit."
+        )
+        assert (problem.members["requested"], problem.members["remaining"]) == (700, 500)
+        assert problem.headers["X-Tokens-Remaining-Month"] == "500"
+        done(held, prompt=100, output=1)
+
+    def test_what_is_used_up_is_called_so(self, user: User) -> None:
+        month = caps(None, 1_000)
+        done(ask(user, month, output=990), prompt=1, output=990)
+        with pytest.raises(MonthlyCapExceeded, check=_says("This month's tokens are used up.")):
+            ask(user, month)
+        day = caps(None, None, 1_000)
+        with pytest.raises(DailyLimitReached, check=_says("Today's tokens are used up.")):
+            ask(user, day)
+
+    def test_what_no_period_has_room_for_is_called_so(self, user: User) -> None:
+        with pytest.raises(DailyLimitReached, check=_says("more than the whole limit of 1,000.")):
+            ask(user, caps(None, None, 1_000), prompt=1_000)
 
     def test_what_only_running_calls_hold_is_worth_waiting_for(self, user: User) -> None:
         running = ask(user, caps(None, 1000), output=1000)
