@@ -25,7 +25,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from accounts.asking import Asking
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, Session
 
 if TYPE_CHECKING:
     _Paginator = Paginator[Any]
@@ -34,6 +34,7 @@ else:
 
 COUNTED_ROWS = 10_000
 EVENTS_SHOWN = 10
+SESSIONS_LOOKED_AT = 50
 
 
 class BoundedPaginator(_Paginator):
@@ -107,7 +108,7 @@ class ConsoleAdmin(Asking):
                 "subtitle": self.called(row),
                 "called": self.called(row),
                 "buttons": self.buttons(request, row),
-                "events": events_of(self.subject(row)),
+                "events": self.events(row),
                 **self.beside(request, row),
                 **(extra_context or {}),
             }
@@ -124,7 +125,7 @@ class ConsoleAdmin(Asking):
         row = self.get_object(request, unquote(object_id))
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
-        return HttpResponseRedirect(events_of(self.subject(row)))
+        return HttpResponseRedirect(self.events(row))
 
     @admin.display(description=SafeString('<input type="checkbox" id="action-toggle">'))
     def action_checkbox(self, obj: Any) -> SafeString:
@@ -139,6 +140,10 @@ class ConsoleAdmin(Asking):
         """What the audit log calls a row's acts by: its own key, or that of whom it belongs to."""
         return row.pk
 
+    def events(self, row: Any) -> str:
+        """The address of what happened to a row."""
+        return events_of(self.subject(row))
+
 
 def events_of(subject: object) -> str:
     """The address of the audit log as far as it is about one target."""
@@ -148,6 +153,15 @@ def events_of(subject: object) -> str:
 def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
     """The newest of what happened to some rows."""
     return AuditEvent.objects.filter(target_id__in=[str(each) for each in ids])[:EVENTS_SHOWN]
+
+
+def ids_of_person(user_id: UUID) -> list[UUID]:
+    """What a person's acts stand under in the audit log: their own id and those of the sessions used last.
+
+    Ended ones too: a token that is presented again ends its session, and that is when one asks.
+    """
+    used_last = Session.objects.filter(user_id=user_id).order_by("-last_used_at", "pk")
+    return [user_id, *used_last.values_list("pk", flat=True)[:SESSIONS_LOOKED_AT]]
 
 
 def _uuid(text: str) -> UUID | None:

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import Q
 from procrastinate.contrib.django import app
 from procrastinate.types import JSONValue
 
 from accounts.audit import Actor, record_each
+from accounts.emails import is_email
 from accounts.models import Client, PasswordLink, User
 from accounts.password_links import LIFETIMES
 from accounts.people import add_users
@@ -133,11 +132,7 @@ def _form_of(email: str) -> Fate:
         return Fate.MISSING
     if len(email) > EMAIL_LENGTH:
         return Fate.TOO_LONG
-    try:
-        validate_email(email)
-    except ValidationError:
-        return Fate.FAULTY
-    return Fate.NEW
+    return Fate.NEW if is_email(email) else Fate.FAULTY
 
 
 def invite(*, named: Sequence[Named], client: Client, by: Actor, now: datetime) -> Outcome:

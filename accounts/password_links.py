@@ -20,6 +20,7 @@ from accounts.models import PasswordLink, User
 from accounts.people import hash_password, put_password
 from accounts.revocation import lock_user
 from config.problems import InvalidRequest, NotFound
+from config.queue import UNHURRIED
 
 LIFETIMES = {
     PasswordLink.Kind.RESET: timedelta(minutes=30),
@@ -53,7 +54,7 @@ def request_reset(*, email: str, address: str | None, request_id: str) -> None:
     if "@" not in email:
         # Nobody's address, and perhaps a password in the wrong field, which must not be kept with a job.
         return
-    job = app.configure_task("accounts.send_reset", queue="mail")
+    job = app.configure_task("accounts.send_reset", queue="resets", priority=UNHURRIED)
     job.defer(email=email.lower(), address=address, request_id=request_id)
 
 

@@ -8,13 +8,13 @@ from uuid import UUID
 from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
 
 from accounts import mails
 from accounts.audit import Actor, record, record_each
 from accounts.connections.disconnecting import disconnect_all
+from accounts.emails import is_email
 from accounts.models import Client, PasswordLink, Session, User
 from accounts.revocation import lock_user, revoke_all
 from accounts.sign_in import MAX_PASSWORD
@@ -55,7 +55,7 @@ class Erased(InvalidRequest):
 def add_user(*, email: str, client: Client | None, by: Actor, now: datetime) -> User:
     """A person who has no password yet and so cannot sign in.
 
-    Raises ``InvalidRequest`` for an email that another user has, in whatever case.
+    Raises ``InvalidRequest`` for an email that is none, and for one that another user has, in whatever case.
     """
     return add_users(emails=[email], client=client, by=by, now=now)[0]
 
@@ -63,7 +63,9 @@ def add_user(*, email: str, client: Client | None, by: Actor, now: datetime) -> 
 def add_users(
     *, emails: Sequence[str], client: Client | None, by: Actor, now: datetime
 ) -> list[User]:
-    """The same for several at once: all of them or, where one email is taken, nobody."""
+    """The same for several at once: all of them or, where one email is none or is taken, nobody."""
+    for email in emails:
+        _check_email(email)
     people = [
         User(email=email.lower(), client=client, password=make_password(None), created_at=now)
         for email in emails
@@ -86,11 +88,8 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
     Raises ``InvalidRequest`` for an email that is none or is taken, and with a fault for each validator that the
     password fails.
     """
+    _check_email(email)
     operator = User(email=email.lower(), is_staff=True, is_superuser=True, created_at=now)
-    try:
-        validate_email(operator.email)
-    except ValidationError:
-        raise InvalidRequest(errors=[NOT_AN_EMAIL]) from None
     operator.password = (
         make_password(None) if password is None else hash_password(password, user=operator)
     )
@@ -112,7 +111,8 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
 
 
 def change_email(*, user_id: UUID, email: str, by: Actor, now: datetime) -> User:
-    """Another email to sign in with; sessions go on. Raises ``InvalidRequest`` for an email that is taken."""
+    """Another email to sign in with; sessions go on. Raises ``InvalidRequest`` for an email that is none or is taken."""
+    _check_email(email)
     with transaction.atomic():
         user = lock_person(user_id)
         before = _seen(user)
@@ -233,6 +233,12 @@ def lock_person(user_id: UUID) -> User:
     if user.erased_at is not None:
         raise Erased
     return user
+
+
+def _check_email(email: str) -> None:
+    """Raises ``InvalidRequest`` for what is no email."""
+    if not is_email(email):
+        raise InvalidRequest(errors=[NOT_AN_EMAIL])
 
 
 def _wrong_password() -> WrongPassword:

@@ -25,6 +25,8 @@ FORGET_AFTER_HOURS = 7 * 24
 
 # Done before anything else that waits, so that a mail server that hangs delays no money.
 URGENT = 10
+# Done once nothing else waits: what strangers can ask for keeps no operator's mail waiting, however many ask.
+UNHURRIED = -10
 
 
 class FailedForGood(Exception):

@@ -123,10 +123,18 @@ def _facts(
         "status": response.status_code,
         "duration_ms": round((perf_counter() - started) * 1000, 1),
         "bytes": counted.bytes if counted else _size(response),
-        "ended": counted.ended if counted else None,
+        "ended": _end_of(response, counted),
         "user": _user_of(request),
         "address": address_of(request),
     }
+
+
+def _end_of(response: HttpResponseBase, counted: _Counted | None) -> str | None:
+    """How a stream ended: by what its view knows, a callable ``how_ended`` of the answer, else by its chunks."""
+    if counted is None:
+        return None
+    told = getattr(response, "how_ended", None)
+    return (told() if told else None) or counted.ended
 
 
 def _size(response: HttpResponseBase) -> int | None:

@@ -95,6 +95,8 @@ class Stream:
         self._parser = EventParser()
         self._translator = provider().translator(call.chat, called=_called(call))
         self._over = False
+        # What the caller was told in the stream in place of the rest.
+        self.failure: Problem | None = None
         # Until when the last word is waited for, once everything else has been said.
         self._end_by: float | None = None
         self._spoke = time.monotonic()
@@ -153,7 +155,8 @@ class Stream:
             raise
         except BaseException as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
             # Also where this process is told to end at once: the caller is told, and there is nothing after it.
-            yield stream_error(_failed(self._call, error))
+            self.failure = _failed(self._call, error)
+            yield stream_error(self.failure)
 
     def _is_silent(self) -> bool:
         return time.monotonic() - self._spoke >= settings.LLM_KEEPALIVE_SECONDS

@@ -17,7 +17,7 @@ from config.request_ids import current as request_id
 from config.schema import WhateverAccept, problems
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
-from llmproxy.calls import Call, admit
+from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
 from llmproxy.departure import watched
@@ -145,8 +145,18 @@ def _whole(call: Call) -> HttpResponse:
 
 
 def _streamed(call: Call) -> StreamingHttpResponse:
-    return StreamingHttpResponse(
-        stream(call),
+    answer = stream(call)
+    response = StreamingHttpResponse(
+        answer,
         content_type="text/event-stream; charset=utf-8",
         headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
     )
+
+    def how_ended() -> str | None:
+        """What the line about the request says of it, once it is over; None leaves that to the chunks sent."""
+        if call.end == End.CLIENT_GONE:
+            return "cut"
+        return answer.failure.code if answer.failure else None
+
+    response.how_ended = how_ended  # type: ignore[attr-defined]
+    return response

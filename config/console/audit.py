@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from accounts.columns import moment
-from accounts.console import ConsoleAdmin
+from accounts.console import ConsoleAdmin, ids_of_person
 from accounts.models import AuditEvent
 from accounts.templatetags.console import changes
 
@@ -55,6 +55,11 @@ def page_of_target(event: AuditEvent) -> str | None:
         return None
 
 
+def events_of_person(user_id: UUID) -> str:
+    """The address of the audit log as far as it is about a person and their sessions."""
+    return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'person': user_id})}"
+
+
 class SubjectFilter(admin.SimpleListFilter):
     title, parameter_name = "subject", "subject"
 
@@ -79,6 +84,24 @@ class TargetFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
         return queryset.filter(target_id=value) if value else queryset
+
+
+class PersonFilter(admin.SimpleListFilter):
+    """Shown only where a person's page has led here: what was done to them, and to their sessions."""
+
+    title, parameter_name = "person", "person"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        value = self.value()
+        return [(value, f"only {value[:8]}… and their sessions")] if value else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = self.value()
+        if not value:
+            return queryset
+        person = _id(value)
+        ids = ids_of_person(person) if person else []
+        return queryset.filter(target_id__in=[str(each) for each in ids])
 
 
 class ActionFilter(admin.SimpleListFilter):
@@ -175,7 +198,7 @@ class AuditEventAdmin(ConsoleAdmin):
         "by",
         "reason",
     )
-    list_filter = (TargetFilter, ActorFilter, SubjectFilter, ActionFilter, WhenFilter)
+    list_filter = (TargetFilter, PersonFilter, ActorFilter, SubjectFilter, ActionFilter, WhenFilter)
     sortable_by = ()
     # Only so that there is a place to write in; see get_search_results.
     search_fields = ("actor",)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.acts import Act, ActOnSeveral, Done
 from accounts.audit import Actor
 from accounts.columns import moment, yes_no
-from accounts.console import ConsoleAdmin, events_about
+from accounts.console import ConsoleAdmin, events_about, ids_of_person
 from accounts.models import Session, User
 from accounts.people import (
     add_user,
@@ -23,6 +23,7 @@ from accounts.people import (
     set_operator,
 )
 from accounts.revocation import revoke_all
+from config.console.audit import events_of_person
 from config.console.calls import RestartModelCalls, StopModelCalls
 from config.console.fields import ClientField
 from config.console.joining import InviteAgain, JoinedFilter, joined
@@ -226,18 +227,20 @@ class PersonAdmin(ConsoleAdmin):
     def buttons(self, request: HttpRequest, row: User) -> list[dict[str, Any]]:
         return [] if row.erased_at else super().buttons(request, row)
 
+    def events(self, row: User) -> str:
+        return events_of_person(row.pk)
+
     def beside(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
         live = Session.objects.filter(user=row).live(at=now)
-        shown = list(live[:SESSIONS_SHOWN])
         return {
-            "live": shown,
+            "live": live[:SESSIONS_SHOWN],
             "live_number": live.count(),
             "month": _month(row, now=now),
             "overrides": Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now),
             "stop": Stop.objects.in_force(at=now).filter(user=row).first(),
             "calls": RunningCall.objects.filter(user=row)[:CALLS_SHOWN],
-            "recent_events": events_about([row.pk, *(each.pk for each in shown)]),
+            "recent_events": events_about(ids_of_person(row.pk)),
         }
 
 
