@@ -10,7 +10,7 @@ UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 
 
 def is_email(text: str) -> bool:
-    """Whether it has the form of an email, and reads as what it is: nothing in it is unseen or turns the rest around."""
+    """Whether it has the form of an email, and reads as what it is: nothing unseen is in it."""
     if any(unicodedata.category(each) in UNSEEN for each in text):
         return False
     try:

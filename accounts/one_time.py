@@ -19,6 +19,7 @@ from accounts.models import PasswordLink, Session, User
 from accounts.password_links import Disabled, LinkSpent, find_link, make_link
 from accounts.people import check_reason, lock_person
 from accounts.revocation import revoke_all
+from config.problems import instant
 
 # No letter that is easily taken for another sign; 20 of 32 are 100 random bits.
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -60,7 +61,7 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
             target=user.email,
             target_id=user.pk,
             reason=reason,
-            after={"expires_at": link.expires_at.isoformat()},
+            after={"expires_at": instant(link.expires_at)},
         )
         mails.one_time_password_set(user=user, now=now)
     return OneTime(_grouped(secret), link.expires_at, ended)

@@ -111,7 +111,7 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
 
 
 def change_email(*, user_id: UUID, email: str, by: Actor, now: datetime) -> User:
-    """Another email to sign in with; sessions go on. Raises ``InvalidRequest`` for an email that is none or is taken."""
+    """Another email to sign in with; sessions go on. Raises ``InvalidRequest`` for one that is none or is taken."""
     _check_email(email)
     with transaction.atomic():
         user = lock_person(user_id)

@@ -52,8 +52,10 @@ def revoke_everything(*, by: Actor, reason: str, now: datetime) -> tuple[int, in
     dead all the same: their sessions are ended here, or are unknown because they began after the backup.
 
     A few hundred people at a time, each under the lock that granting takes, so that nobody's sign-in waits for
-    all the others'. It can be begun again where it was interrupted; it is audited once, at its end.
+    all the others'. It can be begun again where it was interrupted, and so it is audited when it begins and when it
+    has ended.
     """
+    record("everybody:revocation_begun", by=by, now=now, reason=reason)
     people = sessions = 0
     last: UUID | None = None
     while True:

@@ -24,9 +24,11 @@ from config.encryption import decrypt, encrypt, is_current
 from config.problems import InvalidRequest, instant
 
 KEY_BITS = 2048
-# No key signs before every process has read it and serves it to verifiers, with time to spare for clocks that
-# differ. A verifier that keeps its list wants longer: the max-age of the list, and that is the caller's to ask.
-LEAST_AHEAD = timedelta(seconds=2 * RELOAD_SECONDS)
+# A verifier that meets an unknown kid asks for the list anew, but jose's, as it comes, not within so long of the last.
+REFETCH_SECONDS = 30.0
+# No key signs before every process has read it, and whoever was served a list without it may ask again. A verifier
+# that keeps its list wants longer: the max-age of the list, and that is the caller's to ask.
+LEAST_AHEAD = timedelta(seconds=REFETCH_SECONDS + 2 * RELOAD_SECONDS)
 
 
 class KeyIsAhead(InvalidRequest):

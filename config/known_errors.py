@@ -17,6 +17,7 @@ from django.core.exceptions import (
 from django.http import Http404, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.utils import timezone
+from procrastinate.exceptions import ConnectorException
 from rest_framework import exceptions
 from rest_framework.settings import api_settings
 
@@ -84,6 +85,9 @@ BY_STATUS: Mapping[int, type[Problem]] = {
 
 def problem_of(error: BaseException) -> Problem | None:
     """What an exception means to the caller, or None where nobody foresaw it."""
+    while isinstance(error, ConnectorException) and error.__cause__ is not None:
+        # Whoever queues work meets the database's errors in the queue's wrapping.
+        error = error.__cause__
     if isinstance(error, Problem):
         return error
     if isinstance(error, DATABASE_AWAY + DATA_REFUSED):

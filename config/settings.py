@@ -59,9 +59,7 @@ LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
 LLM_DEFAULT_MODEL: str = text("LLM_DEFAULT_MODEL")
 LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=positive)
 # None: as long as any other silence.
-LLM_FIRST_BYTE_TIMEOUT: float | None = env.float(
-    "LLM_FIRST_BYTE_TIMEOUT", None, validate=positive
-)
+LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None, validate=positive)
 LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=positive)
 LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=positive)
 LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=positive)

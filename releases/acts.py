@@ -96,7 +96,7 @@ def _roll_back_form(
 
 def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
     """What each shell is answered afterwards, by what it has."""
-    current = Publication.objects.of(target.pk).first()
+    current = Publication.objects.of(target.pk).wanted().first()
     now_offered = current.release.version if current else ""
     return {
         "channel": target,
@@ -144,7 +144,7 @@ class Resume(Act):
         return target.halted_at is not None
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
-        current = Publication.objects.of(target.pk).first()
+        current = Publication.objects.of(target.pk).wanted().first()
         what = f"version {current.release.version}" if current else "what is published next"
         yield f"The channel offers {what} again. Roll back first if that must not be."
         yield "Publishing works again."
@@ -157,15 +157,14 @@ class Resume(Act):
 
 class RetryPurge(Act):
     name = "purge"
-    label = "Retry the purge"
+    label = "Purge again"
 
     def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
-        purge = purging.newest(target.pk) if cdn.is_purged() else None
-        return purge is not None and purge.failed
+        return purging.is_possible(target)
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
-        yield "A worker tells the CDN again at once, and reads the public address until it serves the new bytes."
+        yield "A worker tells the CDN again at once, and reads the public address until it serves what is offered."
 
     def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
         queued = purging.retry(channel=target.pk, reason=given["reason"], by=by, now=now)
-        return Done("A worker tries again." if queued else "It has been confirmed.", target)
+        return Done("A worker purges again." if queued else "There is nothing to purge.", target)

@@ -7,10 +7,11 @@ from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Case, F, OuterRef, QuerySet, Subquery, Value, When
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
+from django.utils.html import format_html
 
 from accounts.asking import page_of
 from accounts.columns import moment
@@ -19,7 +20,7 @@ from releases import cdn, purging
 from releases.acts import Halt, Resume, RetryPurge, RollBack
 from releases.evidence import verified
 from releases.explaining import explain
-from releases.models import Publication, ShellChannel, ShellRelease
+from releases.models import Publication, Purge, ShellChannel, ShellRelease
 from releases.platforms import ARCHITECTURES
 from releases.storage import pointer_path
 
@@ -50,6 +51,7 @@ class ShellChannelAdmin(ConsoleAdmin):
     list_display = (
         "name",
         "offers",
+        "at_the_cdn",
         moment("halted_at", "halted since"),
         moment("leased_until", "publish under way until"),
     )
@@ -59,13 +61,24 @@ class ShellChannelAdmin(ConsoleAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         stored = Publication.objects.filter(release__channel=OuterRef("pk")).stored()
         live = stored.order_by("-pk").values("release__version")[:1]
+        failing = When(confirmed_at=None, attempts__gt=0, then=F("failure"))
+        purges = Purge.objects.filter(channel=OuterRef("pk")).order_by("-pk")
+        failure = purges.annotate(told=Case(failing, default=Value(""))).values("told")[:1]
         rows: QuerySet[Any] = super().get_queryset(request)
-        told: QuerySet[Any] = rows.annotate(live_version=Subquery(live))
+        told: QuerySet[Any] = rows.annotate(
+            live_version=Subquery(live), purge_failure=Subquery(failure)
+        )
         return told
 
     @admin.display(description="offers")
     def offers(self, channel: Any) -> str:
         return "nothing" if channel.halted_at else channel.live_version or "nothing"
+
+    @admin.display(description="at the CDN")
+    def at_the_cdn(self, channel: Any) -> str:
+        if not channel.purge_failure or not cdn.is_purged():
+            return ""
+        return format_html('<strong class="wrong">purge failed: {}</strong>', channel.purge_failure)
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.explain)
@@ -110,8 +123,10 @@ class ShellChannelAdmin(ConsoleAdmin):
 
 
 def _live(channel: ShellChannel) -> Publication | None:
-    stored = Publication.objects.of(channel.pk).stored()
-    return stored.defer("signature", "release__manifest").first()
+    """What it offers; of a halted one what it would offer, which may be what an operator has gone back to since."""
+    ours = Publication.objects.of(channel.pk)
+    offered = ours.wanted() if channel.halted_at else ours.stored()
+    return offered.defer("signature", "release__manifest").first()
 
 
 @admin.register(ShellRelease)

@@ -21,7 +21,14 @@ from accounts.authentication import InvalidAccessToken
 from config.client_address import address_of
 from config.problems import NotAuthenticated, NotConfigured
 from config.request_ids import current as request_id
-from releases.identity_tokens import AnotherPipeline, OneTime, identify, looks_like_one
+from releases import refused_credentials
+from releases.identity_tokens import (
+    AnotherPipeline,
+    IdentityTokenRefused,
+    OneTime,
+    identify,
+    looks_like_one,
+)
 
 SCHEME = "bearer"
 
@@ -55,7 +62,9 @@ class PublisherAuthentication(BaseAuthentication):
         if number is not None:
             return Publisher(f"release pipeline (secret {number})"), None
         if not settings.PUBLISH_OIDC_ISSUER or not looks_like_one(presented):
-            raise InvalidPublishSecret
+            refusal = InvalidPublishSecret()
+            refused_credentials.note(refusal, by=_stranger(request), now=now)
+            raise refusal
         return _identified(request, presented, now), None
 
     def authenticate_header(self, request: Request) -> str:
@@ -71,7 +80,14 @@ def _identified(request: Request, presented: bytes, now: datetime) -> Publisher:
         faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
         record("release:refused", by=by, now=now, after={"code": refusal.code, "errors": faults})
         raise
+    except IdentityTokenRefused as refusal:
+        refused_credentials.note(refusal, by=_stranger(request), now=now)
+        raise
     return Publisher(identity.name, identity.token)
+
+
+def _stranger(request: Request) -> Actor:
+    return Actor(name="", address=address_of(request), request_id=request_id())
 
 
 def _presented(request: Request) -> bytes:

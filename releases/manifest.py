@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import isfinite
 from typing import Any
 
+from config.known_errors import pointer
 from config.problems import Fault
 from releases.addresses import misplaced
 from releases.platforms import KNOWN, near_miss
@@ -63,6 +65,7 @@ def read(body: bytes, document: Mapping[str, Any], terms: Terms) -> Manifest | l
         *_of_channel(document, terms.channel),
         *_of_date(document),
         *_of_extras(document),
+        *_of_numbers(document),
     ]
     known = None if isinstance(version, Fault) else version
     faults += _of_platforms(document.get("platforms"), known, terms)
@@ -139,6 +142,25 @@ def _of_extras(document: Mapping[str, Any]) -> Iterator[Fault]:
             yield Fault(
                 f"/{member}", "not_allowed", f"Each platform has its own {member}; remove this one."
             )
+
+
+def _of_numbers(value: Any, *place: str | int) -> Iterator[Fault]:
+    """Numbers that a shell cannot hold, wherever they are: it keeps large ones as floats of 64 bits.
+
+    ``value`` is no deeper than a body may be nested.
+    """
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _of_numbers(each, *place, key)
+    elif isinstance(value, int | float) and not _is_held(value):
+        yield Fault(pointer(place), "out_of_range", "This number is too large for a shell.")
+
+
+def _is_held(number: float) -> bool:
+    try:
+        return isfinite(number)
+    except OverflowError:
+        return False
 
 
 def _of_platforms(given: Any, version: Version | None, terms: Terms) -> Iterator[Fault]:

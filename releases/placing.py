@@ -1,7 +1,8 @@
 """Storage gets what a channel offers now, as its row and its publications say. Publishing does the same for itself.
 
 An operator's act is a row first, then a queued job; the request of the act tries at once what the job would do
-later. Whoever dies in between leaves the job.
+later. Whoever dies in between leaves the job. A publish queues it too before it writes: where that is not finished,
+the job gives storage back the pair of manifest and signature that it had.
 """
 
 from datetime import datetime, timedelta
@@ -17,14 +18,25 @@ from releases.models import Publication, ShellChannel
 from releases.storage import StorageUnavailable
 
 # Past the lease of whoever does it at once, so that a killed one's has run out.
-LATER = leases.LEASE + timedelta(seconds=15)
+MARGIN = timedelta(seconds=15)
 
 
 def begin(*, channel: str, now: datetime) -> None:
-    """Storage has to follow: notes it and queues the job. Call it in the transaction of the act."""
+    """Storage has to follow: notes it and queues the job, for when the lease of now has run out.
+
+    Call it in the transaction of the act, with the lease.
+    """
     ShellChannel.objects.filter(pk=channel).update(unplaced_since=now)
-    job = app.configure_task("releases.place", queue="releases", schedule_at=now + LATER)
+    # The lease's end is by the database's clock: ``now`` may be minutes ago, when a publish had yet to verify.
+    leased_until = ShellChannel.objects.values_list("leased_until", flat=True).get(pk=channel)
+    at = max(now, leased_until or now) + MARGIN
+    job = app.configure_task("releases.place", queue="releases", schedule_at=at)
     job.defer(channel=channel)
+
+
+def done(*, channel: str) -> None:
+    """Storage has it; the queued job does nothing. Call it in the transaction that ends the lease."""
+    ShellChannel.objects.filter(pk=channel).update(unplaced_since=None)
 
 
 def place_at_once(*, channel: str, lease: Lease, now: datetime) -> bool:
@@ -67,14 +79,14 @@ def write(publication: Publication, *, lease: Lease) -> None:
 def _place(channel: str, lease: Lease, *, now: datetime) -> None:
     """The connection is given back before storage is asked, each time that the lease is renewed."""
     halted = ShellChannel.objects.filter(pk=channel, halted_at__isnull=False).exists()
-    shown = None if halted else Publication.objects.of(channel).first()
+    shown = None if halted else Publication.objects.of(channel).wanted().first()
     if shown is None:
         _remove(channel, lease=lease)
     else:
         write(shown, lease=lease)
     with transaction.atomic():
         lease.end()
-        ShellChannel.objects.filter(pk=channel).update(unplaced_since=None)
+        done(channel=channel)
         if shown is not None:
             Publication.objects.filter(pk=shown.pk, stored_at=None).update(stored_at=Now())
         purge = purging.ask(channel=channel, publication=shown, now=now)

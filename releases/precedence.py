@@ -39,6 +39,11 @@ class Decision:
     repeated: Publication | None
     live: bool
 
+    @property
+    def is_served(self) -> bool:
+        """Whether it is the publication that the channel serves. Anything else is verified, known or not."""
+        return self.repeated is not None and self.live
+
 
 def decide(signed: Signed, *, rollback: bool) -> Decision:
     """Compares a document with what its channel has; raises ``VersionConflict``, ``DowngradeRefused`` or

@@ -5,7 +5,8 @@ The steps, each of which may be the last one before a crash:
 1. The manifest's signature and its document are checked, in memory.
 2. The channel's lease is taken, and the document compared with what the channel has, in one transaction.
 3. Artifacts are fetched and verified. Nothing but the lease is held meanwhile.
-4. Release and publication are recorded: from here on the version belongs to these bytes.
+4. Release and publication are recorded: from here on the version belongs to these bytes. A job is queued which,
+   where the rest is not finished, gives storage back what it had.
 5. Storage gets the signature, then the manifest. The manifest is the moment of publishing: whoever reads it alone
    sees the old release or the new one. Whoever reads both may, between the two writes, find a signature that is not
    the manifest's, and has to refuse and read again; the update address of this service answers with both at once.
@@ -41,7 +42,7 @@ LISTED_LENGTH = 120
 class Published:
     """The channel serves ``version`` at ``url``; ``created`` unless it did so before.
 
-    ``purged``: whether the CDN serves it too; None where no purge is configured.
+    ``purged``: whether the CDN serves it too; None where no purge is configured, and for a dry run.
     """
 
     channel: str
@@ -58,9 +59,9 @@ def publish(*, submission: Submission, by: Actor, now: datetime) -> Published:
     ``VersionConflict``, ``DowngradeRefused``, ``PublishInProgress``, ``StorageUnavailable``, ``NotConfigured``.
     """
     key = _update_key()
-    if submission.dry_run:
-        return _try(submission, key, now)
     try:
+        if submission.dry_run:
+            return _try(submission, key, now)
         _use_token(submission, now)
         signed = check(submission, key=key, now=now)
         return _publish(signed, key, rollback=submission.rollback, by=by, now=now)
@@ -81,10 +82,9 @@ def _try(submission: Submission, key: PublicKey, now: datetime) -> Published:
     signed = check(submission, key=key, now=now)
     decision = decide(signed, rollback=submission.rollback)
     release_connection()
-    if decision.release is None:
+    if not decision.is_served:
         artifacts.verify(signed.manifest, key=key)
-    purged = purging.state_of(channel=signed.manifest.channel, live=decision.live)
-    return _answer(signed, created=False, purged=purged)
+    return _answer(signed, created=False, purged=None)
 
 
 def _use_token(submission: Submission, now: datetime) -> None:
@@ -101,8 +101,8 @@ def _publish(
         decision = decide(signed, rollback=rollback)
     release_connection()
     try:
-        known = decision.release is not None
-        found = [] if known else artifacts.verify(signed.manifest, key=key, alive=lease.keep)
+        served = decision.is_served
+        found = [] if served else artifacts.verify(signed.manifest, key=key, alive=lease.keep)
         publication = _recorded(signed, decision, found, lease=lease, by=by, now=now)
         _store(publication, lease=lease)
         purge = _finish(publication, repeated=decision.live, lease=lease, by=by, now=now)
@@ -123,11 +123,13 @@ def _recorded(
     now: datetime,
 ) -> Publication:
     """The publication, with its release and artifacts, as rows, where they are not there already."""
-    if decision.repeated is not None:
+    if decision.repeated is not None and decision.is_served:
         return decision.repeated
     with transaction.atomic():
         lease.renew()
-        return Publication.objects.create(
+        # Whoever dies between the two writes leaves a signature beside another manifest: the job mends that.
+        placing.begin(channel=lease.channel, now=now)
+        return decision.repeated or Publication.objects.create(
             release=decision.release or _release(signed, found, by=by, now=now),
             signature=signed.signature,
             signed_at=signed.signed_at,
@@ -171,6 +173,7 @@ def _finish(
     release = publication.release
     with transaction.atomic():
         lease.end()
+        placing.done(channel=release.channel_id)
         before = Publication.objects.of(release.channel_id).stored().first()
         Publication.objects.filter(pk=publication.pk, stored_at=None).update(stored_at=Now())
         record(
@@ -204,6 +207,7 @@ def _record_refusal(submission: Submission, refusal: Problem, *, by: Actor, now:
         target=submission.channel,
         target_id=submission.channel,
         after={
+            "dry_run": submission.dry_run,
             "code": refusal.code,
             "version": version[:LISTED_LENGTH] if isinstance(version, str) else None,
             "manifest_sha256": submission.digest,

@@ -19,7 +19,7 @@ from accounts.audit import Actor, record
 from config.database import release_connection
 from config.mail import queue_for_operators
 from releases import cdn
-from releases.models import Publication, Purge
+from releases.models import Publication, Purge, ShellChannel
 from releases.storage import SIGNATURE_SUFFIX, pointer_path
 
 READ_BACK_SECONDS = 10.0
@@ -38,15 +38,16 @@ log = logging.getLogger(__name__)
 
 
 def ask(*, channel: str, publication: Publication | None, now: datetime) -> Purge | None:
-    """The purge after which the CDN serves this (None: nothing), made and queued where it is not there.
+    """The purge after which the CDN serves this (None: nothing), made and queued where none is under way.
 
+    One that was confirmed tells of then: storage has been written since, and caches may have something else by now.
     None where no CDN has to be told. Call it in the transaction that changes what storage has.
     """
     if not cdn.is_purged():
         return None
     last = newest(channel)
     wanted = publication.pk if publication else None
-    if last is not None and last.publication_id == wanted:
+    if last is not None and last.publication_id == wanted and last.confirmed_at is None:
         return last
     purge = Purge.objects.create(
         channel_id=channel, publication=publication, asked_at=now, due_at=now + FIRST_PAUSE
@@ -76,14 +77,6 @@ def settle(purge: Purge | None, *, now: datetime) -> bool | None:
         return False
 
 
-def state_of(*, channel: str, live: bool) -> bool | None:
-    """What a publish of what the channel has (``live``) or has not would find; changes nothing."""
-    if not cdn.is_purged():
-        return None
-    last = newest(channel) if live else None
-    return last is not None and last.confirmed_at is not None
-
-
 def confirm(*, purge_id: int, now: datetime) -> bool:
     """Tries a purge; True once the public address serves what it should. A failure queues the next try.
 
@@ -104,10 +97,13 @@ def confirm(*, purge_id: int, now: datetime) -> bool:
 
 
 def retry(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
-    """An operator wants it tried at once; False where nothing waits."""
+    """An operator wants what the channel offers purged at once, also where that was confirmed once.
+
+    False where there is nothing to purge.
+    """
     with transaction.atomic():
-        purge = newest(channel)
-        if purge is None or purge.confirmed_at is not None:
+        purge = _asked_by_operator(channel, now=now)
+        if purge is None:
             return False
         Purge.objects.filter(pk=purge.pk).update(due_at=now)
         after = {"failure": purge.failure, "attempts": purge.attempts}
@@ -124,6 +120,12 @@ def retry(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
     return True
 
 
+def is_possible(channel: ShellChannel) -> bool:
+    """Whether there is a CDN, and something of the channel that it should serve or should not."""
+    has_any = Publication.objects.of(channel.pk).stored().exists
+    return cdn.is_purged() and (channel.halted_at is not None or has_any())
+
+
 def queue_overdue(*, now: datetime) -> int:
     """Queues again what should have been tried some time ago; gives how many."""
     lost = [each for each in Purge.objects.newest() if _is_overdue(each, now)]
@@ -137,6 +139,16 @@ def queue_overdue(*, now: datetime) -> int:
 def queue(purge_id: int, at: datetime) -> None:
     """A job that tries it then."""
     app.configure_task("releases.purge", queue="releases", schedule_at=at).defer(purge_id=purge_id)
+
+
+def _asked_by_operator(channel: str, *, now: datetime) -> Purge | None:
+    # Whoever finishes a publish writes this row first, so that its purge is not overtaken by one of what was before.
+    row = ShellChannel.objects.select_for_update().filter(pk=channel).first()
+    if row is None or not is_possible(row):
+        return None
+    halted = row.halted_at is not None
+    live = None if halted else Publication.objects.of(channel).stored().first()
+    return ask(channel=channel, publication=live, now=now)
 
 
 def _is_overdue(purge: Purge, now: datetime) -> bool:

@@ -31,7 +31,7 @@ class PublishedSerializer(serializers.Serializer[Any]):
     url = serializers.URLField(help_text="The manifest's address at the CDN.")
     purged = serializers.BooleanField(
         allow_null=True,
-        help_text="Whether the CDN serves it already; null where no purge is configured.",
+        help_text="Whether the CDN serves it already; null where no purge is configured, and for a dry run.",
     )
 
 

@@ -12,10 +12,7 @@ from accounts.audit import Actor, record
 from config.problems import Fault, InvalidRequest, Problem
 from releases import leases, placing
 from releases.leases import Lease
-from releases.models import Publication, ShellChannel
-
-# The audit log knows which one; a row of the history outlives a person's name.
-AN_OPERATOR = "an operator"
+from releases.models import AN_OPERATOR, Publication, ShellChannel
 
 
 class ChannelHalted(Problem):
@@ -34,7 +31,7 @@ def refuse_halted(channel: str) -> None:
 def earlier(channel: str) -> list[Publication]:
     """What a channel can go back to: of each release but the current one its last publication, the newest first."""
     stored = Publication.objects.of(channel).stored().defer("signature", "release__manifest")
-    current = Publication.objects.of(channel).values_list("release_id", flat=True).first()
+    current = Publication.objects.of(channel).wanted().values_list("release_id", flat=True).first()
     last: dict[int, Publication] = {}
     for each in stored:
         last.setdefault(each.release_id, each)
@@ -50,7 +47,7 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
     """
     with transaction.atomic():
         lease = leases.take(channel=channel)
-        before = Publication.objects.of(channel).first()
+        before = Publication.objects.of(channel).wanted().first()
         chosen = next((each for each in earlier(channel) if each.pk == publication_id), None)
         if chosen is None or before is None:
             raise InvalidRequest(
@@ -89,7 +86,10 @@ def halt(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
 
 
 def resume(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
-    """Has a halted channel offer its current release again; whether storage has it already."""
+    """Has a halted channel offer again what it did, or what it was rolled back to; whether storage has it already.
+
+    A publish that the halt ended is not finished by this: its pipeline has to repeat it.
+    """
     with transaction.atomic():
         lease: Lease = leases.seize(channel=channel)
         _switch(channel, halted_at=None, action="release:resumed", reason=reason, by=by, now=now)
@@ -108,7 +108,7 @@ def _switch(
     other_way = ShellChannel.objects.filter(pk=channel, halted_at__isnull=halted_at is not None)
     if not other_way.update(halted_at=halted_at):
         raise InvalidRequest("The channel is so already.")
-    current = Publication.objects.of(channel).first()
+    current = Publication.objects.of(channel).wanted().first()
     placing.begin(channel=channel, now=now)
     record(
         action,

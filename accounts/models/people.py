@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
-from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, check_password, make_password
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
 from django.db.models.functions import Lower
@@ -103,6 +103,18 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return str(self.email)
+
+    def check_password(self, raw_password: str | None) -> bool:
+        """Whether this is the password. A hash made with old settings is replaced, unless it changed meanwhile."""
+        checked = self.password
+
+        def upgrade(password: str) -> None:
+            # Saving the row as it was read would bring an old password back after a change.
+            upgraded = make_password(password)
+            if User.objects.filter(pk=self.pk, password=checked).update(password=upgraded):
+                self.password = upgraded
+
+        return check_password(raw_password, checked, upgrade)
 
     def get_session_auth_hash(self) -> str:
         """What an operator's session in the console is bound to: it ends with the password and with a revocation."""

@@ -106,9 +106,7 @@ def _releases(now: datetime) -> Iterator[Trouble]:
             channel = _channel(publication.release.channel_id)
             yield Trouble(f"{publication.release} was published but is not in storage.", channel)
     for row in ShellChannel.objects.filter(unplaced_since__lt=now - STORE_OVERDUE):
-        yield Trouble(
-            f"What an operator changed on {row} has not reached storage.", _channel(row.pk)
-        )
+        yield Trouble(f"What {row} has to offer has not reached storage.", _channel(row.pk))
     yield from _purges()
 
 

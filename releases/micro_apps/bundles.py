@@ -5,6 +5,8 @@ own, so what would be two files here and one there is refused.
 """
 
 import gzip
+import io
+import os
 import re
 import tarfile
 import zlib
@@ -34,12 +36,22 @@ class BundleRejected(Problem):
         super().__init__(errors=[Fault("/bundle", code, detail)])
 
 
-def check(path: Path) -> None:
-    """Raises ``BundleRejected`` for what is not a gzipped tar archive of plain files that stay inside it."""
-    if path.stat().st_size > LIMIT_BYTES:
+def read(path: Path) -> bytes:
+    """The bundle's bytes, read once, so that what is checked is what is published; raises ``BundleRejected``."""
+    with path.open("rb") as file:
+        # A file may grow while it is read: its size is only a reason not to begin.
+        too_large = os.fstat(file.fileno()).st_size > LIMIT_BYTES
+        content = b"" if too_large else file.read(LIMIT_BYTES + 1)
+    if too_large or len(content) > LIMIT_BYTES:
         raise BundleRejected("too_large", f"A bundle has at most {LIMIT_BYTES} bytes.")
+    check(content)
+    return content
+
+
+def check(content: bytes) -> None:
+    """Raises ``BundleRejected`` for what is not a gzipped tar archive of plain files that stay inside it."""
     try:
-        with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked:
             stream = _Counted(unpacked)
             with tarfile.open(fileobj=stream, mode="r|", errorlevel=2) as archive:  # type: ignore[call-overload]
                 _check_members(archive)

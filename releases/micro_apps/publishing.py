@@ -103,8 +103,7 @@ def _signature_file(path: Path) -> bytes:
 
 def _verified(path: Path, signed: bytes, *, version: str, key: PublicKey) -> bytes:
     """The bundle's bytes, once both signatures hold and nothing in it leads astray."""
-    bundles.check(path)
-    content = path.read_bytes()
+    content = bundles.read(path)
     try:
         signature = Signature.parse(signed)
         claims = signature.claims(key)

@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
             name="unplaced_since",
             field=models.DateTimeField(
                 blank=True,
-                help_text="When an operator changed what it offers, until storage has that.",
+                help_text="When it was to offer something else, until storage has that.",
                 null=True,
             ),
         ),

@@ -3,6 +3,7 @@
 from releases.models.apps import AppChannel, AppPin, AppVersion, MicroApp
 from releases.models.publishers import ServedToken
 from releases.models.shell import (
+    AN_OPERATOR,
     CHANNEL,
     CHANNEL_LENGTH,
     Publication,
@@ -15,6 +16,7 @@ from releases.models.shell import (
 )
 
 __all__ = [
+    "AN_OPERATOR",
     "CHANNEL",
     "CHANNEL_LENGTH",
     "AppChannel",

@@ -9,6 +9,8 @@ from releases.versions import Version
 
 CHANNEL = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 CHANNEL_LENGTH = 40
+# The audit log knows which one; a row of the history outlives a person's name. No pipeline is called so.
+AN_OPERATOR = "an operator"
 
 
 class ShellChannel(models.Model):
@@ -27,7 +29,7 @@ class ShellChannel(models.Model):
     unplaced_since = models.DateTimeField(
         null=True,
         blank=True,
-        help_text="When an operator changed what it offers, until storage has that.",
+        help_text="When it was to offer something else, until storage has that.",
     )
 
     class Meta:
@@ -115,6 +117,13 @@ class PublicationQuerySet(models.QuerySet["Publication"]):
 
     def stored(self) -> "PublicationQuerySet":
         return self.filter(stored_at__isnull=False)
+
+    def wanted(self) -> "PublicationQuerySet":
+        """What storage has, or has to get because an operator said so.
+
+        Not what a pipeline began and did not finish: only its own repeat puts that live.
+        """
+        return self.filter(models.Q(stored_at__isnull=False) | models.Q(published_by=AN_OPERATOR))
 
 
 class Publication(models.Model):

@@ -8,6 +8,7 @@ from django.contrib.auth.hashers import check_password, get_hasher, make_passwor
 
 from accounts import hashers
 from accounts.hashers import GatedArgon2Hasher
+from accounts.models import User
 
 PASSWORD = "correct horse battery staple"
 
@@ -40,3 +41,26 @@ def test_a_wrong_password_costs_todays_work_whatever_its_hash_asks_for(
 
 def test_it_is_the_one_hasher() -> None:
     assert isinstance(get_hasher("default"), GatedArgon2Hasher)
+
+
+def with_an_old_hash(user: User) -> User:
+    user.password = f"argon2{PasswordHasher(1, 8192, 1).hash(PASSWORD)}"
+    user.save(update_fields=["password"])
+    return user
+
+
+def test_an_old_hash_is_upgraded_when_its_password_is_checked(user: User) -> None:
+    old = with_an_old_hash(user).password
+    assert not user.check_password("wrong")
+    assert User.objects.get(pk=user.pk).password == old
+    assert user.check_password(PASSWORD)
+    assert User.objects.get(pk=user.pk).password == user.password != old
+    assert user.password.startswith("argon2$argon2id$v=19$m=19456,t=2,p=1$")
+
+
+def test_an_upgrade_does_not_bring_a_replaced_password_back(user: User) -> None:
+    read_before = with_an_old_hash(user)
+    replaced = make_password("another good horse battery")
+    User.objects.filter(pk=user.pk).update(password=replaced)
+    assert read_before.check_password(PASSWORD)
+    assert User.objects.get(pk=user.pk).password == replaced

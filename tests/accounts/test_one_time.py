@@ -18,7 +18,7 @@ from accounts.password_links import Disabled, LinkSpent, find_link, use_link
 from accounts.people import disable
 from accounts.revocation import revoke_all
 from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
-from config.problems import InvalidRequest
+from config.problems import InvalidRequest, instant
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 
@@ -121,6 +121,7 @@ class TestRule:
             user.email,
             "No mail arrives.",
         )
+        assert event.after == {"expires_at": instant(PasswordLink.objects.get().expires_at)}
         assert AuditEvent.objects.filter(action="user:tokens_revoked").count() == 1
         (notice,) = ProcrastinateJob.objects.filter(task_name="mail.send")
         assert notice.args["to"] == [user.email]

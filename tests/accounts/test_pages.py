@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.db import OperationalError, connection
+from psycopg_pool import PoolTimeout
 from rest_framework.test import APIClient
 
 from accounts.models import PasswordLink, User
@@ -45,6 +47,19 @@ class TestAsking:
         ]
         assert {(each.status_code, each.content) for each in answers} == {(204, b"")}
         assert len({tuple(sorted(each.headers.items())) for each in answers}) == 1
+
+    def test_without_the_database_it_can_be_asked_again_later(
+        self, api: APIClient, user: User
+    ) -> None:
+        def times_out(*_: object) -> None:
+            # As Django passes on what its pool raises.
+            raise OperationalError from PoolTimeout()
+
+        with connection.execute_wrapper(times_out):
+            answer = api.post(RESET, {"email": user.email}, format="json")
+        assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
+        assert int(answer["Retry-After"]) > 0
+        assert api.post(RESET, {"email": user.email}, format="json").status_code == 204
 
     def test_nothing_is_looked_up_hashed_or_sent_in_the_request(
         self, api: APIClient, user: User, django_assert_num_queries: Any, monkeypatch: Any

@@ -28,7 +28,9 @@ from accounts.password_links import (
 from accounts.people import change_email, disable, enable, set_password
 from accounts.revocation import revoke_all
 from accounts.sign_in import Device, TokenPair, sign_in
+from config.mail import queue_for_operators
 from config.problems import InvalidRequest
+from config.queue import UNHURRIED
 from tests.conftest import PASSWORD
 from tests.races import race
 
@@ -76,6 +78,10 @@ class TestSending:
         queued = jobs("accounts.send_reset")
         assert [each.pop("email") for each in queued] == [user.email, "nobody@acme.test"]
         assert queued == [{"address": "192.0.2.9", "request_id": "request-1"}] * 2
+        kept = ProcrastinateJob.objects.filter(task_name="accounts.send_reset")
+        assert set(kept.values_list("queue_name", "priority", "lock", "queueing_lock")) == {
+            ("resets", UNHURRIED, None, None)
+        }
         assert not PasswordLink.objects.exists()
         for email in (user.email, "nobody@acme.test"):
             tasks.send_reset(email=email, address="192.0.2.9", request_id="request-1")
@@ -86,6 +92,17 @@ class TestSending:
             "192.0.2.9",
             "request-1",
         )
+
+    def test_however_many_strangers_ask_operators_mail_goes_first(self, settings: Any) -> None:
+        settings.OPERATOR_EMAILS = ["ops@shell.test"]
+        for number in range(3):
+            request_reset(email=f"{number}@acme.test", address=None, request_id="")
+        queue_for_operators(subject="Look", text="Now.", path="/admin/")
+        with connection.cursor() as cursor:
+            cursor.execute("INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING id")
+            (worker,) = cursor.fetchone() or (None,)
+            cursor.execute("SELECT task_name FROM procrastinate_fetch_job_v2(NULL, %s)", [worker])
+            assert cursor.fetchall() == [("mail.send",)]
 
     def test_the_secret_is_in_the_mail_and_nowhere_else(
         self, user: User, by: Actor, now: datetime

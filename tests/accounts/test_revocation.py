@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from hashlib import sha256
+from uuid import UUID
 
 import jwt
 import pytest
@@ -9,6 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
 from rest_framework.test import APIClient
 
+from accounts import revocation
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Client, PasswordLink, RefreshToken, Session, User
 from accounts.password_links import LinkSpent, find_link
@@ -87,6 +89,30 @@ class TestEverybody:
             User.objects.create_user(f"person-{n}@acme.test", client=user.client)
         assert revoke_everything(by=by, reason="test", now=now) == (5, 0)
         assert set(User.objects.values_list("epoch", flat=True)) == {1}
+
+    def test_one_that_is_interrupted_leaves_who_began_it_and_why(
+        self, pair: TokenPair, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(last: UUID | None) -> list[UUID]:
+            if last is not None:
+                raise KeyboardInterrupt
+            return lock(last)
+
+        lock = revocation._lock_people_after
+        monkeypatch.setattr(revocation, "_lock_people_after", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            revoke_everything(by=by, reason="leaked", now=now)
+        assert not RefreshToken.objects.unrevoked().exists()
+        begun = AuditEvent.objects.get(action__startswith="everybody:")
+        assert (begun.action, begun.actor, begun.reason) == (
+            "everybody:revocation_begun",
+            by.name,
+            "leaked",
+        )
+        monkeypatch.setattr(revocation, "_lock_people_after", lock)
+        revoke_everything(by=by, reason="leaked, again", now=now)
+        assert AuditEvent.objects.filter(action="everybody:revocation_begun").count() == 2
+        assert AuditEvent.objects.filter(action="everybody:tokens_revoked").count() == 1
 
     def test_it_wants_to_know_why(self, db: None) -> None:
         for reason in ("", " "):

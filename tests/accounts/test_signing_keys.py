@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.key_ring import KeyRing, ring
+from accounts.key_ring import RELOAD_SECONDS, KeyRing, ring
 from accounts.management.commands import rotate_signing_key as command
 from accounts.models import AuditEvent, Client, SigningKey
 from accounts.models.keys import VERIFYING, Stage
@@ -30,6 +30,7 @@ from tests.races import race
 
 AT_ONCE, A_DAY = timedelta(0), timedelta(hours=24)
 MOMENT = timedelta(microseconds=1)
+JOSE_COOLDOWN = timedelta(seconds=30)
 
 
 @pytest.fixture
@@ -41,9 +42,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def rotated(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The last line that it has said, after which it came back."""
     call_command("rotate_signing_key", *arguments)
-    (line,) = capsys.readouterr().out.splitlines()
-    return str(line)
+    return str(capsys.readouterr().out.splitlines()[-1])
 
 
 @pytest.mark.django_db
@@ -117,6 +118,8 @@ class TestRotation:
         key = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
         old.refresh_from_db()
         assert key.signs_from == old.superseded_at == now + LEAST_AHEAD
+        # A verifier was served a list of before by the last process to read, and may not ask again for a while.
+        assert timedelta(seconds=RELOAD_SECONDS) + JOSE_COOLDOWN <= LEAST_AHEAD
         assert ring.signer(now=now + LEAST_AHEAD - MOMENT)[0] == old.kid
         assert ring.signer(now=now + LEAST_AHEAD)[0] == key.kid
 
@@ -149,12 +152,33 @@ class TestCommand:
     def test_it_comes_back_when_the_new_key_signs(
         self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        said = rotated(capsys)
+        call_command("rotate_signing_key")
+        first, last = capsys.readouterr().out.splitlines()
         key = SigningKey.objects.get(superseded_at=None)
-        assert said.startswith(f"rotate_signing_key: {key.kid} is published and signs since")
         (waited,) = waits
-        assert 0 < waited <= LEAST_AHEAD.total_seconds()
+        assert first == (
+            f"rotate_signing_key: waiting {waited:.0f} s, until {key.kid} signs in every process"
+        )
+        assert last.startswith(f"rotate_signing_key: {key.kid} is published and signs since")
+        assert 0 < waited - command.CLOCK_SECONDS <= LEAST_AHEAD.total_seconds()
         assert f"{key.kid} had been published before and signs since" in rotated(capsys)
+
+    def test_the_wait_is_announced_before_it_begins(
+        self, signing_key: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        said: list[str] = []
+        monkeypatch.setattr(command, "sleep", lambda _: said.append(capsys.readouterr().out))
+        call_command("rotate_signing_key")
+        (announced,) = said
+        assert announced.startswith("rotate_signing_key: waiting ")
+
+    def test_the_first_key_is_not_waited_for(
+        self, waits: list[float], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        call_command("rotate_signing_key")
+        (said,) = capsys.readouterr().out.splitlines()
+        assert "is published and signs since" in said
+        assert waits == []
 
     def test_published_first_it_comes_back_at_once(
         self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]

@@ -18,6 +18,7 @@ from django.test import Client, RequestFactory, override_settings
 from django.urls import include, path
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.http import require_safe
+from procrastinate.exceptions import ConnectorException
 from psycopg_pool import PoolTimeout
 from rest_framework import exceptions, serializers
 from rest_framework.parsers import FormParser
@@ -341,6 +342,23 @@ def test_values_that_no_column_can_hold_are_bad_input(question: str, value: obje
     with db.connection.cursor() as cursor, pytest.raises(db.Error) as refused:
         cursor.execute(question, [value])
     assert isinstance(problem_of(refused.value), InvalidRequest)
+
+
+def test_what_the_queue_wraps_is_what_it_would_be_bare() -> None:
+    def wrapped(cause: BaseException | None) -> Problem | None:
+        error = ConnectorException()
+        error.__cause__ = cause
+        return problem_of(error)
+
+    away = wrapped(PoolTimeout())
+    assert away is not None
+    assert (away.code, away.headers) == ("service_unavailable", {"Retry-After": "5"})
+    twice = ConnectorException()
+    twice.__cause__ = psycopg.OperationalError()
+    assert isinstance(wrapped(twice), ServiceUnavailable)
+    assert isinstance(wrapped(psycopg.DataError()), InvalidRequest)
+    assert wrapped(psycopg.ProgrammingError()) is None
+    assert wrapped(None) is None
 
 
 def test_raw_driver_errors_are_known_too() -> None:

@@ -2,7 +2,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import gevent
@@ -208,6 +208,21 @@ def test_a_stream_that_broke_says_so(written: Written) -> None:
         list(answer)
     answer.close()
     assert written.requests()[0]["ended"] == "failed"
+
+
+@pytest.mark.parametrize(("told", "ended"), [("access_revoked", "access_revoked"), (None, "done")])
+def test_what_a_view_knows_of_the_end_of_its_stream_is_said(
+    written: Written, told: str | None, ended: str
+) -> None:
+    def view(request: HttpRequest) -> StreamingHttpResponse:
+        response = streaming(request)
+        response.how_ended = lambda: told  # type: ignore[attr-defined]
+        return response
+
+    answer = RequestIdMiddleware(view)(RequestFactory().get("/"))
+    assert b"".join(cast("StreamingHttpResponse", answer)) == b"1234567"
+    answer.close()
+    assert written.requests()[0]["ended"] == ended
 
 
 def test_an_answer_that_is_closed_twice_is_one_line(written: Written) -> None:

@@ -162,18 +162,18 @@ def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
 
 
 def test_every_operation_says_what_can_happen_before_a_view_runs(document: dict[str, Any]) -> None:
-    for path, path_item in document["paths"].items():
+    for address, path_item in document["paths"].items():
         for operation in path_item.values():
-            if path in HEALTH:
+            if address in HEALTH:
                 assert not operation["responses"].keys() & {"400", "401", "413", "500"}
             else:
                 assert operation["responses"].keys() >= DOCUMENTED_BEFORE_ANY_VIEW
 
 
 def test_health_is_described_as_it_answers(document: dict[str, Any], db: None) -> None:
-    for path in sorted(HEALTH):
-        operation = document["paths"][path]["get"]
-        response = Client().get(path)
+    for address in sorted(HEALTH):
+        operation = document["paths"][address]["get"]
+        response = Client().get(address)
         if response.status_code == 204:
             assert "204" in operation["responses"]
         else:

@@ -68,6 +68,8 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     shown = text(console, PAGE)
     assert '<p class="wrong"> The CDN does not serve it yet' in shown
     assert "Tried 3 times" in shown
+    listed = reverse("admin:releases_shellchannel_changelist")
+    assert '<strong class="wrong">purge failed: old_bytes</strong>' in text(console, listed)
     assert act("purge") in shown
     troubles = " ".join(each.says for each in at_a_glance(now=now).troubles)
     assert "The CDN does not serve what stable offers (old_bytes)." in troubles
@@ -76,6 +78,7 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     purge.confirmed_at = now
     purge.save()
     assert "read back" in text(console, PAGE)
+    assert "purge failed" not in text(console, listed)
     assert "does not serve" not in " ".join(each.says for each in at_a_glance(now=now).troubles)
 
 

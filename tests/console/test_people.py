@@ -1,6 +1,6 @@
 """What operators do to people: asked first, done by the rule, written down with who and from where."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
+from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD, Browser
 from tests.console.conftest import World
@@ -290,6 +291,41 @@ def test_the_page_shows_usage_sessions_overrides_and_events(console: Browser, wo
     text = " ".join(console.get(page(world.person, "change")).content.decode().split())
     for shown in ("450,000", "900,000", "50 %", "Live sessions (1)", "override:granted", "mac"):
         assert shown in text, shown
+
+
+def test_the_page_of_a_person_shows_a_theft_that_has_ended_its_session(
+    console: Browser, user: User, pair: TokenPair, now: datetime
+) -> None:
+    rotate(presented=pair.refresh, device=Device(), now=now)
+    with pytest.raises(InvalidRefreshToken):
+        rotate(presented=pair.refresh, device=Device(), now=now + timedelta(hours=2))
+    assert Session.objects.get().ended_by == Session.Ended.REUSE
+    shown = console.get(page(user, "change"))
+    assert "session:token_reused" in shown.content.decode()
+    # The list that the page leads to has it too, beside what was done to the person.
+    console.post(page(user, "disable"), {"reason": "Until it is clear."})
+    assert f"person={user.pk}" in shown.context["events"]
+    listed = {
+        event.action for event in console.get(shown.context["events"]).context["cl"].result_list
+    }
+    assert {"session:token_reused", "user:disabled"} <= listed
+
+
+def test_the_list_of_what_happened_to_a_person_has_nothing_of_others(
+    console: Browser, world: World
+) -> None:
+    person, other = world.people[:2]
+    for each in (person, other):
+        console.post(page(each, "revoke"), {"reason": "Laptop lost."})
+    log = reverse("admin:accounts_auditevent_changelist")
+    listed = console.get(f"{log}?person={person.pk}").context["cl"].result_list
+    mine = {
+        str(person.pk),
+        *map(str, Session.objects.filter(user=person).values_list("pk", flat=True)),
+    }
+    assert {event.target_id for event in listed} <= mine
+    assert "user:tokens_revoked" in {event.action for event in listed}
+    assert not console.get(f"{log}?person=nonsense").context["cl"].result_list
 
 
 def _permissions(names: tuple[str, ...]) -> Any:

@@ -11,8 +11,10 @@ from unittest import mock
 import pytest
 from django.core.cache import cache
 
+from accounts.authentication import AccessRevoked
 from accounts.models import Session, User
 from accounts.sign_in import TokenPair
+from config.problems import Problem
 from licensing.callers import load_caller
 from llmproxy import relay, running
 from llmproxy.calls import Call, admit
@@ -20,6 +22,7 @@ from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
 from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.relay import DONE, Stream, complete, stream
+from llmproxy.views import _streamed
 from tests.llmproxy.rawserver import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
 
@@ -380,3 +383,40 @@ def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_
         assert running._running[call.id].cut_at is not None
         answer.close()
         assert eventually(lambda: UsageRecord.objects.get().end == "client_gone")
+
+
+@pytest.mark.parametrize(
+    ("stopped", "left", "ended"),
+    [
+        (AccessRevoked(), False, "access_revoked"),
+        (None, False, "provider_timeout"),
+        (None, True, "cut"),
+    ],
+)
+def test_a_stream_that_did_not_end_well_knows_why(
+    play: Play, stopped: Problem | None, left: bool, ended: str
+) -> None:
+    go_on = Event()
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("hello"))
+        go_on.wait(GENEROUS)
+
+    with play(script) as call:
+        response = _streamed(call)
+        parts = iter(response)
+        assert b"hello" in next(parts)
+        call.stopped, call.left = stopped, left
+        go_on.set()
+        assert b'"error"' in b"".join(parts)
+        response.close()
+    assert response.how_ended() == ended  # type: ignore[attr-defined]
+
+
+def test_a_stream_that_ended_well_leaves_it_to_the_chunks(play: Play) -> None:
+    with play(plays(chunk("hello"), chunk(None), usage_chunk(), DONE)) as call:
+        response = _streamed(call)
+        assert b"[DONE]" in b"".join(response)
+        response.close()
+    assert response.how_ended() is None  # type: ignore[attr-defined]

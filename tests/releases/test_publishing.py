@@ -181,6 +181,40 @@ def test_going_back_to_a_known_release_needs_a_new_signature(pipeline: Pipeline)
     ]
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("rollback", [False, True])
+def test_a_known_release_signed_anew_is_verified_again(
+    pipeline: Pipeline, rollback: bool, dry_run: bool
+) -> None:
+    old = pipeline.release("1.0.0")
+    pipeline.publish(old)
+    if rollback:
+        pipeline.publish(pipeline.release("1.1.0"))
+    before, anew = pipeline.stored(), pipeline.signed_bytes(old.body)
+    kept = dict(pipeline.cdn.files)
+    del pipeline.cdn.files["/shell/1.0.0/shell-darwin-aarch64.tar.gz"]
+    with pytest.raises(ArtifactRejected):
+        pipeline.publish(anew, rollback=rollback, dry_run=dry_run)
+    assert pipeline.stored() == before
+    pipeline.cdn.files.update(kept)
+    assert pipeline.publish(anew, rollback=rollback).created is rollback
+
+
+def test_an_unfinished_publish_is_verified_again_before_it_goes_live(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = pipeline.release("1.0.0")
+    with monkeypatch.context() as patch:
+        kill_in(patch, storage, "put")
+        with pytest.raises(Killed):
+            pipeline.publish(release)
+    ShellChannel.objects.update(leased_until=Now())
+    pipeline.cdn.files.clear()
+    with pytest.raises(ArtifactRejected):
+        pipeline.publish(release)
+    assert pipeline.nothing_stored()
+
+
 def test_a_signature_of_the_same_second_is_not_newer(pipeline: Pipeline) -> None:
     pipeline.publish(pipeline.release("1.0.0"))
     same = pipeline.signed(pipeline.document("1.1.0"), at=pipeline.signed_at)
@@ -254,6 +288,7 @@ def test_a_stolen_secret_alone_publishes_nothing(
     assert event.action == "release:refused"
     assert event.after is not None
     assert event.after["code"] == "invalid_request"
+    assert event.after["dry_run"] is False
     assert event.after["errors"] == [f"/X-Manifest-Signature {code}"]
 
 
@@ -312,6 +347,9 @@ def test_a_dry_run_refuses_what_a_publish_would(pipeline: Pipeline) -> None:
     pipeline.cdn.files.clear()
     with pytest.raises(ArtifactRejected):
         pipeline.publish(broken, dry_run=True)
+    refused = AuditEvent.objects.filter(action="release:refused").order_by("id")
+    told = [(each.after["dry_run"], each.after["code"]) for each in refused if each.after]
+    assert told == [(True, "downgrade_refused"), (True, "artifact_rejected")]
 
 
 def kill_in(monkeypatch: pytest.MonkeyPatch, target: Any, name: str, *, call: int = 1) -> None:

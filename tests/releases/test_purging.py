@@ -17,7 +17,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.mail import send_mail
 from releases import cdn as cdns
-from releases import cloudfront, purging
+from releases import cloudfront, placing, purging, storage
 from releases.models import Publication, Purge
 from tests.releases.conftest import NOW, Pipeline, Release
 
@@ -134,10 +134,43 @@ def test_the_same_bytes_again_tell_how_it_is_today(purged: Pipeline) -> None:
     assert (again.created, again.purged) == (False, False)
     purged.cdn.deaf = False
     assert purged.publish(release).purged is True
-    asked = len(purged.cdn.purged)
-    assert purged.publish(release).purged is True
-    assert len(purged.cdn.purged) == asked
     assert Purge.objects.count() == 2
+
+
+def test_what_was_confirmed_is_purged_and_read_again_by_a_repeat(purged: Pipeline) -> None:
+    release = purged.release("1.0.0")
+    assert purged.publish(release).purged is True
+    for path in (POINTER, f"{POINTER}.minisig"):
+        purged.cdn.kept[path] = b"corrupt"
+        purged.cdn.deaf = True
+        assert purged.publish(release).purged is False
+        purged.cdn.deaf = False
+        assert purged.publish(release).purged is True
+        assert kept(purged) == list(purged.stored())
+    assert Purge.objects.count() == 3
+
+
+def test_the_pair_that_is_given_back_is_purged_too(
+    purged: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purged.publish(purged.release("1.0.0"))
+    original = storage.put
+
+    def dies(name: str, content: bytes) -> None:
+        if name == POINTER.removeprefix("/"):
+            raise Killed
+        original(name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "put", dies)
+        with pytest.raises(Killed):
+            purged.publish(purged.release("1.1.0"))
+    before = kept(purged)
+    # Whoever reads just now fills the cache with a signature that is not the manifest's.
+    purged.cdn.kept[f"{POINTER}.minisig"] = purged.stored()[1]
+    placing.place(channel="stable", now=NOW)
+    assert purging.confirm(**jobs()[-1].args, now=NOW)
+    assert kept(purged) == before == list(purged.stored())
 
 
 def test_a_cdn_that_is_configured_later_is_told_by_a_repeat(
@@ -150,13 +183,13 @@ def test_a_cdn_that_is_configured_later_is_told_by_a_repeat(
     assert purged.publish(release).purged is True
 
 
-def test_a_dry_run_tells_and_purges_nothing(purged: Pipeline) -> None:
+def test_a_dry_run_purges_nothing_and_says_so(purged: Pipeline) -> None:
     release = purged.release("1.0.0")
-    assert purged.publish(release, dry_run=True).purged is False
+    assert purged.publish(release, dry_run=True).purged is None
     purged.publish(release)
     asked = len(purged.cdn.purged)
-    assert purged.publish(release, dry_run=True).purged is True
-    assert purged.publish(purged.release("1.1.0"), dry_run=True).purged is False
+    assert purged.publish(release, dry_run=True).purged is None
+    assert purged.publish(purged.release("1.1.0"), dry_run=True).purged is None
     assert len(purged.cdn.purged) == asked
 
 
@@ -282,8 +315,13 @@ def test_an_operator_has_it_tried_at_once(purged: Pipeline, now: datetime) -> No
     event = AuditEvent.objects.get(action="release:purge_retried")
     assert (event.reason, event.target_id) == ("Now", "stable")
     purged.cdn.deaf = False
-    purging.confirm(**jobs()[-1].args, now=now)
-    assert not wanted()
+    assert purging.confirm(**jobs()[-1].args, now=now)
+    purged.cdn.kept[POINTER] = b"corrupt"
+    assert wanted()
+    assert purging.confirm(**jobs()[-1].args, now=now)
+    assert kept(purged) == list(purged.stored())
+    live = Publication.objects.of("stable")[0]
+    assert [each.publication for each in Purge.objects.all()[:2]] == [live, live]
 
 
 @pytest.mark.django_db(transaction=True)

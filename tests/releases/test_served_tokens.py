@@ -162,14 +162,18 @@ def test_another_pipeline_of_the_same_issuer_is_refused_and_told_of(
     assert cdn.asked == []
 
 
-def test_what_anybody_can_write_leaves_no_trace(pipeline: Pipeline, issuer: Issuer) -> None:
+def test_what_anybody_can_write_leaves_one_trace_an_hour(
+    pipeline: Pipeline, issuer: Issuer
+) -> None:
     now = datetime.now(UTC)
     forged = issuer.signed(issuer.claims(now), kid="unknown")
     expired = issuer.token(now - timedelta(hours=1))
     release = pipeline.release("1.0.0")
     assert refused(pipeline.post(release, secret=forged)) == []
     assert refused(pipeline.post(release, secret=expired)) == [("/exp", "expired")]
-    assert not AuditEvent.objects.exists()
+    event = AuditEvent.objects.get()
+    assert (event.action, event.actor) == ("release:credential_refused", "")
+    assert event.after == {"code": "invalid_access_token", "errors": []}
     assert not ServedToken.objects.exists()
 
 

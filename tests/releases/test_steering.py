@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 from django.db.models.functions import Now
+from django.utils import timezone
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.problems import InvalidRequest, Problem
-from releases import placing, purging, steering, storage, updates
+from releases import leases, placing, purging, steering, storage, updates
+from releases.acts import Resume
 from releases.leases import PublishInProgress
 from releases.models import Publication, Purge, ShellChannel
 from releases.precedence import DowngradeRefused
@@ -51,6 +53,25 @@ def offered(current: str | None = None) -> str | None:
 def place_jobs() -> list[dict[str, Any]]:
     jobs = ProcrastinateJob.objects.filter(task_name="releases.place").order_by("id")
     return [job.args for job in jobs]
+
+
+def interrupt(
+    pipeline: Pipeline, release: Release, monkeypatch: pytest.MonkeyPatch, *, call: int = 2
+) -> None:
+    """A publish whose write of the signature (1) or of the manifest (2) fails."""
+    original, calls = storage.put, 0
+
+    def away(name: str, content: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise StorageUnavailable
+        original(name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "put", away)
+        with pytest.raises(StorageUnavailable):
+            pipeline.publish(release)
 
 
 def test_a_channel_can_go_back_to_every_release_but_its_current_one(
@@ -107,7 +128,7 @@ def test_what_is_not_in_the_history_cannot_be_gone_back_to(releases: list[Releas
         with pytest.raises(InvalidRequest):
             steering.roll_back(publication_id=number, **HOW)
     assert offered() == "2.0.0"
-    assert not place_jobs()
+    assert len(place_jobs()) == len(releases)
     assert ShellChannel.objects.get().leased_until is None
 
 
@@ -174,13 +195,72 @@ def test_halting_ends_a_publish_that_is_under_way(
     assert not (pipeline.files / "shell" / "stable" / "latest.json").exists()
 
 
+@pytest.mark.parametrize("call", [1, 2])
+def test_resuming_does_not_put_an_unfinished_publish_live(
+    pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    live, unfinished = pipeline.stored(), pipeline.release("3.0.0")
+    interrupt(pipeline, unfinished, monkeypatch, call=call)
+    assert [each.release.version for each in steering.earlier("stable")] == ["1.1.0", "1.0.0"]
+    steering.halt(**HOW)
+    channel = ShellChannel.objects.get()
+    assert "version 2.0.0 again" in " ".join(Resume().effects(channel))
+    assert steering.resume(**HOW)
+    assert (offered(), pipeline.stored()) == ("2.0.0", live)
+    events = AuditEvent.objects.filter(action__in=["release:halted", "release:resumed"])
+    assert [each.after for each in events] == [{"version": "2.0.0"}] * 2
+    assert Publication.objects.of("stable")[0].stored_at is None
+    assert pipeline.publish(unfinished).created
+    assert offered() == "3.0.0"
+
+
+def test_rolling_back_past_an_unfinished_publish_ends_it_for_good(
+    pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished = pipeline.release("3.0.0")
+    interrupt(pipeline, unfinished, monkeypatch)
+    steering.halt(**HOW)
+    assert back_to("1.1.0")
+    assert AuditEvent.objects.get(action="release:rolled_back").before == {"version": "2.0.0"}
+    assert "version 1.1.0 again" in " ".join(Resume().effects(ShellChannel.objects.get()))
+    steering.resume(**HOW)
+    assert (offered(), pipeline.stored()[0]) == ("1.1.0", releases[1].body)
+    with pytest.raises(DowngradeRefused):
+        pipeline.publish(unfinished)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_what_an_interrupted_publish_has_written_is_undone_by_the_worker(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    if not first:
+        pipeline.publish(pipeline.release("1.0.0"))
+    before = None if first else pipeline.stored()
+    unfinished = pipeline.release("2.0.0")
+    interrupt(pipeline, unfinished, monkeypatch)
+    [job] = ProcrastinateJob.objects.filter(task_name="releases.place").order_by("-id")[:1]
+    assert job.scheduled_at > timezone.now() + leases.LEASE
+    placing.place(**job.args, now=LATER)
+    if first:
+        assert pipeline.nothing_stored()
+    else:
+        assert pipeline.stored() == before
+    assert ShellChannel.objects.get().unplaced_since is None
+    assert pipeline.publish(unfinished).created
+    after = pipeline.stored()
+    monkeypatch.setattr(storage, "put", None)
+    placing.place(**job.args, now=LATER)
+    assert pipeline.stored() == after
+    assert offered() == "2.0.0"
+
+
 @pytest.mark.parametrize("act", ["roll_back", "halt", "resume"])
 def test_where_storage_is_away_the_worker_does_it_later(
     pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     if act == "resume":
         steering.halt(**HOW)
-        ProcrastinateJob.objects.all().delete()
+    ProcrastinateJob.objects.all().delete()
 
     def away(*args: Any) -> None:
         raise StorageUnavailable

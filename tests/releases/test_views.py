@@ -123,7 +123,7 @@ def test_either_of_two_secrets_publishes_and_the_audit_log_says_which(
     assert pipeline.post(pipeline.release("1.1.0"), secret="the-old-one").status_code == 201
     problem(pipeline.post(pipeline.release("1.2.0")), 401, "invalid_access_token")
     actors = AuditEvent.objects.order_by("id").values_list("actor", flat=True)
-    assert list(actors) == ["release pipeline (secret 1)", "release pipeline (secret 2)"]
+    assert list(actors) == ["release pipeline (secret 1)", "release pipeline (secret 2)", ""]
     for event in AuditEvent.objects.all():
         assert "one" not in json.dumps([event.before, event.after, event.reason, event.target])
 

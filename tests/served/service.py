@@ -107,7 +107,8 @@ def manage(environ: Mapping[str, str], *arguments: str) -> str:
         env=environ,
         capture_output=True,
         text=True,
-        timeout=60,
+        # The longest of them waits 40 s for a key to sign.
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -88,6 +88,9 @@ def test_a_frozen_database_is_answered_for_in_time_and_everything_goes_on_after_
         assert requests.get(f"{frosty.service.url}/healthz", timeout=PATIENCE).status_code == 503
         login = Shell(frosty.service.url).login(frosty.email, "a password")
         assert login.json()["code"] == "service_unavailable"
+        reset = shell.post("/v1/auth/password/reset", {"email": frosty.email})
+        assert (reset.status_code, reset.json()["code"]) == (503, "service_unavailable")
+        assert int(reset.headers["Retry-After"]) > 0
     eventually(lambda: status()[0].status_code == 200)
     # Not one lucky connection: all that are needed at once.
     eventually(lambda: {answer.status_code for answer, _ in all_at_once(CROWD, status)} == {200})

@@ -371,6 +371,7 @@ OF_DOCUMENT = [
         changed(lambda document: document["platforms"].update({"linux-x86_64": "x"})),
         ("/platforms/linux-x86_64", "invalid_type"),
     ),
+    invalid("a whole number that no shell holds", with_(x=10**399), ("/x", "out_of_range")),
     invalid("no address", mac(url=None), (URL, "required")),
     invalid("no artifact signature", mac(signature=""), (SIG, "required")),
     invalid("a signature object", mac(signature={}), (SIG, "invalid_type")),
@@ -455,7 +456,7 @@ def test_what_is_wrong_is_refused_for_its_own_reason_and_changes_nothing(
     with database.rows():
         events = list(AuditEvent.objects.filter(pk__gt=last, action__startswith="release:"))
     # A token that comes twice is refused twice.
-    assert {event.action for event in events} <= {"release:refused"}
+    assert {event.action for event in events} <= {"release:refused", "release:credential_refused"}
     assert len(events) <= 1 + (case.act is replayed)
 
 

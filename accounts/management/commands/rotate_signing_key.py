@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.key_ring import RELOAD_SECONDS
+from accounts.models import SigningKey
 from accounts.signing_keys import (
     LEAST_AHEAD,
     KeyIsAhead,
@@ -19,6 +20,8 @@ from config.problems import instant
 
 # What a process may need to read the rows once their time has come.
 READING_SECONDS = 1.0
+# By how much the clock of another host, whose processes sign by it, may be behind.
+CLOCK_SECONDS = 5.0
 MOST_HOURS = 24 * 90
 
 
@@ -57,6 +60,14 @@ class Command(BaseCommand):
         sleep(RELOAD_SECONDS + READING_SECONDS)
         return f"{key.kid} signs, every other key is void in every process"
 
+    def _wait_for(self, key: SigningKey) -> None:
+        """Until it signs in every process, and says first for how long."""
+        seconds = max(0.0, (key.signs_from - timezone.now()).total_seconds()) + CLOCK_SECONDS
+        waiting = f"waiting {seconds:.0f} s, until {key.kid} signs in every process"
+        self.stdout.write(f"rotate_signing_key: {waiting}")
+        self.stdout.flush()
+        sleep(seconds)
+
     def _rotated(self, publish_ahead: timedelta) -> str:
         now = timezone.now()
         try:
@@ -68,5 +79,6 @@ class Command(BaseCommand):
         published = "is published" if key.published_at == now else "had been published before"
         if publish_ahead > LEAST_AHEAD:
             return f"{key.kid} {published} and signs from {instant(key.signs_from)}"
-        sleep(max(0.0, (key.signs_from - timezone.now()).total_seconds()))
+        if key.signs_from > now:
+            self._wait_for(key)
         return f"{key.kid} {published} and signs since {instant(key.signs_from)}"

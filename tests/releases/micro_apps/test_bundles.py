@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from releases.micro_apps import bundles
-from releases.micro_apps.bundles import BundleRejected, check
+from releases.micro_apps.bundles import BundleRejected, read
 from tests.releases.micro_apps.conftest import archive, file
 
 FOLDER = {"type": tarfile.DIRTYPE, "mode": 0o755}
@@ -53,7 +53,7 @@ def refusal(path: Path, content: bytes) -> str:
     bundle = path / "bundle.tar.gz"
     bundle.write_bytes(content)
     with pytest.raises(BundleRejected) as refused:
-        check(bundle)
+        read(bundle)
     (fault,) = refused.value.errors
     assert fault.pointer == "/bundle"
     return fault.code
@@ -77,7 +77,7 @@ def test_plain_files_and_folders_are_fine(tmp_path: Path) -> None:
             file("b/" + "n" * 200 + "/" + "m" * 200, b"long"),
         )
     )
-    check(bundle)
+    assert read(bundle) == bundle.read_bytes()
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,23 @@ def test_more_files_than_anybody_needs(tmp_path: Path, monkeypatch: pytest.Monke
     assert refusal(tmp_path, archive(*(file(str(n)) for n in range(4)))) == "too_many_files"
 
 
-def test_a_bundle_that_is_too_large_is_not_even_opened(
+def test_a_bundle_that_is_too_large_is_not_even_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundles, "LIMIT_BYTES", 10)
     assert refusal(tmp_path, archive(file("a"))) == "too_large"
+
+
+def test_what_was_checked_is_what_is_given_although_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle.tar.gz"
+    bundle.write_bytes(good := archive(file("a")))
+    original = bundles.check
+
+    def swapped(content: bytes) -> None:
+        bundle.write_bytes(b"something else")
+        original(content)
+
+    monkeypatch.setattr(bundles, "check", swapped)
+    assert read(bundle) == good
