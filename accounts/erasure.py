@@ -27,7 +27,7 @@ REASON_NAMES = Fault("/reason", "personal", "Leave the email out: the reason is 
 
 # Mail to the person, and past mail that names them; but not what a worker is sending at this very moment.
 _THEIR_MAIL = """
-FROM procrastinate_jobs WHERE queue_name = 'mail' AND status <> 'doing'
+FROM procrastinate_jobs WHERE queue_name IN ('mail', 'resets') AND status <> 'doing'
 AND (args->>'user_id' = %(user_id)s OR lower(args->>'email') = %(email)s OR args->'to' ? %(email)s
      OR (status <> 'todo' AND position(%(email)s IN lower(args::text)) > 0))
 """

@@ -44,11 +44,12 @@ CHECKS = {
 PYTEST = [sys.executable, "-m", "pytest", "-m", "not wire", "--durations=15"]
 # Much of what they do is waiting, so two at a time take little longer than the longer one. The second has servers of
 # its own, because tests empty the tables and the cache that they were given.
+RUNNING = ("tests/served", "tests/local", "tests/config")
 PARTS = {
-    "the running service": [*PYTEST, "tests/served"],
+    "the running service": [*PYTEST, *RUNNING],
     "everything else": [
         *(sys.executable, "-m", "config.local", "with", "--"),
-        *(*PYTEST, "tests", "--ignore=tests/served"),
+        *(*PYTEST, "tests", *(f"--ignore={folder}" for folder in RUNNING)),
     ],
 }
 

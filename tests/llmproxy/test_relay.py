@@ -389,7 +389,7 @@ def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_
     ("stopped", "left", "ended"),
     [
         (AccessRevoked(), False, "access_revoked"),
-        (None, False, "provider_timeout"),
+        (None, False, "provider_error"),
         (None, True, "cut"),
     ],
 )
@@ -402,6 +402,7 @@ def test_a_stream_that_did_not_end_well_knows_why(
         peer.send(CHUNKED)
         peer.chunk(chunk("hello"))
         go_on.wait(GENEROUS)
+        peer.reset()
 
     with play(script) as call:
         response = _streamed(call)
