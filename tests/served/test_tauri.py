@@ -29,6 +29,8 @@ pytestmark = pytest.mark.wire
 TAURI = ROOT / "tests" / "wire" / "node_modules" / "@tauri-apps" / "cli" / "tauri.js"
 PASSWORD = "a password of the pipeline"
 PLATFORMS = ("darwin-aarch64", "windows-x86_64")
+# Its own: other tests publish to the usual ones, and what they have published stays.
+CHANNEL = "tauri"
 
 
 @dataclass
@@ -55,7 +57,7 @@ class Workshop:
         """The manifest of a build whose artifacts have been uploaded."""
         return {
             "version": version,
-            "channel": "stable",
+            "channel": CHANNEL,
             "pub_date": "2026-11-20T12:00:00Z",
             "platforms": {each: self._artifact(each, version, cdn) for each in PLATFORMS},
         }
@@ -122,7 +124,7 @@ def published(service: Service, body: bytes, signature: str) -> requests.Respons
         "Content-Type": "application/json",
         "X-Manifest-Signature": signature,
     }
-    address = f"{service.url}{PUBLISH}?ch=stable"
+    address = f"{service.url}{PUBLISH}?ch={CHANNEL}"
     return requests.post(address, data=body, headers=headers, timeout=60)
 
 
@@ -134,12 +136,12 @@ def test_what_tauri_signs_is_published_served_and_verified_again_by_minisign(
     response = published(publisher, manifest.read_bytes(), workshop.sign(manifest))
     assert response.status_code == 201, response.text
 
-    asked = f"{publisher.url}/v1/updates/manifest?ch=stable&os=darwin&current_version=1.4.1"
+    asked = f"{publisher.url}/v1/updates/manifest?ch={CHANNEL}&os=darwin&current_version=1.4.1"
     served = requests.get(asked, timeout=30)
     assert served.content == manifest.read_bytes()
     signature = base64.b64decode(served.headers["X-Manifest-Signature"])
     assert workshop.verifies(served.content, signature)
-    stored = workshop.folder / "storage" / pointer_path("stable")
+    stored = workshop.folder / "storage" / pointer_path(CHANNEL)
     beside = Path(f"{stored}.minisig").read_bytes()
     assert workshop.verifies(stored.read_bytes(), beside)
     for entry in served.json()["platforms"].values():
