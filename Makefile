@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m config.local
 
-.PHONY: run test test-wire format lock python
+.PHONY: run test test-wire bench format lock python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m config.local.install local
@@ -17,6 +17,11 @@ test-wire: python  ## The tests that need programs beyond Python packages; insta
 	@$(PYTHON) -m config.local.install test
 	@.venv/bin/python -m config.local.wire
 	@$(RUN) with -- .venv/bin/python -m config.local.checks wire
+
+bench: python  ## Measures the service against references; PARTS="status streams" for some, ROUNDS=1 for a quick look.
+	@$(PYTHON) -m config.local.install bench
+	@.venv/bin/python -m config.local.wire wrk
+	@$(RUN) with -- .venv/bin/python -m tests.bench --rounds $(or $(ROUNDS),3) $(PARTS)
 
 format: python  ## Put the code in form.
 	@$(PYTHON) -m config.local.install test

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.conf import settings
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import URLPattern, path
 from django.utils import timezone
@@ -17,8 +18,10 @@ from accounts.audit import Actor
 from accounts.columns import OneOf, moment
 from accounts.connections import admin as connections
 from accounts.console import ConsoleAdmin, events_about
+from accounts.large_lists import THEIRS, LargeList
 from accounts.models import RefreshToken, Session, SigningKey
 from accounts.models.keys import Stage
+from accounts.models.sessions import live_tokens
 from accounts.revocation import end_session
 from accounts.templatetags.console import instant
 
@@ -59,14 +62,16 @@ class SessionState(OneOf):
     def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "ended":
             return rows.exclude(ended_at=None)
-        live = Session.objects.live(at=timezone.now())
+        now = timezone.now()
         if value == "live":
-            return rows & live
-        return rows.filter(ended_at=None).exclude(pk__in=live)
+            return rows & Session.objects.live(at=now)
+        # No token expires before this, which saves a look at those of every session since.
+        old = Q(started_at__lte=now - settings.REFRESH_LIFETIME) | Q(expires_at__lte=now)
+        return rows.filter(old, ended_at=None).exclude(live_tokens(at=now))
 
 
 @admin.register(Session)
-class SessionAdmin(ConsoleAdmin):
+class SessionAdmin(LargeList):
     acts = (EndSession(),)
     change_form_template = "admin/console/session.html"
     list_display = (
@@ -81,7 +86,7 @@ class SessionAdmin(ConsoleAdmin):
     )
     list_filter = (SessionState, "ended_by", ("started_at", admin.DateFieldListFilter))
     list_select_related = ("user",)
-    search_fields = ("user__email", "device_fp")
+    search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a user."
     uuid_fields = ("id", "user_id")
     fields = (
         "id",
@@ -95,6 +100,9 @@ class SessionAdmin(ConsoleAdmin):
         moment("ended_at"),
         "ended_by",
     )
+
+    def named(self, term: str) -> Q:
+        return Q(device_fp__startswith=term)
 
     @admin.display(description="session")
     def short_id(self, session: Session) -> str:
@@ -118,7 +126,7 @@ class TokenState(OneOf):
 
 
 @admin.register(RefreshToken)
-class RefreshTokenAdmin(ConsoleAdmin):
+class RefreshTokenAdmin(LargeList):
     """A list only: a row's own address would show its id, which is half of a token."""
 
     list_display = (
@@ -133,7 +141,7 @@ class RefreshTokenAdmin(ConsoleAdmin):
     list_display_links = None
     list_filter = (TokenState, ("issued_at", admin.DateFieldListFilter))
     list_select_related = ("user",)
-    search_fields = ("user__email", "device_fp")
+    search_help_text = f"{THEIRS}, or the id of a user or a session."
     uuid_fields = ("user_id", "session_id")
 
     def get_urls(self) -> list[URLPattern]:

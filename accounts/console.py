@@ -80,8 +80,11 @@ class ConsoleAdmin(Asking):
         identity = _uuid(search_term)
         if identity is None or not self.uuid_fields:
             return super().get_search_results(request, queryset, search_term)
-        either = (Q(**{field: identity}) for field in self.uuid_fields)
-        return queryset.filter(reduce(or_, either)), False
+        return queryset.filter(self.identified(identity)), False
+
+    def identified(self, identity: UUID) -> Q:
+        """Rows that a uuid stands for, or that belong to it."""
+        return reduce(or_, (Q(**{field: identity}) for field in self.uuid_fields))
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

@@ -18,7 +18,7 @@ from django.utils.module_loading import import_string
 from accounts.audit import Actor, record
 from accounts.connections.disconnecting import disconnect_all
 from accounts.models import Connection, PasswordLink, RefreshToken, Session, User
-from accounts.people import check_not_oneself, check_reason, lock_person
+from accounts.people import check_not_oneself, check_reason, lock_person, sign_anew
 from accounts.revocation import revoke_all
 from config.problems import Fault, InvalidRequest
 
@@ -51,6 +51,7 @@ def erase_user(
         if was in reason.lower():
             raise InvalidRequest(errors=[REASON_NAMES])
         _make_nobody(user, now=now)
+        sign_anew(was=was, email=user.email)
         # Under the new name, like everything that is written from here on.
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)

@@ -9,11 +9,13 @@ from socket import gethostname
 from time import monotonic
 from typing import NamedTuple, Protocol
 
-from django.db import DatabaseError
+import psycopg
+from django.db import Error
+from django.utils import timezone
 
 from accounts.audit import Actor, record
 from config.advisory import alone
-from config.database import release_connection
+from config.database import database_now, release_connection
 from config.problems import Problem
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,15 @@ class Outcome(NamedTuple):
     says: str
 
 
+def clock() -> datetime:
+    """The time that all hosts share; where the database is away, in which nothing gets done, this host's."""
+    try:
+        return database_now()
+    except Error:
+        release_connection()
+        return timezone.now()
+
+
 def run(job: Job, *, by: Actor, now: datetime, dry_run: bool = False) -> Outcome:
     """Runs a job unless it runs already, somewhere. A job that fails is logged and does not raise."""
     try:
@@ -58,11 +69,15 @@ def run(job: Job, *, by: Actor, now: datetime, dry_run: bool = False) -> Outcome
                 return Outcome(End.BUSY, "not begun, because it runs already")
             started = monotonic()
             outcome = _attempt(job, by=by, now=now, dry_run=dry_run)
+            # The next question finds a connection that works, also where the database was restarted in between.
+            release_connection()
             if not dry_run:
                 _note(job, outcome, seconds=monotonic() - started, by=by, now=now)
             return outcome
-    except DatabaseError as error:
+    except (Error, psycopg.Error) as error:
+        # The lock is asked for without Django, whose errors are others.
         log.exception("job_failed", extra={"task": job.name})
+        release_connection()
         return Outcome(End.FAILED, f"failed: {type(error).__name__}")
 
 
@@ -72,7 +87,6 @@ def _attempt(job: Job, *, by: Actor, now: datetime, dry_run: bool) -> Outcome:
     except Exception as error:
         # Of any kind: the other jobs of the night must still run. The words of an error may hold anything.
         log.exception("job_failed", extra={"task": job.name})
-        release_connection()
         return Outcome(End.FAILED, f"failed: {_named(error)}")
 
 

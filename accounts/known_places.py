@@ -11,8 +11,9 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from accounts.models import AuditEvent, Session
+from accounts.models import AuditEvent
 from accounts.sign_in import Device
+from config.database import prepared
 from config.ratelimits import FailureLimit
 
 # By this the audit log knows an operator's sign-in to the console.
@@ -24,15 +25,37 @@ Limits = Sequence[tuple[FailureLimit, str]]
 def limits_of_sign_in(*, email: str, device: Device) -> Limits:
     """The limits that a failed sign-in of a shell counts against, with their keys."""
     account = email.lower()
-    here = _within("started_from", device.address) | _within("last_used_from", device.address)
-    if device.fingerprint:
-        here |= Q(device_fp=device.fingerprint)
-    # One query whoever asks, so that it tells nobody anything by the time it takes.
-    known = Session.objects.filter(here, user__email=account).order_by()
-    devices = set(known.values_list("device_fp", flat=True).distinct())
-    if device.fingerprint in devices - {""}:
+    at_device, at_address = _known(account, device)
+    if at_device:
         return [("auth.account", f"{account} at device {device.fingerprint}")]
-    return _limits(account, device.address, known=bool(devices))
+    return _limits(account, device.address, known=at_address)
+
+
+# One statement whoever asks, so that it tells nobody anything by the time it takes.
+_KNOWN = """
+SELECT EXISTS (
+           SELECT FROM accounts_session session
+           WHERE session.user_id = person.id AND session.device_fp = %(device)s
+       ),
+       EXISTS (
+           SELECT FROM accounts_session session
+           WHERE session.user_id = person.id
+             AND (session.started_from <<= %(network)s::inet OR session.last_used_from <<= %(network)s::inet)
+       )
+FROM accounts_user person
+WHERE person.email = %(account)s
+"""
+
+
+def _known(account: str, device: Device) -> tuple[bool, bool]:
+    """Whether an account has signed in on this device before, and whether from this address."""
+    network = str(_network(device.address)) if device.address else None
+    with prepared() as cursor:
+        cursor.execute(
+            _KNOWN, {"account": account, "device": device.fingerprint or None, "network": network}
+        )
+        row: tuple[bool, bool] | None = cursor.fetchone()
+    return row or (False, False)
 
 
 def limits_of_operator(*, email: str, address: str) -> Limits:

@@ -5,11 +5,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import ProtectedError
+from django.db.models import ProtectedError, QuerySet
 
 from accounts import mails
 from accounts.audit import Actor, record, record_each
@@ -127,6 +129,7 @@ def change_email(*, user_id: UUID, email: str, by: Actor, now: datetime) -> User
                 user.save(update_fields=["email", "invited_at"])
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
+        sign_anew(was=before["email"], email=user.email)
         record(
             "user:email_changed",
             by=by,
@@ -137,6 +140,13 @@ def change_email(*, user_id: UUID, email: str, by: Actor, now: datetime) -> User
             after={"email": user.email},
         )
     return user
+
+
+def sign_anew(*, was: str, email: str) -> None:
+    """Has rows that say by email who did something say the other one. The audit log is not among them."""
+    for label, column in settings.SIGNED_BY_EMAIL:
+        rows: QuerySet[Any] = QuerySet(apps.get_model(label))
+        rows.filter(**{column: was}).update(**{column: email})
 
 
 def move_user(

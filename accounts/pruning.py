@@ -1,10 +1,17 @@
-"""Removing what has been kept long enough, in batches that lock little; two at once do each other no harm."""
+"""Removing what has been kept long enough, in batches that lock little; two at once do each other no harm.
 
-from datetime import datetime, timedelta
+Each batch begins where the one before it ended, and by an index in which what is old comes first: a night takes as
+long as what it removes, however much is kept.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, RefreshToken, Session, User
@@ -14,6 +21,7 @@ EVENTS_AT_A_TIME = 2000
 SESSIONS_AT_A_TIME = 100
 # How long a session that is over can still be looked at.
 OVER_KEPT = timedelta(days=30)
+_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def prune_audit_log(*, by: Actor, now: datetime, dry_run: bool = False) -> int:
@@ -25,10 +33,14 @@ def prune_audit_log(*, by: Actor, now: datetime, dry_run: bool = False) -> int:
     before = now - timedelta(days=settings.AUDIT_RETENTION_DAYS)
     if dry_run:
         return AuditEvent.objects.filter(at__lt=before).count()
-    removed = 0
+    removed, since = 0, _BEGINNING
     try:
-        while batch := _remove_events(before):
+        while True:
+            batch, last = _remove_events(since=since, before=before)
             removed += batch
+            if batch < EVENTS_AT_A_TIME or last is None:
+                break
+            since = last
     finally:
         if removed:
             after = {"events": removed, "older_than": instant(before)}
@@ -41,51 +53,99 @@ def prune_refresh_tokens(*, now: datetime, dry_run: bool = False) -> tuple[int, 
 
     A replaced token stays as long as its session lives, because presenting it again must still be noticed.
     """
-    if dry_run:
-        over = Session.objects.filter(over_since(now - OVER_KEPT)).order_by()
-        return over.count(), RefreshToken.objects.filter(session__in=over).count()
+    over = now - OVER_KEPT
     sessions = tokens = 0
-    while (batch := _remove_sessions(now - OVER_KEPT))[0]:
-        sessions += batch[0]
-        tokens += batch[1]
+    for batch in _sessions_over(over):
+        removed = _count(batch) if dry_run else _remove_sessions(batch)
+        sessions += removed[0]
+        tokens += removed[1]
     return sessions, tokens
 
 
-def over_since(at: datetime) -> Q:
-    """Sessions that had ended by then, or had no token left to go on with."""
-    unexpired = RefreshToken.objects.filter(session=OuterRef("pk"), expires_at__gte=at)
-    return Q(ended_at__lt=at) | Q(~Exists(unexpired), started_at__lt=at)
+_REMOVE_EVENTS = """
+WITH old AS MATERIALIZED (
+    SELECT id FROM accounts_auditevent WHERE at >= %s AND at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM accounts_auditevent AS event USING old WHERE event.id = old.id RETURNING at
+)
+SELECT count(*), max(at) FROM gone
+"""
 
 
-def _remove_events(before: datetime) -> int:
+def _remove_events(*, since: datetime, before: datetime) -> tuple[int, datetime | None]:
+    """How many of the oldest were removed, and when the latest of them had happened."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        # What the trigger asks for before it lets an event go; it ends with the transaction.
+        cursor.execute("SET LOCAL accounts.pruning_audit = 'on'")
+        cursor.execute(_REMOVE_EVENTS, [since, before, EVENTS_AT_A_TIME])
+        number, last = cursor.fetchone()
+        return number, last
+
+
+class _Over(NamedTuple):
+    """A session that is over, and the place in an index at which that was found."""
+
+    at: datetime
+    place: UUID
+    session_id: UUID
+    user_id: UUID
+
+
+_Find = Callable[[datetime, _Over | None], list[_Over]]
+
+
+def _sessions_over(at: datetime) -> Iterator[Sequence[_Over]]:
+    """Those that had ended by then, and then those whose last token had expired by then; some at a time."""
+    finds: tuple[_Find, ...] = (_ended, _expired)
+    for find in finds:
+        last: _Over | None = None
+        while batch := find(at, last):
+            yield batch
+            last = batch[-1]
+
+
+def _ended(at: datetime, after: _Over | None) -> list[_Over]:
+    rows = Session.objects.filter(_behind("ended_at", after), ended_at__lt=at)
+    found = rows.order_by("ended_at", "id").values_list("ended_at", "id", "id", "user_id")
+    return [_Over(*row) for row in found[:SESSIONS_AT_A_TIME]]
+
+
+def _expired(at: datetime, after: _Over | None) -> list[_Over]:
+    """By the last of a chain, which expires last. One that was revoked belongs to a session that has ended."""
+    last_ones = RefreshToken.objects.filter(revoked_at=None, replaced_at=None, expires_at__lt=at)
+    rows = last_ones.filter(_behind("expires_at", after)).order_by("expires_at", "id")
+    found = rows.values_list("expires_at", "id", "session_id", "user_id")
+    return [_Over(*row) for row in found[:SESSIONS_AT_A_TIME]]
+
+
+def _behind(column: str, after: _Over | None) -> Q:
+    if after is None:
+        return Q()
+    # The first condition says nothing new, but it is what the index is entered by.
+    return Q(**{f"{column}__gte": after.at}) & (
+        Q(**{f"{column}__gt": after.at}) | Q(id__gt=after.place)
+    )
+
+
+def _count(batch: Sequence[_Over]) -> tuple[int, int]:
+    ids = [each.session_id for each in batch]
+    return len(ids), RefreshToken.objects.filter(session__in=ids).count()
+
+
+def _remove_sessions(batch: Sequence[_Over]) -> tuple[int, int]:
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            # What the trigger asks for before it lets an event go; it ends with the transaction.
-            cursor.execute("SET LOCAL accounts.pruning_audit = 'on'")
-        old = AuditEvent.objects.filter(at__lt=before).order_by("at", "id")
-        ids = old.select_for_update(skip_locked=True).values_list("pk", flat=True)
-        removed, _ = AuditEvent.objects.filter(pk__in=list(ids[:EVENTS_AT_A_TIME])).delete()
-    return removed
-
-
-def _remove_sessions(over: datetime) -> tuple[int, int]:
-    with transaction.atomic():
-        found = dict(
-            Session.objects.filter(over_since(over))
-            .order_by("started_at", "id")
-            .values_list("pk", "user_id")[:SESSIONS_AT_A_TIME]
-        )
         # The lock that everything takes which grants or revokes; who is busy is left for the next time.
         locked = set(
-            User.objects.filter(pk__in=set(found.values()))
+            User.objects.filter(pk__in={each.user_id for each in batch})
             .order_by("pk")
             .select_for_update(no_key=True, skip_locked=True)
             .values_list("pk", flat=True)
         )
-        ids = [session for session, user in found.items() if user in locked]
+        ids = [each.session_id for each in batch if each.user_id in locked]
         with connection.cursor() as cursor:
             # By itself, because the ORM would load a long chain to take its links apart.
             cursor.execute("DELETE FROM accounts_refreshtoken WHERE session_id = ANY(%s)", [ids])
             tokens = cursor.rowcount
-        Session.objects.filter(pk__in=ids).delete()
-    return len(ids), tokens
+        # Another run may have been quicker.
+        _, removed = Session.objects.filter(pk__in=ids).delete()
+    return removed.get("accounts.Session", 0), tokens

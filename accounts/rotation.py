@@ -5,16 +5,20 @@ Presented again it is either the retry of its own lost answer (``accounts.retrie
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db import transaction
 
 from accounts import retries, reuse
-from accounts.access_tokens import AccessToken
-from accounts.claims import claims_of
+from accounts.access_tokens import AccessToken, Claims
+from accounts.claims import claims_of, read, with_claims
 from accounts.models import RefreshToken, Session, User
 from accounts.refresh_tokens import RefreshSecret
-from accounts.revocation import find, lock_user
+from accounts.revocation import lock_user
 from accounts.sign_in import Device, TokenPair, token_end
+from config.database import prepared
 from config.problems import Problem
 
 
@@ -33,89 +37,144 @@ def rotate(
     """The next pair of a session. Of several uses of one token exactly one succeeds, whatever their timing.
 
     ``retry_key`` is the caller's ``Idempotency-Key``: the same token and key get the same successor again,
-    until that is used. Hashes are computed before the user's row is locked; the update under the lock decides.
+    until that is used. Hashes and the signature are made before the user's row is locked; the one statement that
+    takes the lock decides, and what it refuses is looked into under the lock once more.
     """
     secret = RefreshSecret.parse(presented)
-    token = find(secret) if secret else None
-    if secret is None or token is None:
+    token = _held(secret) if secret else None
+    if secret is None or token is None or not secret.matches(token.token_hash):
         raise InvalidRefreshToken
-    fresh = RefreshSecret.new()
     rotation = _Rotation(token, secret, device, retry_key, now)
-    token_hash = fresh.hash()
-    pair: TokenPair | None = None
-    with transaction.atomic():
-        try:
-            user = lock_user(token.user_id)
-        except User.DoesNotExist:
-            raise InvalidRefreshToken from None
-        claims = claims_of(user.pk) if user.is_active else None
-        won = claims is not None and rotation.replace(fresh, token_hash=token_hash)
-        successor = fresh if won else rotation.again()
-        if successor is None:
-            # Whatever this finds is committed; the refusal comes after.
-            reuse.weigh(token_id=token.pk, device=device, now=now)
-        elif claims is not None:
-            rotation.note_use()
-            access = AccessToken.issue(
-                user_id=user.pk,
-                session_id=token.session_id,
-                epoch=user.epoch,
-                claims=claims,
-                now=now,
-                session_end=token.session.expires_at,
-            )
-            pair = TokenPair.of(access, successor)
+    pair = rotation.replace() if token.counts(at=now) else None
+    pair = pair or rotation.again()
     if pair is None:
         raise InvalidRefreshToken
     return pair
 
 
+class _Held(NamedTuple):
+    """A token's row as it was found, with what its session and user say; nothing of it is locked."""
+
+    id: UUID
+    token_hash: str
+    device_fp: str
+    expires_at: datetime
+    spent_at: datetime | None
+    session_id: UUID
+    session_end: datetime | None
+    user_id: UUID
+    epoch: int
+    claims: Claims | None
+
+    def counts(self, *, at: datetime) -> bool:
+        return self.spent_at is None and self.expires_at > at
+
+
+_FIND = """
+SELECT token.id, token.token_hash, token.device_fp, token.expires_at,
+       COALESCE(token.revoked_at, token.replaced_at, session.ended_at),
+       session.id, session.expires_at, person.id, person.epoch, claims.*
+FROM accounts_refreshtoken token
+JOIN accounts_session session ON session.id = token.session_id
+JOIN accounts_user person ON person.id = token.user_id
+{claims}
+WHERE token.id = %s
+"""
+
+# The lock comes first. Whoever waited for it sees the token as the one before left it: a row that has changed
+# meanwhile is looked at anew before it is updated. What ends a session revokes its tokens in the same transaction.
+_REPLACE = """
+WITH holder AS (
+    SELECT id FROM accounts_user
+    WHERE id = %(user)s AND is_active AND epoch = %(epoch)s
+    FOR NO KEY UPDATE
+),
+replaced AS (
+    UPDATE accounts_refreshtoken token
+    SET replaced_by_id = %(successor)s, replaced_at = %(now)s, replaced_from = %(address)s, retry_box = %(box)s
+    FROM holder
+    WHERE token.id = %(token)s AND token.user_id = holder.id
+      AND token.revoked_at IS NULL AND token.replaced_at IS NULL AND token.expires_at > %(now)s
+    RETURNING token.id, token.user_id, token.session_id
+),
+arrived AS (
+    -- The presented token has arrived and is used: nobody needs to be given it again.
+    UPDATE accounts_refreshtoken parent SET retry_box = NULL
+    FROM replaced
+    -- Said this way the parent is found by its successor, and not among all that have a box.
+    WHERE parent.replaced_by_id = replaced.id AND COALESCE(octet_length(parent.retry_box), 0) > 0
+),
+used AS (
+    UPDATE accounts_session session SET last_used_at = %(now)s, last_used_from = %(address)s
+    FROM replaced
+    WHERE session.id = replaced.session_id
+)
+INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at)
+SELECT %(successor)s, user_id, session_id, %(hash)s, %(device)s, %(now)s, %(expires)s
+FROM replaced
+"""
+
+
+@cache
+def _question() -> str:
+    return with_claims(_FIND)
+
+
+def _held(secret: RefreshSecret) -> _Held | None:
+    with prepared() as cursor:
+        cursor.execute(_question(), (secret.id,))
+        row = cursor.fetchone()
+    return _Held._make([*row[:9], read(row[9:])]) if row else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Rotation:
-    """One use of one token, under the lock of its user."""
+    """One use of one token."""
 
-    token: RefreshToken
+    token: _Held
     secret: RefreshSecret
     device: Device
     retry_key: str | None
     now: datetime
 
-    def replace(self, successor: RefreshSecret, *, token_hash: str) -> bool:
-        """Marks the token as replaced if it still counts, and only then makes its successor."""
-        token, now = self.token, self.now
-        replaced = (
-            RefreshToken.objects.filter(pk=token.pk, session__ended_at=None)
-            .live(at=now)
-            .update(
-                replaced_by=successor.id,
-                replaced_at=now,
-                replaced_from=self.device.address,
-                retry_box=self._box(successor),
-            )
-        )
-        if not replaced:
-            return False
-        RefreshToken.objects.create(
-            id=successor.id,
-            user_id=token.user_id,
-            session_id=token.session_id,
-            token_hash=token_hash,
-            device_fp=self.device.fingerprint or token.device_fp,
-            issued_at=now,
-            expires_at=token_end(token.session, now=now),
-        )
-        # This token has arrived and is used: nobody needs to be given it again.
-        RefreshToken.objects.filter(replaced_by=token.pk, retry_box__isnull=False).update(
-            retry_box=None
-        )
-        return True
+    def replace(self) -> TokenPair | None:
+        """Replaces the token if it still counts, and only then makes its successor."""
+        claims = self.token.claims
+        if claims is None:
+            return None
+        successor = RefreshSecret.new()
+        # Signed before anything is committed, lest a key that cannot sign cost the token.
+        pair = self._pair(successor, claims, epoch=self.token.epoch)
+        with prepared() as cursor:
+            cursor.execute(_REPLACE, self._values(successor))
+            return pair if cursor.rowcount == 1 else None
 
-    def again(self) -> RefreshSecret | None:
+    def again(self) -> TokenPair | None:
+        """The pair of a keyed retry; whatever else this use is, is weighed as reuse and committed."""
+        token, now = self.token, self.now
+        with transaction.atomic():
+            try:
+                user = lock_user(token.user_id)
+            except User.DoesNotExist:
+                return None
+            successor = self._given_before()
+            if successor is None:
+                reuse.weigh(token_id=token.id, device=self.device, now=now)
+                return None
+            claims = claims_of(user.pk) if user.is_active else None
+            if claims is None:
+                return None
+            Session.objects.filter(pk=token.session_id).update(
+                last_used_at=now, last_used_from=self.device.address
+            )
+            return self._pair(successor, claims, epoch=user.epoch)
+
+    def _given_before(self) -> RefreshSecret | None:
         """The successor that this very retry was given before, while it is unused and the session lives."""
         if self.retry_key is None:
             return None
         token = RefreshToken.objects.filter(
-            pk=self.token.pk,
+            pk=self.token.id,
             revoked_at=None,
             session__ended_at=None,
             replaced_at__gt=self.now - retries.LIFETIME,
@@ -131,10 +190,31 @@ class _Rotation:
             device=self.device.fingerprint,
         )
 
-    def note_use(self) -> None:
-        Session.objects.filter(pk=self.token.session_id).update(
-            last_used_at=self.now, last_used_from=self.device.address
+    def _pair(self, successor: RefreshSecret, claims: Claims, *, epoch: int) -> TokenPair:
+        access = AccessToken.issue(
+            user_id=self.token.user_id,
+            session_id=self.token.session_id,
+            epoch=epoch,
+            claims=claims,
+            now=self.now,
+            session_end=self.token.session_end,
         )
+        return TokenPair.of(access, successor)
+
+    def _values(self, successor: RefreshSecret) -> dict[str, Any]:
+        token = self.token
+        return {
+            "user": token.user_id,
+            "epoch": token.epoch,
+            "token": token.id,
+            "successor": successor.id,
+            "hash": successor.hash(),
+            "box": self._box(successor),
+            "device": self.device.fingerprint or token.device_fp,
+            "address": self.device.address or None,
+            "now": self.now,
+            "expires": token_end(token.session_end, now=self.now),
+        }
 
     def _box(self, successor: RefreshSecret) -> bytes | None:
         if self.retry_key is None:

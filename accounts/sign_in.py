@@ -1,20 +1,23 @@
 """Signing in: an email and a password become a session with its first pair of tokens."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple, Self
+from functools import cache
+from typing import Any, NamedTuple, Self
+from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.contrib.auth.hashers import check_password
+from django.contrib.auth.hashers import check_password, make_password
 from django.db import transaction
 
-from accounts.access_tokens import AccessToken
+from accounts.access_tokens import AccessToken, Claims
 from accounts.audit import Actor, record
-from accounts.claims import claims_of
-from accounts.models import RefreshToken, Session, User
+from accounts.claims import read, with_claims
+from accounts.models import User
 from accounts.refresh_tokens import RefreshSecret
-from accounts.revocation import lock_user
-from config.problems import Problem
+from config.database import prepared
+from config.problems import Problem, ServiceUnavailable
 
 # Checked where there is no such user, so that an unknown email takes as long as a wrong password.
 NOBODYS_PASSWORD = (
@@ -59,74 +62,128 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
     """A new session, or ``InvalidCredentials``.
 
     The password is checked before the user's row is locked, because that takes 20 ms, and what was checked
-    is compared again under the lock: a login must not outlive a password change or a revocation.
+    is compared again by the statement that takes the lock: a login must not outlive a password change or a revocation.
     """
-    known = User.objects.filter(email=email).only("password", "is_active", "client_id").first()
+    known = _known(email)
     checked = known.password if known else NOBODYS_PASSWORD
-    if not check_password(password, checked) or known is None or not _may_sign_in(known):
+    outdated: list[str] = []
+    right = check_password(password, checked, outdated.append)
+    claims = known.claims if known and known.is_active else None
+    if not right or known is None or claims is None:
         raise InvalidCredentials
-    secret = RefreshSecret.new()
-    token_hash = secret.hash()
+    secret, session_id, session_end = RefreshSecret.new(), uuid4(), _session_end(now)
+    values = {
+        "user": known.id,
+        "password": checked,
+        "client": claims.client_id,
+        "session": session_id,
+        "session_end": session_end,
+        "token": secret.id,
+        "hash": secret.hash(),
+        "token_end": token_end(session_end, now=now),
+        "device": device.fingerprint,
+        "address": device.address or None,
+        "now": now,
+    }
     with transaction.atomic():
-        user = _still(known, checked)
-        claims = claims_of(user.pk)
-        if claims is None:
-            raise InvalidCredentials
-        session = _start_session(user, device=device, now=now)
-        RefreshToken.objects.create(
-            id=secret.id,
-            user=user,
-            session=session,
-            token_hash=token_hash,
-            device_fp=device.fingerprint,
-            issued_at=now,
-            expires_at=token_end(session, now=now),
-        )
-        User.objects.filter(pk=user.pk).update(last_login=now)
+        epoch = _started(values)
         by = Actor(
-            name=user.email, id=user.pk, address=device.address, request_id=device.request_id
+            name=known.email, id=known.id, address=device.address, request_id=device.request_id
         )
-        record("session:started", by=by, now=now, target=user.email, target_id=session.pk)
+        record("session:started", by=by, now=now, target=known.email, target_id=session_id)
         access = AccessToken.issue(
-            user_id=user.pk,
-            session_id=session.pk,
-            epoch=user.epoch,
+            user_id=known.id,
+            session_id=session_id,
+            epoch=epoch,
             claims=claims,
             now=now,
-            session_end=session.expires_at,
+            session_end=session_end,
         )
-        return TokenPair.of(access, secret)
+        pair = TokenPair.of(access, secret)
+    if outdated:
+        _renew_hash(known, password)
+    return pair
 
 
-def _may_sign_in(user: User) -> bool:
-    return user.is_active and user.client_id is not None
+class _Known(NamedTuple):
+    """Whoever has an email, as found; nothing of it is locked."""
+
+    id: UUID
+    email: str
+    password: str
+    is_active: bool
+    # None without a client that has a licence.
+    claims: Claims | None
 
 
-def _still(known: User, checked: str) -> User:
-    """The user's row, locked, if what was checked still holds of it."""
-    try:
-        user = lock_user(known.pk)
-    except User.DoesNotExist:
-        raise InvalidCredentials from None
-    if user.password != checked or not _may_sign_in(user):
+_FIND = """
+SELECT person.id, person.email, person.password, person.is_active, claims.*
+FROM accounts_user person
+{claims}
+WHERE person.email = %s
+"""
+
+# The update takes the lock. Whoever waited for it finds the row as the one before left it.
+_START = """
+WITH person AS (
+    UPDATE accounts_user SET last_login = %(now)s
+    WHERE id = %(user)s AND password = %(password)s AND is_active AND client_id = %(client)s
+    RETURNING id, epoch
+),
+session AS (
+    INSERT INTO accounts_session
+        (id, user_id, device_fp, started_at, started_from, last_used_at, last_used_from, expires_at, ended_by)
+    SELECT %(session)s, id, %(device)s, %(now)s, %(address)s::inet, %(now)s, %(address)s::inet,
+           %(session_end)s::timestamptz, ''
+    FROM person
+    RETURNING id, user_id
+),
+token AS (
+    INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at)
+    SELECT %(token)s, user_id, id, %(hash)s, %(device)s, %(now)s, %(token_end)s
+    FROM session
+)
+SELECT epoch FROM person
+"""
+
+
+@cache
+def _question() -> str:
+    return with_claims(_FIND)
+
+
+def _known(email: str) -> _Known | None:
+    with prepared() as cursor:
+        cursor.execute(_question(), (email.lower(),))
+        row = cursor.fetchone()
+    return _Known._make([*row[:4], read(row[4:])]) if row else None
+
+
+def _started(values: dict[str, Any]) -> int:
+    """Makes the session and its first token if what was checked still holds, and gives the person's epoch."""
+    with prepared() as cursor:
+        cursor.execute(_START, values)
+        row = cursor.fetchone()
+    if row is None:
         raise InvalidCredentials
-    return user
+    epoch: int = row[0]
+    return epoch
 
 
-def token_end(session: Session, *, now: datetime) -> datetime:
+def _renew_hash(known: _Known, password: str) -> None:
+    """Replaces a hash that was made with older settings, unless the password changed meanwhile."""
+    # Where many are signing in just now, the next time will do.
+    with suppress(ServiceUnavailable):
+        renewed = make_password(password)
+        User.objects.filter(pk=known.id, password=known.password).update(password=renewed)
+
+
+def token_end(session_end: datetime | None, *, now: datetime) -> datetime:
     """30 days from now, or the session's own end where that comes first."""
-    end = now + settings.REFRESH_LIFETIME
-    return min(end, session.expires_at) if session.expires_at else end
+    end: datetime = now + settings.REFRESH_LIFETIME
+    return min(end, session_end) if session_end else end
 
 
-def _start_session(user: User, *, device: Device, now: datetime) -> Session:
+def _session_end(now: datetime) -> datetime | None:
     days = settings.SESSION_DAYS
-    return Session.objects.create(
-        user=user,
-        device_fp=device.fingerprint,
-        started_at=now,
-        started_from=device.address,
-        last_used_at=now,
-        last_used_from=device.address,
-        expires_at=now + timedelta(days=days) if days else None,
-    )
+    return now + timedelta(days=days) if days else None

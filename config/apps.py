@@ -1,7 +1,6 @@
 from django.apps import AppConfig
 from django.conf import settings
-
-from config import reports
+from django.utils.module_loading import import_string
 
 
 class ComposeConfig(AppConfig):
@@ -10,4 +9,6 @@ class ComposeConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
-        reports.start(settings.SENTRY_DSN, settings.VERSION)
+        if settings.SENTRY_DSN:
+            # Its library is loaded only where errors are reported.
+            import_string("config.reports.start")(settings.SENTRY_DSN, settings.VERSION)

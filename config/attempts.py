@@ -10,7 +10,6 @@ Where all places that are left are taken by attempts under way, it waits for tho
 and many people who sign in at once must not be refused for it. A limit's time begins with its first failure.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,11 +23,9 @@ from django.core.cache import caches
 from config.counting import ProcessCounters
 from config.off_loop import WAIT_SECONDS
 from config.problems import ServiceUnavailable
-from config.ratelimits import FailureLimit, RateLimited, rate_of
+from config.ratelimits import FailureLimit, RateLimited, parts_of, rate_of
 from config.tallies import BUSY, HELD
 
-RATE = re.compile(r"(\d+)/(\d*)([smhd])")
-PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 0.16
 
@@ -61,7 +58,7 @@ class _Place:
 def _place(name: FailureLimit, key: str, *, now: datetime) -> Iterator[_Place]:
     counters = caches["default"]
     assert isinstance(counters, ProcessCounters)
-    allowed, seconds = _parts(rate_of(name))
+    allowed, seconds = parts_of(rate_of(name))
     # A hash, so that no email address reaches the cache.
     hidden, holder = f"failed:{sha256(f'{name}:{key}'.encode()).hexdigest()}", token_hex(8)
     _take(counters, hidden, holder, allowed=allowed, now=now)
@@ -83,11 +80,3 @@ def _take(counters: ProcessCounters, key: str, holder: str, *, allowed: int, now
             )
         sleep(pause)
         waited, pause = waited + pause, min(2 * pause, LONGEST_PAUSE)
-
-
-def _parts(rate: str) -> tuple[int, int]:
-    """The count and the seconds of ``10/m`` or ``5/2s``."""
-    match = RATE.fullmatch(rate)
-    assert match, rate
-    count, periods, unit = match.groups()
-    return int(count), int(periods or 1) * PERIODS[unit]

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from ipaddress import ip_address
 from math import isfinite
 from types import MappingProxyType
@@ -64,8 +65,13 @@ def _identity(value: object) -> Scalar:
 
 
 def _address(value: object) -> Scalar:
+    return _written_address(str(value))
+
+
+@lru_cache(maxsize=1024)
+def _written_address(text: str) -> str:
     try:
-        return str(ip_address(str(value)))
+        return str(ip_address(text))
     except ValueError:
         return REFUSED
 
@@ -112,13 +118,14 @@ class AllowListFormatter(logging.Formatter):
 
 def event_of(record: logging.LogRecord) -> str:
     """The text of a record as it stands in the code, or the place that logged something else."""
-    file, own = place_of(record.pathname)
     if not (isinstance(record.msg, str) and _is_literal(record.msg)):
+        file, _ = place_of(record.pathname)
         return f"{file}:{record.funcName}"
     if (
-        own
+        record.args
         and isinstance(record.args, tuple)
         and all(isinstance(each, int | float) for each in record.args)
+        and place_of(record.pathname)[1]
     ):
         return record.getMessage()[:MAX_TEXT]
     return record.msg[:MAX_TEXT]
@@ -126,11 +133,11 @@ def event_of(record: logging.LogRecord) -> str:
 
 def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
     """What was passed as ``extra`` and may be written, each in the form of its name."""
-    given = {**record.__dict__, **_of_job(record)}
+    given = record.__dict__ | _of_job(record)
     return {
         name: form(value)
         for name, form in ALLOWED.items()
-        if (value := given.get(name)) is not None
+        if name in given and (value := given[name]) is not None
     }
 
 

@@ -1,19 +1,24 @@
 """The jobs of a night, in their order, and whether operators can rely on them."""
 
+import logging
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from socket import gethostname
 from typing import NamedTuple
 
+from django.db import Error
 from django.db.models import Min
-from django.utils import timezone
 
 from accounts import night as access
-from accounts.audit import Actor
-from accounts.jobs import Job, Outcome, run
+from accounts.audit import Actor, record
+from accounts.jobs import Job, Outcome, clock, run
 from accounts.models import AuditEvent
+from config.database import release_connection
 from licensing import night as licences
 from telemetry import night as telemetry
 from usage import night as usage
+
+log = logging.getLogger(__name__)
 
 JOBS: tuple[Job, ...] = (
     licences.SYNC_SUBSCRIPTIONS,
@@ -21,10 +26,12 @@ JOBS: tuple[Job, ...] = (
     usage.CHECK_USAGE_ALERTS,
     access.PRUNE_REFRESH_TOKENS,
     access.PRUNE_AUDIT_LOG,
+    telemetry.COUNT_TELEMETRY,
     telemetry.PRUNE_TELEMETRY,
 )
 # A night, and two hours for it to be long or to begin late.
 OVERDUE = timedelta(hours=26)
+BEGUN = "nightly:begun"
 
 
 class Run(NamedTuple):
@@ -41,8 +48,27 @@ class Run(NamedTuple):
 
 def run_all(*, by: Actor, dry_run: bool = False) -> Iterator[tuple[Job, Outcome]]:
     """Each job and how it ended, as soon as it has. The night may be long, so each reads the clock anew."""
+    if not dry_run:
+        _begin(by=by)
     for job in JOBS:
-        yield job, run(job, by=by, now=timezone.now(), dry_run=dry_run)
+        yield job, run(job, by=by, now=clock(), dry_run=dry_run)
+
+
+def _begin(*, by: Actor) -> None:
+    """Writes down which jobs are to be done: one that a night never comes to would leave nothing to miss it by."""
+    try:
+        record(
+            BEGUN,
+            by=by,
+            now=clock(),
+            target="nightly",
+            target_id="nightly",
+            after={"jobs": [job.name for job in JOBS], "host": gethostname()},
+        )
+    except Error:
+        # The jobs find out for themselves whether the database is back.
+        log.exception("night_not_noted")
+        release_connection()
 
 
 def last_runs() -> list[Run]:
@@ -70,4 +96,17 @@ def missed(*, now: datetime) -> list[Run]:
     if all(run.last is None for run in runs):
         begun = AuditEvent.objects.aggregate(first=Min("at"))["first"]
         return runs if begun is not None and begun < now - OVERDUE else []
-    return [run for run in runs if run.last is not None and run.overdue(at=now)]
+    overdue = [run for run in runs if run.overdue(at=now)]
+    asked = _first_asked() if any(run.last is None for run in overdue) else {}
+    return [
+        run for run in overdue if run.last is not None or asked.get(run.job, now) < now - OVERDUE
+    ]
+
+
+def _first_asked() -> dict[str, datetime]:
+    """When a night was first to do each job, as far as the audit log goes back."""
+    first: dict[str, datetime] = {}
+    for event in AuditEvent.objects.filter(action=BEGUN).order_by("at").only("at", "after"):
+        for name in (event.after or {}).get("jobs", ()):
+            first.setdefault(name, event.at)
+    return first

@@ -4,13 +4,17 @@ So what a task does must be safe to do twice. Web processes only queue; a worker
 ``manage.py work``.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any, cast
 
 from procrastinate import BaseRetryStrategy, RetryDecision
 from procrastinate.contrib.django import app
-from procrastinate.jobs import Job
+from procrastinate.exceptions import ConnectorException, UniqueViolation
+from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
+
+log = logging.getLogger(__name__)
 
 # What comes out is procrastinate's ``Task``, whose types say less than this.
 Decorator = Callable[[Callable[..., Any]], Any]
@@ -65,9 +69,25 @@ def periodic(*, cron: str) -> Decorator:
 
 
 async def rescue_jobs(manager: JobManager) -> None:
-    """Queues again what workers were doing when they died."""
+    """Queues again what workers were doing when they died. One that cannot be keeps none of the others waiting."""
     for job in await manager.get_stalled_jobs(seconds_since_heartbeat=DEAD_AFTER_SECONDS):
+        try:
+            await _rescue(manager, job)
+        except ConnectorException:
+            # It has ended, or another worker was quicker. If it is the database that is away, the next finds out.
+            log.warning("job_not_rescued", extra={"task": job.task_name}, exc_info=True)
+
+
+async def _rescue(manager: JobManager, job: Job) -> None:
+    if job.attempts >= BACKOFF.tries_again:
+        # So often it may be the job that its workers die of.
+        await manager.finish_job(job, status=Status.FAILED, delete_job=False)
+        return
+    try:
         await manager.retry_job(job)
+    except UniqueViolation:
+        # The clock has queued the same anew, and only one of them may wait.
+        await manager.finish_job(job, status=Status.FAILED, delete_job=True)
 
 
 _SUPERSEDED = """

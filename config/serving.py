@@ -13,6 +13,11 @@ from gevent import monkey
 # Before anything else is imported: what was imported earlier would block every client of the process.
 monkey.patch_all()
 
+import gc  # noqa: E402
+
+# Nothing that is imported becomes garbage; looking for it takes a fifth of the start. Until when_ready().
+gc.disable()
+
 import logging  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
@@ -23,6 +28,7 @@ from typing import Any, cast  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.utils.module_loading import import_string  # noqa: E402
+from gevent.server import StreamServer  # noqa: E402
 from gunicorn.http import errors  # noqa: E402
 from gunicorn.util import close_graceful, http_date  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
@@ -183,7 +189,11 @@ def _allow_many_connections() -> None:
 
 
 def when_ready(server: Any) -> None:
-    """gunicorn's own words about this lose their values in our logs."""
+    """Says where it serves: gunicorn's own words about this lose their values in our logs."""
+    # What was loaded stays for good: workers neither look through it for garbage nor copy its pages by doing so.
+    gc.collect()
+    gc.freeze()
+    gc.enable()
     for listener in server.LISTENERS:
         address, port = listener.sock.getsockname()[:2]
         log.info("serving", extra={"address": address, "port": port, "count": server.num_workers})
@@ -203,6 +213,8 @@ def worker_exit(server: Any, worker: Any) -> None:
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+# Of gevent's 100 connections at once one process would take them all, and what it serves already would wait for them.
+StreamServer.max_accept = 1
 _allow_many_connections()
 limit_statements(STATEMENT_LIMITS)
 

@@ -151,11 +151,11 @@ MIDDLEWARE = [
     "corsheaders.middleware.CorsMiddleware",
     "config.ratelimits.AddressLimitMiddleware",
     "config.bodies.BodyLimitMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "config.pages.PageSessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "config.pages.PageAuthentication",
+    "config.pages.PageMessages",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -179,9 +179,11 @@ DATABASES = {
         **_database,
         # Pooled: a request borrows a connection and gives it back when it ends or starts to wait for a provider.
         "CONN_MAX_AGE": 0,
-        # One round trip per borrowing, so that a database that was restarted costs nobody an error.
+        # Looked at before each borrowing (config/waiting.py), so that a database that was restarted costs nobody an error.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
+            # At once, for the few statements that are asked all the time (config/database.py); an address can say otherwise.
+            "prepare_threshold": 0,
             **_database.get("OPTIONS", {}),
             "connect_timeout": 5,
             # A server that vanished without a word is noticed; libpq by itself waits for a quarter of an hour.
@@ -293,7 +295,7 @@ LOGIN_REDIRECT_URL = "/admin/"
 ACCESS_LIFETIME = timedelta(hours=1)
 REFRESH_LIFETIME = timedelta(days=30)
 # What accounts needs of a higher floor, handed down by name.
-ACCESS_CLAIMS = "licensing.callers.claims_of_user"
+ACCESS_CLAIMS = "licensing.callers.CLAIMS"
 CALLER_LOADER = "licensing.callers.load_caller"
 # What goes with a person who is erased, beside what accounts itself keeps: functions from a user's id to rows.
 PERSONAL_RECORDS = {
@@ -301,6 +303,12 @@ PERSONAL_RECORDS = {
     "stops of model calls": "usage.erasure.stops",
     "usage alerts": "usage.erasure.alerts",
 }
+# Where a row says by email who did something last: model and column. They follow the person's email.
+SIGNED_BY_EMAIL = (
+    ("licensing.Brake", "confirmed_by"),
+    ("releases.AppChannel", "moved_by"),
+    ("releases.AppPin", "pinned_by"),
+)
 
 # --- API --------------------------------------------------------------------------------------------
 
@@ -338,12 +346,6 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "config.schema.describe_problems",
     ],
 }
-
-# --- Rate limits ------------------------------------------------------------------------------------
-
-RATELIMIT_IP_META_KEY = "config.client_address.address_of"
-# Our own cache backend counts atomically; the library only knows others by name.
-SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
 
 # --- Mail, logs -------------------------------------------------------------------------------------
 

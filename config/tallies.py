@@ -11,10 +11,9 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol, TypeVar
 
-from redis import BlockingConnectionPool, Redis
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
+
+from config.redis_client import LeanRedis
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +22,6 @@ T = TypeVar("T")
 # Redis answers in well under a millisecond; a client that waits longer than this is better served without it.
 SOCKET_SECONDS = 0.25
 PAUSE_SECONDS = 1.5
-CONNECTIONS = 32
 # About 15 MB when full.
 ROOM = 50_000
 
@@ -184,19 +182,7 @@ class RedisTally:
     """Numbers in Redis. Every method raises ``Away`` instead of waiting for a Redis that has just failed."""
 
     def __init__(self, location: str) -> None:
-        # A blocking pool: under a burst, waiting for a connection is right and an error or a thousand
-        # connections are not. No retries and no handshake beyond what is needed; a query of the address wins.
-        self._pool = BlockingConnectionPool.from_url(
-            location,
-            max_connections=CONNECTIONS,
-            timeout=SOCKET_SECONDS,
-            socket_timeout=SOCKET_SECONDS,
-            socket_connect_timeout=SOCKET_SECONDS,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-            driver_info=None,
-        )
-        self._client = Redis(connection_pool=self._pool)
+        self._client = LeanRedis(location, seconds=SOCKET_SECONDS)
         self._count = self._client.register_script(COUNT)
         self._hold = self._client.register_script(HOLD)
         self._settle = self._client.register_script(SETTLE)
@@ -266,7 +252,7 @@ class RedisTally:
         except (RedisError, OSError) as error:
             self._next_try = monotonic() + PAUSE_SECONDS
             # The other idle connections may be as dead as this one, and silent about it.
-            self._pool.disconnect(inuse_connections=False)
+            self._client.disconnect_idle()
             self._note(away=True)
             raise Away from error
         self._note(away=False)

@@ -45,13 +45,15 @@ class Saying(NamedTuple):
     reason: str
 
     @property
+    def ends(self) -> bool:
+        """Whether billing takes back its leave to work."""
+        known = self.licence.billing_status
+        return self.status == Standing.SUSPENDED and known != Standing.SUSPENDED
+
+    @property
     def suspends(self) -> bool:
-        """Whether people notice: an operator's word would hide it."""
-        return (
-            self.status == Standing.SUSPENDED
-            and self.licence.billing_status != Standing.SUSPENDED
-            and self.licence.operator_status is None
-        )
+        """Whether people notice at once: an operator's word hides it for as long as it counts."""
+        return self.ends and self.licence.operator_status is None
 
     @property
     def is_news(self) -> bool:
@@ -63,6 +65,7 @@ class Saying(NamedTuple):
 class Report:
     """What a run changed, or would; and whom it left as they were because nothing is known of them."""
 
+    dry_run: bool = False
     changed: Counter[str] = field(default_factory=Counter)
     unknown: list[str] = field(default_factory=list)
     without_subscription: list[str] = field(default_factory=list)
@@ -76,7 +79,9 @@ class Report:
 
     def __str__(self) -> str:
         changes = ", ".join(f"{number} {status}" for status, number in sorted(self.changed.items()))
-        parts = [f"changed: {changes}" if changes else "nothing changed"]
+        did = "would change" if self.dry_run else "changed"
+        nothing = "nothing would change" if self.dry_run else "nothing changed"
+        parts = [f"{did}: {changes}" if changes else nothing]
         if self.unknown:
             parts.append(f"with a status that is not known here: {_named(self.unknown)}")
         if self.without_subscription:
@@ -97,8 +102,11 @@ class Run:
     again: Again | None
     by: Actor
     now: datetime
-    dry_run: bool
-    report: Report = field(default_factory=Report)
+    report: Report
+
+    @property
+    def dry_run(self) -> bool:
+        return self.report.dry_run
 
     def ask_leave(self, suspended: Collection[int]) -> None:
         """Raises ``BrakeHeld`` where these are too many to suspend; a dry run only says so."""
@@ -109,8 +117,8 @@ class Run:
 
     def apply(self, sayings: list[Saying]) -> None:
         """Those who may work again come first, so that nothing which goes wrong later keeps them out."""
-        for each in sorted(sayings, key=lambda saying: saying.suspends):
-            saying = self._asked_again(each) if each.suspends else each
+        for each in sorted(sayings, key=lambda saying: (saying.ends, saying.suspends)):
+            saying = self._asked_again(each) if each.ends else each
             if saying is None or not saying.is_news:
                 continue
             if self.dry_run or set_billing_status(
@@ -158,13 +166,14 @@ def sync(
     Raises ``BrakeHeld`` where too many would be suspended, ``NobodyKnown`` where the answer is about others, and
     what ``again`` raises. Killed half way, the next run does the rest.
     """
-    run = Run(job=SYNC, says=_of_status, again=again, by=by, now=now, dry_run=dry_run)
+    report = Report(dry_run=dry_run)
+    run = Run(job=SYNC, says=_of_status, again=again, by=by, now=now, report=report)
     sayings = _sayings(run, subscriptions)
     run.ask_leave([each.licence.pk for each in sayings if each.suspends])
     run.apply(sayings)
     if not dry_run:
         brake.end(job=SYNC, now=now)
-    return run.report
+    return report
 
 
 def expire_grace(
@@ -175,7 +184,8 @@ def expire_grace(
     Who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and what ``again``
     raises: a grace goes on while nobody can say whether it was paid.
     """
-    run = Run(job=EXPIRE, says=_of_grace, again=again, by=by, now=now, dry_run=dry_run)
+    report = Report(dry_run=dry_run)
+    run = Run(job=EXPIRE, says=_of_grace, again=again, by=by, now=now, report=report)
     licences = Licence.objects.select_related("client", "plan")
     over = licences.filter(billing_status=Standing.GRACE, billing_grace_until__lte=now)
     sayings = [_suspended(each, RUN_OUT) for each in over]
@@ -186,7 +196,7 @@ def expire_grace(
     run.apply(sayings)
     if not dry_run:
         brake.end(job=EXPIRE, now=now)
-    return run.report
+    return report
 
 
 def _sayings(run: Run, subscriptions: Mapping[str, Collection[str]]) -> list[Saying]:

@@ -6,15 +6,15 @@ from datetime import datetime
 from typing import cast
 from uuid import UUID
 
-from django.db.models import F
 from rest_framework.request import Request
 
 from accounts.access_tokens import Claims
-from accounts.models import Session
-from licensing.models import Licence, Standing, merged
+from accounts.claims import ClaimsSource
+from config.database import prepared
+from licensing.models import Standing, merged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls and what the licence says. Stands where Django has a user; it is always authenticated."""
 
@@ -61,42 +61,43 @@ def caller_of(request: Request) -> Caller:
     return cast("Caller", request.user)
 
 
-# Column by name of the caller's field, as seen from a session.
-_COLUMNS = {
-    "email": "user__email",
-    "epoch": "user__epoch",
-    "is_active": "user__is_active",
-    "session_id": "id",
-    "session_ended_at": "ended_at",
-    "client_id": "user__client_id",
-    "client_name": "user__client__name",
-    "status": "user__client__licence__status",
-    "grace_until": "user__client__licence__grace_until",
-    "plan_id": "user__client__licence__plan_id",
-    "plan": "user__client__licence__plan__name",
-    "plan_entitlements": "user__client__licence__plan__entitlements",
-    "own_entitlements": "user__client__licence__entitlements",
-    "monthly_input_tokens": "user__client__licence__plan__monthly_input_tokens",
-    "monthly_output_tokens": "user__client__licence__plan__monthly_output_tokens",
-    "daily_tokens": "user__client__licence__plan__daily_tokens",
-}
-_SESSIONS = Session.objects.order_by().values_list(
-    "user_id", *(F(column) for column in _COLUMNS.values())
-)
-_FIELDS = ("user_id", *_COLUMNS)
+# In the order of the caller's fields. A session that stands is found by its primary key, and all else by others.
+_QUESTION = """
+SELECT person.id, person.email, person.epoch, person.is_active, session.id, session.ended_at, client.id, client.name,
+       licence.status, licence.grace_until, plan.id, plan.name, plan.entitlements, licence.entitlements,
+       plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens
+FROM accounts_session session
+JOIN accounts_user person ON person.id = session.user_id
+LEFT JOIN accounts_client client ON client.id = person.client_id
+LEFT JOIN licensing_licence licence ON licence.client_id = client.id
+LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
+WHERE session.id = %s AND session.user_id = %s
+"""
 
 
 def load_caller(*, user_id: UUID, session_id: UUID) -> Caller | None:
     """The caller that a session of a user stands for, or None where there is no such session."""
-    row = _SESSIONS.filter(pk=session_id, user_id=user_id).first()
-    return Caller(**dict(zip(_FIELDS, row, strict=True))) if row else None
+    with prepared() as cursor:
+        cursor.execute(_QUESTION, (session_id, user_id))
+        row = cursor.fetchone()
+    return Caller(*row) if row else None
 
 
-def claims_of_user(user_id: UUID) -> Claims | None:
-    """What a token says of a user's client, or None where there is no client with a licence."""
-    licence = Licence.objects.select_related("plan").filter(client__users=user_id).first()
-    if licence is None:
-        return None
+def _claims(
+    client_id: UUID, plan: str, of_plan: Sequence[str], of_licence: Sequence[str]
+) -> Claims:
     return Claims(
-        client_id=licence.client_id, plan=licence.plan.name, entitlements=licence.all_entitlements
+        client_id=client_id, plan=plan, entitlements=merged(list(of_plan), list(of_licence))
     )
+
+
+# What a token says of a user's client.
+CLAIMS = ClaimsSource(
+    sql="""
+        SELECT licence.client_id, plan.name, plan.entitlements AS of_plan, licence.entitlements AS of_licence
+        FROM licensing_licence licence
+        JOIN licensing_plan plan ON plan.id = licence.plan_id
+        WHERE licence.client_id = person.client_id
+    """,
+    read=_claims,
+)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import sleep
 
 import requests
 import stripe
@@ -14,6 +15,8 @@ from config.database import release_connection
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
 RETRIES = 3
+# The library tries no question again that was one too many for Stripe. Seconds before each further try.
+RATE_LIMIT_WAITS = (2.0, 8.0, 20.0)
 PAGE = 100
 NO_SUCH_CUSTOMER = "resource_missing"
 
@@ -54,7 +57,7 @@ def _listed(
     asked: SubscriptionListParams = {"status": "all", "limit": PAGE, **which}
     seen: set[str] = set()
     while True:
-        page = client.v1.subscriptions.list(asked)
+        page = _page(client, asked)
         for each in page.data:
             if each.id in seen:
                 raise ValueError("what was listed comes again")
@@ -63,6 +66,17 @@ def _listed(
         if not page.has_more:
             return
         asked["starting_after"] = page.data[-1].id
+
+
+def _page(
+    client: stripe.StripeClient, asked: SubscriptionListParams
+) -> stripe.ListObject[stripe.Subscription]:
+    for wait in RATE_LIMIT_WAITS:
+        try:
+            return client.v1.subscriptions.list(asked)
+        except stripe.RateLimitError:
+            sleep(wait)
+    return client.v1.subscriptions.list(asked)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """What the worker does for licences."""
 
-from django.utils import timezone
-
+from config.database import database_now
 from config.queue import periodic, task
 from licensing.licences import end_operator_words
 
@@ -10,4 +9,4 @@ from licensing.licences import end_operator_words
 @task(name="licensing.end_words", queue="licensing", queueing_lock="licensing.end_words")
 def end_words(timestamp: int) -> None:
     """Every hour: an operator's word that was given until a time ends at that time."""
-    end_operator_words(now=timezone.now())
+    end_operator_words(now=database_now())

@@ -34,12 +34,13 @@ class LicenceViewSet(ViewSet):
         """What the shell may do now, and which micro apps it may use."""
         body = dumps(_status(caller_of(request))).encode()
         etag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
-        response = HttpResponse(body, content_type="application/json")
-        response["ETag"] = etag
-        response["Cache-Control"] = "private, no-cache"
         # Only headers and method are looked at, which the framework's request lends.
         asked = cast("HttpRequest", request)
-        return get_conditional_response(asked, etag=etag, response=response) or response
+        response = get_conditional_response(asked, etag=etag)
+        response = response or HttpResponse(body, content_type="application/json")
+        response["ETag"] = etag
+        response["Cache-Control"] = "private, no-cache"
+        return response
 
 
 def _status(caller: Caller) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One call, from its admission to its settlement."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from threading import Event, Lock
 from typing import Any
@@ -12,14 +12,13 @@ from django.utils import timezone
 from config.database import release_connection
 from config.problems import Problem
 from licensing.callers import Caller
-from llmproxy.catalogue import choose
+from llmproxy.catalogue import Choice, choose, terms
 from llmproxy.chat import Chat
-from llmproxy.estimates import delivered_tokens, prompt_tokens
-from llmproxy.models import LanguageModel
+from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import Prompt, Reported
 from llmproxy.settling import Due, settle_surely
-from usage.caps import Asked, PlanCaps, Reservation, reserve
+from usage.caps import Asked, Asking, PlanCaps, Reservation, reserve, reserve_on
 from usage.checkpoints import SoFar
 from usage.models import UsageRecord
 from usage.settlement import Spent
@@ -41,7 +40,7 @@ class Call:
 
     caller: Caller
     chat: Chat
-    model: LanguageModel
+    model: Choice
     reservation: Reservation
     input_estimate: int
     # What has been seen of the answer: that the provider set to work, its numbers, and what was delivered.
@@ -56,6 +55,8 @@ class Call:
     # Whether its client has hung up, and that the watch has seen so.
     has_left: Callable[[], bool] = bool
     left: bool = False
+    # That its provider had still not answered in one piece long after, and was cut.
+    given_up: bool = False
     first_byte_at: datetime | None = None
     # Whether the answer has its reason for ending.
     finished: bool = False
@@ -116,8 +117,8 @@ class Call:
     def _spent(self, end: UsageRecord.End) -> tuple[Spent, UsageRecord.Source]:
         output = delivered_tokens(deltas=self.deltas, size=self.size)
         if (known := self.reported) is not None:
-            # A report in mid-answer says less than what has been delivered since.
-            whole = end == End.DONE or known.output >= output
+            # A report in mid-answer says less than what has been delivered since; one in one piece is the whole.
+            whole = end == End.DONE or not self.chat.stream or known.output >= output
             output = known.output if whole else output
             spent = Spent(
                 input=known.input,
@@ -126,6 +127,10 @@ class Call:
                 reasoning=min(known.reasoning, output),
             )
             return spent, UsageRecord.Source.PROVIDER if whole else UsageRecord.Source.COUNTED
+        if self.given_up and end == End.CLIENT_GONE:
+            # Nobody knows what was written for a client that did not wait for it: it may have been all of it.
+            spent = Spent(input=self.input_estimate, output=self.reservation.output_limit)
+            return spent, UsageRecord.Source.ESTIMATED
         if not self.began and end not in LEFT:
             # A provider that failed before its first byte is owed nothing, and neither are we.
             return Spent(), UsageRecord.Source.COUNTED
@@ -137,24 +142,43 @@ class Call:
 
 def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:
     """Opens a record for a call and gives the connection back: nothing is held while waiting."""
-    model = choose(chat.model, caller=caller)
     provider().check(chat)
-    images = provider().image_tokens if model.image_tokens is None else model.image_tokens
-    estimate = prompt_tokens(chat.members, image_tokens=images)
-    estimate += provider().prompt_overhead(chat)
     assert caller.client_id is not None
-    asked = Asked(
+    asking = Asking(
         user_id=caller.user_id,
         client_id=caller.client_id,
         session_id=caller.session_id,
-        model=model.name,
         provider=provider().name,
         request_id=request_id,
         streamed=chat.stream,
-        input_estimate=estimate,
-        output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
     )
-    reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
+    text = prompt_tokens(chat.members, image_tokens=0) + provider().prompt_overhead(chat)
+    images = images_in(chat.members)
+    wanted = terms(
+        chat.model,
+        caller=caller,
+        text=text,
+        images=images,
+        usual=provider().image_tokens,
+        most=chat.output_wanted,
+    )
+    plan = PlanCaps.of(caller)
+    admitted = reserve_on(wanted, asking=asking, plan=plan, now=now)
+    if admitted is not None:
+        reservation, (name, estimate, _, *rest) = admitted
+        model = Choice(name, *rest)
+    else:
+        # What it is refused for is said by asking for one thing after the other.
+        model = choose(chat.model, caller=caller)
+        each = provider().image_tokens if model.image_tokens is None else model.image_tokens
+        estimate = text + images * each
+        asked = Asked(
+            **asdict(asking),
+            model=model.name,
+            input_estimate=estimate,
+            output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
+        )
+        reservation = reserve(asked=asked, plan=plan, now=now)
     release_connection()
     return Call(
         caller=caller, chat=chat, model=model, reservation=reservation, input_estimate=estimate

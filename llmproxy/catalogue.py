@@ -1,28 +1,105 @@
 """Which models there are, and which of them a caller may use."""
 
-from django.conf import settings
+from typing import NamedTuple
 
+from django.conf import settings
+from psycopg.types.numeric import Int8
+
+from config.database import prepared
 from config.problems import Fault, NotFound
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
 from llmproxy.models import LanguageModel
+from usage.caps import Terms
 
 
-def choose(name: str | None, *, caller: Caller) -> LanguageModel:
+class Choice(NamedTuple):
+    """The model of a call. Limits in tokens; no ``image_tokens`` means what is usual at the provider."""
+
+    name: str
+    provider_name: str
+    output_limit: int
+    image_tokens: int | None
+
+
+# Asked for every call, so not in Django's way: whoever asks pays for writing the statement anew.
+_CHOICE = """
+SELECT name, provider_name, output_limit, image_tokens, is_on,
+       NOT EXISTS (SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id)
+       OR EXISTS (SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id AND plan_id = %s::bigint)
+FROM llmproxy_languagemodel AS model WHERE name = %s
+"""
+
+
+def choose(name: str | None, *, caller: Caller) -> Choice:
     """The model of a call; without a name, the default one. Rows are read anew for each call.
 
     Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for another plan's.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    model = LanguageModel.objects.filter(name=wanted).prefetch_related("plans").first()
-    if model is None and wanted == settings.LLM_DEFAULT_MODEL:
-        return _default()
-    if model is None or not model.is_on:
+    with prepared() as cursor:
+        cursor.execute(_CHOICE, (caller.plan_id, wanted))
+        row = cursor.fetchone()
+    if row is None and wanted == settings.LLM_DEFAULT_MODEL:
+        default = _default()
+        return Choice(
+            default.name, default.provider_name, default.output_limit, default.image_tokens
+        )
+    is_on, is_allowed = row[4:] if row is not None else (False, False)
+    if row is None or not is_on:
         fault = Fault("/model", "unknown", "There is no model of this name.")
         raise NotFound(fault.detail, errors=[fault])
-    if not _allows(model, caller):
+    if not is_allowed:
         raise NotEntitled("Your plan does not include this model.")
-    return model
+    return Choice(*row[:4])
+
+
+_DEFAULT_LIMIT = Int8(LanguageModel().output_limit)
+
+# The same for the statement that admits a call, which is how nearly all of them are chosen.
+_TERMS = """
+SELECT chosen.name AS model, %(text)s::bigint + %(images)s::bigint * COALESCE(image_tokens, %(usual)s::bigint) AS input,
+       LEAST(%(most)s::bigint, output_limit) AS wanted, provider_name, output_limit, image_tokens
+FROM (
+    SELECT id, name, provider_name, output_limit, image_tokens, is_on FROM llmproxy_languagemodel
+    WHERE name = %(name)s
+    UNION ALL
+    SELECT 0, %(default)s::text, %(default)s::text, %(default_limit)s::bigint, NULL, true
+    WHERE %(default)s::text = %(name)s::text
+      AND NOT EXISTS (SELECT 1 FROM llmproxy_languagemodel WHERE name = %(name)s)
+) AS chosen
+WHERE is_on AND (
+    NOT EXISTS (SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = chosen.id)
+    OR EXISTS (
+        SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = chosen.id AND plan_id = %(plan)s::bigint
+    )
+)
+"""
+
+
+def terms(
+    name: str | None, *, caller: Caller, text: int, images: int, usual: int, most: int | None
+) -> Terms:
+    """What a call to that model, or to the default one, wants to spend; no row where :func:`choose` raises.
+
+    Tokens: ``text`` is the prompt's without its ``images``, of which each costs ``usual`` where the model's row does
+    not say otherwise; ``most`` is the output wanted. The rows are a ``Choice`` from their third column on but for the
+    name, which is the first.
+    """
+    default = settings.LLM_DEFAULT_MODEL
+    return Terms(
+        _TERMS,
+        {
+            "name": name or default,
+            "default": default,
+            "default_limit": _DEFAULT_LIMIT,
+            "plan": caller.plan_id,
+            "text": Int8(text),
+            "images": Int8(images),
+            "usual": Int8(usual),
+            "most": None if most is None else Int8(most),
+        },
+    )
 
 
 def offered(*, caller: Caller) -> list[LanguageModel]:

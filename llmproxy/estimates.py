@@ -71,6 +71,13 @@ def prompt_tokens(members: dict[str, Any], *, image_tokens: int) -> int:
     return tokens + sum(_json(members[name]) for name in _IN_WORDS if name in members)
 
 
+def images_in(members: dict[str, Any]) -> int:
+    """How many images a checked call shows."""
+    contents = (message.get("content") for message in members["messages"])
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    return sum(part["type"] == "image_url" for part in parts)
+
+
 def text_tokens(text: str | None) -> int:
     """The most that a text costs, in tokens."""
     if not text:

@@ -1,24 +1,21 @@
 """One HTTP request to a provider that can be waited for with a timeout and cut at any moment.
 
-A thread sends the request and reads the answer into a short queue; whoever wants the answer waits
-on the queue. It is plain threading, so under gevent the thread is a greenlet.
+A thread sends the request and waits for the head of the answer, which no timeout can interrupt and leave whole. From
+there on whoever wants the answer receives it from its socket, without a thread and a queue between the two: bytes can
+be waited for again and again. It is plain threading, so under gevent the thread is a greenlet. Whoever has nothing to
+say before the answer is whole needs no thread at all.
 """
 
-import contextlib
-import queue
 import threading
 import time
-from collections.abc import Mapping
-from typing import NamedTuple, Self, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Self
 
-import requests
-
-from llmproxy.sockets import Line, work_for
+from llmproxy.connections import Answer, Connections, Request
+from llmproxy.framing import Framing
+from llmproxy.heads import Head
+from llmproxy.sockets import Line
 from llmproxy.tries import Tries, root_of
-
-# How far the reader may be ahead of the consumer: pieces, and bytes in each.
-QUEUED_PIECES = 16
-PIECE_BYTES = 16 * 1024
 
 
 class ExchangeError(Exception):
@@ -49,28 +46,28 @@ class TooLarge(ExchangeError):
     """The body of the answer is longer than it may be."""
 
 
-class Head(NamedTuple):
-    """Status and headers of an answer; the headers' names are case-insensitive."""
-
-    status: int
-    headers: Mapping[str, str]
-
-
-_Arriving: TypeAlias = queue.Queue[Head | bytes | ExchangeError]
-
-
 class Exchange:
     """One request and its answer, made by `open_exchange`. For one consumer; close it always.
 
     What failed once fails again in the same way. Seconds throughout.
     """
 
-    def __init__(self, line: Line, arriving: _Arriving) -> None:
+    def __init__(self, line: Line, max_bytes: int) -> None:
         self._line = line
-        self._arriving = arriving
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
+        # Set with the head, or with what there is in place of it.
+        self._is_there = threading.Event()
         self._head: Head | None = None
+        self._answer: Answer | None = None
+        self._framing = Framing()
+        # What came with the head, or cannot be given before the next call.
+        self._ahead = b""
+        self._size = 0
+        self._is_received = False
         self._ended = False
         self._failure: ExchangeError | None = None
+        self._begin: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -78,13 +75,21 @@ class Exchange:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        self.close()
+
     def head(self, timeout: float) -> Head | None:
         """Return status and headers, or None when they are not there after `timeout` seconds.
 
         Raises Unreachable, Broken or TimedOut.
         """
-        if self._head is None:
-            self._next(timeout)
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin()
+        if self._head is None and self._failure is None:
+            self._wait(timeout)
+        if self._failure is not None:
+            raise self._failure
         return self._head
 
     def chunk(self, timeout: float) -> bytes | None:
@@ -95,11 +100,19 @@ class Exchange:
         """
         if self._ended:
             return b""
-        if self._head is None and self.head(timeout) is None:
+        if self.head(timeout) is None:
             return None
-        piece = self._next(timeout)
-        self._ended = piece == b""
-        return piece
+        # Said before it is looked whether this was closed, as that is said before it is looked who receives: of two
+        # at once, one sees the other.
+        self._is_received = True
+        try:
+            return self._next(time.monotonic() + timeout)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the end of this answer
+            raise self.fail(error) from None
+        finally:
+            self._is_received = False
+            if self._failure is not None:
+                self._drop()
 
     def body(self) -> bytes:
         """Return the rest of the body, waiting as long as read timeout and deadline allow.
@@ -112,117 +125,135 @@ class Exchange:
         return b"".join(pieces)
 
     def close(self) -> None:
-        """Let the connection be used again if the answer was read to its end, else cut it now.
+        """Cut the connection now, unless the answer was read to its end and it waits for its next use already.
 
         Idempotent and at once. Any thread may call it: a consumer that waits gets Broken.
         """
-        if self._failure is None:
-            self._failure = Broken("the exchange was closed", sent=self._line.sent)
-        self._line.cut()
-        # A reader that waits for room in the queue finds it and sees the cut.
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._arriving.get_nowait()
-        # This loop may have taken what a waiting consumer would have been woken by.
-        with contextlib.suppress(queue.Full):
-            self._arriving.put_nowait(self._failure)
+        with self._lock:
+            if self._failure is None:
+                self._failure = Broken("the exchange was closed", sent=self._line.sent)
+            self._line.cut()
+            # A consumer that is receiving finds the end of the connection, and does the rest.
+            if not self._is_received:
+                self._drop()
+        self._is_there.set()
 
-    def _next(self, timeout: float) -> bytes | None:
-        """Take what comes next: bytes are returned, the head is kept, an error is raised."""
-        item = self._failure or self._wait(timeout)
-        if isinstance(item, ExchangeError):
-            self._failure = self._failure or item
-            raise self._failure
-        if isinstance(item, Head):
-            self._head = item
-            return None
-        return item
+    def begins_with(self, begin: Callable[[], None]) -> None:
+        """Whoever asks for the head first does this, and waits for as long as it takes."""
+        self._begin = begin
 
-    def _wait(self, timeout: float) -> Head | bytes | ExchangeError | None:
+    def arrive(self, answer: Answer) -> None:
+        """The head has come, and some of what follows it may have."""
+        with self._lock:
+            self._answer, self._ahead = answer, answer.ahead
+            self._head, self._framing = answer.head, answer.framing
+            if self._failure is not None:
+                self._drop()
+        self._is_there.set()
+
+    def fail(self, error: BaseException) -> ExchangeError:
+        """There is no more of this answer; what its consumer is told. The first failure counts."""
+        failure = error if isinstance(error, ExchangeError) else _explained(error, self._line)
+        with self._lock:
+            failure = self._failure = self._failure or failure
+        self._is_there.set()
+        return failure
+
+    def _wait(self, timeout: float) -> None:
         until = time.monotonic() + timeout
-        while True:
-            wait = min(until, self._line.limit()) - time.monotonic()
-            try:
-                return self._arriving.get(timeout=max(0.0, wait))
-            except queue.Empty:
-                now = time.monotonic()
-                if now >= self._line.limit():
-                    # The reader keeps the limit too, except in name lookup, which has none.
-                    self._line.cut()
-                    return _explained(TimeoutError(), self._line)
-                if now >= until:
+        while not self._is_there.is_set():
+            now = time.monotonic()
+            if now >= self._line.limit():
+                # The reader keeps the limit too, except in name lookup, which has none.
+                self._line.cut()
+                self.fail(TimeoutError())
+            elif now >= until:
+                return
+            else:
+                self._is_there.wait(min(until, self._line.limit()) - now)
+
+    def _next(self, until: float) -> bytes | None:
+        if self._failure is not None:
+            raise self._failure
+        assert self._head is not None
+        if not self._size and _is_encoded(self._head):
+            raise Broken("the answer is in an encoding that was not asked for", sent=True)
+        piece = b""
+        if self._ahead:
+            ahead, self._ahead = self._ahead, b""
+            piece = self._taken(ahead)
+        while not piece and not self._framing.over:
+            data = self._line.receive(until - time.monotonic())
+            if self._failure is not None:
+                raise self._failure
+            if data is None:
+                if time.monotonic() >= until:
                     return None
+            elif data:
+                piece = self._taken(data)
+            else:
+                self._framing.end()
+        if self._framing.over:
+            self._leave()
+        self._ended = not piece
+        return piece
+
+    def _taken(self, data: bytes) -> bytes:
+        piece = self._framing.take(data)
+        self._size += len(piece)
+        if self._size > self._max_bytes:
+            raise TooLarge(f"the answer is over {self._max_bytes} bytes", sent=True)
+        return piece
+
+    def _leave(self) -> None:
+        """The answer is whole: its connection can be used again."""
+        if self._framing.exceeded:
+            self._drop()
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.leave(self._line)
+
+    def _drop(self) -> None:
+        """The connection is of no more use to anyone."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.drop()
 
 
-class _Reader(threading.Thread):
-    """Sends one request and reads the answer into the queue, whose last item is b"" or an error."""
+def _is_encoded(head: Head) -> bool:
+    return head.headers.get("Content-Encoding", "identity").strip().lower() != "identity"
 
-    def __init__(
-        self,
-        line: Line,
-        arriving: _Arriving,
-        session: requests.Session,
-        request: requests.Request,
-        max_bytes: int,
-        tries: Tries,
-    ) -> None:
-        super().__init__(name="exchange", daemon=True)
-        self._line = line
-        self._arriving = arriving
-        self._session = session
-        self._request = request
-        self._max_bytes = max_bytes
-        self._tries = tries
+
+class _Asking(NamedTuple):
+    """One request, sent until an answer stands, and where its head is handed to."""
+
+    exchange: Exchange
+    line: Line
+    connections: Connections
+    request: Request
+    tries: Tries
 
     def run(self) -> None:
-        last: bytes | ExchangeError = b""
         try:
-            work_for(self._line)
-            self._relay()
-        except ExchangeError as error:
-            last = error
+            self.exchange.arrive(self._answer())
         except Exception as error:  # noqa: BLE001 - whatever it is, the consumer waits to be told
-            last = _explained(error, self._line)
-        # A queue that is full until the deadline has no consumer any more.
-        with contextlib.suppress(queue.Full):
-            self._give(last)
+            self.exchange.fail(error)
 
-    def _relay(self) -> None:
-        with self._answer() as answer:
-            self._line.sent = True
-            self._give(Head(answer.status_code, answer.headers))
-            if answer.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-                raise Broken("the answer is in an encoding that was not asked for", sent=True)
-            size = 0
-            while piece := answer.raw.read1(PIECE_BYTES, decode_content=False):
-                self._line.answering = True
-                size += len(piece)
-                if size > self._max_bytes:
-                    raise TooLarge(f"the answer is over {self._max_bytes} bytes", sent=True)
-                self._give(piece)
-                self._line.check()
-
-    def _answer(self) -> requests.Response:
+    def _answer(self) -> Answer:
         """The first answer that stands, or raises what the last try failed with."""
-        prepared = self._request.prepare()
-        # Not Session.send: it reads a redirect's body whole and keeps cookies.
-        adapter = self._session.get_adapter(prepared.url or "")
         while True:
             try:
-                answer = adapter.send(prepared, stream=True)
+                answer = self.connections.ask(self.line, self.request)
             except Exception as error:
-                wait = self._tries.wait_after_failure(error, self._line)
+                wait = self.tries.wait_after_failure(error, self.line)
                 if wait is None:
                     raise
             else:
-                wait = self._tries.wait_after_refusal(answer.status_code, answer.headers)
+                wait = self.tries.wait_after_refusal(answer.head.status, answer.head.headers)
                 if wait is None:
                     return answer
-                answer.close()
-            self._line.try_again(wait)
-
-    def _give(self, item: Head | bytes | ExchangeError) -> None:
-        self._arriving.put(item, timeout=max(0.0, self._line.deadline - time.monotonic()))
+                answer.drop()
+            self.line.try_again(wait)
 
 
 def _explained(error: BaseException, line: Line) -> ExchangeError:
@@ -240,7 +271,7 @@ def _explained(error: BaseException, line: Line) -> ExchangeError:
 
 def open_exchange(  # noqa: PLR0913 - a request, and the limits that hold for it
     *,
-    session: requests.Session,
+    connections: Connections,
     method: str,
     url: str,
     headers: Mapping[str, str],
@@ -251,8 +282,9 @@ def open_exchange(  # noqa: PLR0913 - a request, and the limits that hold for it
     max_bytes: int,
     first_byte_timeout: float | None = None,
     patience: float = 0.0,
+    in_thread: bool = True,
 ) -> Exchange:
-    """Start one request on a session of `new_session` and return at once.
+    """Start one request and return at once, or where not `in_thread`, make it when its head is asked for.
 
     `connect_timeout` covers name lookup, connection and TLS together; `first_byte_timeout` (None: as
     `read_timeout`) each silence from there to the first byte of the body, `read_timeout` each one
@@ -266,9 +298,12 @@ def open_exchange(  # noqa: PLR0913 - a request, and the limits that hold for it
         read_timeout=read_timeout,
         deadline=deadline,
     )
-    arriving: _Arriving = queue.Queue(QUEUED_PIECES)
-    asked = {**headers, "Accept-Encoding": "identity"}
-    request = requests.Request(method, url, headers=asked, data=body)
+    exchange = Exchange(line, max_bytes)
     tries = Tries(until=time.monotonic() + patience if patience else 0.0)
-    _Reader(line, arriving, session, request, max_bytes, tries).start()
-    return Exchange(line, arriving)
+    request = Request(method, url, headers, body)
+    asking = _Asking(exchange, line, connections, request, tries)
+    if in_thread:
+        threading.Thread(target=asking.run, name="exchange", daemon=True).start()
+    else:
+        exchange.begins_with(asking.run)
+    return exchange

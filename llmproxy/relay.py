@@ -14,6 +14,7 @@ from django.conf import settings
 from config.problems import InternalError, Problem, ServiceUnavailable
 from llmproxy import running
 from llmproxy.calls import Call, End
+from llmproxy.connections import Connections
 from llmproxy.exchange import (
     Broken,
     Exchange,
@@ -33,7 +34,6 @@ from llmproxy.providers.protocol import (
     ProviderUnavailable,
 )
 from llmproxy.providers.reading import usage_of
-from llmproxy.sockets import new_session
 from llmproxy.sse import EventParser, EventTooLarge
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ SETTLE_PATIENCE = 2
 # One-shot answers and streams larger than this are no answers to these requests.
 MAX_ANSWER = 64 * 1024 * 1024
 
-_session = new_session(ca_bundle=settings.LLM_CA_BUNDLE or None)
+_connections = Connections(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def complete(call: Call) -> dict[str, Any]:
@@ -72,7 +72,8 @@ def complete(call: Call) -> dict[str, Any]:
     finally:
         running.forget(call)
         exchange.close()
-    if not call.settle(End.DONE) and not call.wait_settled(
+    end = End.CLIENT_GONE if call.left or call.has_left() else End.DONE
+    if not call.settle(end) and not call.wait_settled(
         SETTLE_PATIENCE * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
@@ -140,17 +141,19 @@ class Stream:
             while not self._over:
                 if chunk is None:
                     chunk = self._next_chunk()
-                if chunk is None and self._has_said_all():
-                    # A provider that does not hang up, and says no last word either.
-                    chunk = b""
                 if chunk is None:
                     yield KEEP_ALIVE
-                else:
-                    yield from self._forward(chunk)
-                    chunk = None
-                    if not self._over and self._is_silent():
-                        # The provider said something that is not for the caller.
-                        yield KEEP_ALIVE
+                    continue
+                out = bytearray()
+                failure = self._read(chunk, out)
+                chunk = None
+                if self._over or failure is not None:
+                    yield from self._last_words(out, failure)
+                elif out:
+                    yield bytes(out)
+                elif self._is_silent():
+                    # The provider said something that is not for the caller.
+                    yield KEEP_ALIVE
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
@@ -165,18 +168,20 @@ class Stream:
         return self._end_by is not None and time.monotonic() >= self._end_by
 
     def _next_chunk(self) -> bytes | None:
-        """The next bytes, None after a silence. Reads the head on the way, which may be a refusal."""
-        if self._exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
-            return None
-        _check_head(self._call, self._exchange)
+        """The next bytes, none at the end, None after a silence. Reads the head on the way, which may be a refusal."""
+        if not self._call.began:
+            if self._exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
+                return None
+            _check_head(self._call, self._exchange)
         wait = settings.LLM_KEEPALIVE_SECONDS
         if self._end_by is not None:
             wait = max(0.0, min(wait, self._end_by - time.monotonic()))
-        return self._exchange.chunk(wait)
+        chunk = self._exchange.chunk(wait)
+        # A provider that does not hang up, and says no last word either, has ended as well.
+        return b"" if chunk is None and self._has_said_all() else chunk
 
-    def _forward(self, chunk: bytes) -> Iterator[bytes]:
-        out = bytearray()
-        failure = self._read(chunk, out)
+    def _last_words(self, out: bytearray, failure: Problem | None) -> Iterator[bytes]:
+        """What came before the end, and the end: that of an answer once it is settled, or a failure, raised."""
         settled = not self._over or self._call.settle(End.DONE)
         if out and (failure is not None or not settled):
             # What came before was good, and nobody waits for it because of the ledger.
@@ -186,12 +191,9 @@ class Stream:
             raise failure
         if not settled:
             yield from self._until_settled()
-        if self._over:
-            if self._call.chat.include_usage:
-                out += self._translator.usage_chunk(self._call.bill())
-            out += DONE
-        if out:
-            yield bytes(out)
+        if self._call.chat.include_usage:
+            out += self._translator.usage_chunk(self._call.bill())
+        yield bytes(out) + DONE
 
     def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
         """Adds to ``out`` what the caller gets of these bytes; where the provider failed after that, says how."""
@@ -304,7 +306,7 @@ def _open(call: Call) -> Exchange:
             output_limit=call.reservation.output_limit,
         )
         exchange = open_exchange(
-            session=_session,
+            connections=_connections,
             method="POST",
             url=outgoing.url,
             headers=outgoing.headers,
@@ -321,6 +323,8 @@ def _open(call: Call) -> Exchange:
             patience=settings.LLM_KEEPALIVE_SECONDS
             if call.chat.stream
             else settings.LLM_READ_TIMEOUT,
+            # Before an answer in one piece there is nothing to say.
+            in_thread=call.chat.stream,
         )
         running.register(call, exchange)
     except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled

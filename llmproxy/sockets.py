@@ -1,9 +1,9 @@
-"""Connections to a provider that another thread can cut, whatever is being waited for.
+"""A connection to a provider that another thread can cut, whatever is being waited for.
 
 Closing a response does not wake a thread that is blocked on its socket, and before the headers
 there is no response to close. So each exchange has a `Line`, which is told of its socket before the
-socket is first waited on. urllib3 makes the socket in the thread that uses it, which is how the
-classes here find the line they work for.
+socket is first waited on. urllib3 makes the socket in the thread that uses it, which is how its
+classes find the line they work for.
 """
 
 import contextlib
@@ -11,21 +11,11 @@ import socket
 import ssl
 import threading
 import time
-from typing import Any
+from http.client import RemoteDisconnected
 
-import requests
-from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-
-# Connections kept for reuse, per provider. More may be open; beyond this they are not kept.
-KEPT_CONNECTIONS = 4096
-# Servers and address translators drop idle connections, some without saying so, and a request
-# lost in that way cannot safely be repeated: a connection idle for longer is not used again.
-# Several common servers close theirs after five seconds.
-MAX_IDLE_SECONDS = 4.0
-# Silence after which the operating system asks whether the other end is still there, and again each time.
-PROBE_SECONDS = 30
+# The most bytes that are received at once.
+RECEIVED = 16 * 1024
+LEAST_WAIT = 0.001
 
 
 class LineCutError(Exception):
@@ -58,6 +48,8 @@ class Line:
         self._lock = threading.Lock()
         self._sock: socket.socket | None = None
         self._gone = threading.Event()
+        # Seconds that have been waited for the next bytes of a body.
+        self._silence = 0.0
         self._begin(time.monotonic())
 
     def _begin(self, when: float) -> None:
@@ -96,6 +88,55 @@ class Line:
         if not self.connected:
             return left
         return min(left, self._read_timeout if self.answering else self._first_byte_timeout)
+
+    def send(self, data: bytes) -> None:
+        """Send the whole request; where that fails, the provider cannot have all of it."""
+        sock = self._taken()
+        try:
+            sock.settimeout(self.patience())
+            sock.sendall(data)
+        except BaseException:
+            self.sent = False
+            raise
+
+    def hear(self) -> bytes:
+        """The next bytes of the head of the answer, with what has come behind it."""
+        sock = self._taken()
+        sock.settimeout(self.patience())
+        data = sock.recv(RECEIVED)
+        self.check()
+        if not data:
+            raise RemoteDisconnected("")
+        self.heard = True
+        return data
+
+    def receive(self, wait: float) -> bytes | None:
+        """The next bytes, b"" after the last; None after `wait` seconds without any.
+
+        Raises TimeoutError after as much silence as there may be, and at the deadline. The time in which nobody
+        waits is no silence. It can be called again after a None; what `http.client` reads with cannot.
+        """
+        sock = self._taken()
+        most = self._read_timeout if self.answering else self._first_byte_timeout
+        began = time.monotonic()
+        patience = min(most - self._silence, self.deadline - began)
+        # Not zero, which would mean not to wait at all.
+        sock.settimeout(max(LEAST_WAIT, min(wait, patience)))
+        try:
+            data = sock.recv(RECEIVED)
+        except TimeoutError:
+            self._silence += time.monotonic() - began
+            if wait < patience:
+                return None
+            raise
+        self._silence = 0.0
+        self.answering = True
+        return data
+
+    def _taken(self) -> socket.socket:
+        if (sock := self._sock) is None:
+            raise LineCutError
+        return sock
 
     def hold(self, sock: socket.socket) -> None:
         """Make `sock` the one to cut; raises LineCutError if that has been asked for already."""
@@ -137,134 +178,15 @@ def work_for(line: Line) -> None:
     _current.line = line
 
 
-class _Socket(socket.socket):
-    """A TCP socket whose every wait for bytes ends with its line's patience."""
-
-    def recv_into(self, *args: Any) -> int:
-        line = _current.line
-        self.settimeout(line.patience())
-        count = super().recv_into(*args)
-        line.heard = line.heard or count > 0
-        return count
+def current_line() -> Line:
+    """The line that this thread works for."""
+    return _current.line
 
 
-class _TLSSocket(ssl.SSLSocket):
-    """The same over TLS; it can be cut during the handshake already."""
+class TLSSocket(ssl.SSLSocket):
+    """A socket over TLS that can be cut during the handshake already."""
 
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - as it is in ssl
         _current.line.hold(self)
         self.settimeout(_current.line.patience())
         super().do_handshake()
-
-    def recv_into(self, *args: Any) -> int:
-        line = _current.line
-        self.settimeout(line.patience())
-        count = super().recv_into(*args)
-        line.heard = line.heard or count > 0
-        return count
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    """An answer in one piece may take minutes without a byte: nobody on the way is to think it over."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_SECONDS)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_SECONDS)
-
-
-class _Connection(HTTPConnection):
-    """Reports its sockets to the line, and the moment from which the request is on its way."""
-
-    idle_since = 0.0
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the pool may hand this connection out again."""
-        is_usable = (
-            not _current.line.fresh and time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
-        )
-        return is_usable and super().is_connected
-
-    def _new_conn(self) -> socket.socket:
-        """Connect to the first address that answers, all of them within the connect timeout."""
-        failure = OSError("no address")
-        for family, kind, proto, _, address in socket.getaddrinfo(
-            self.host.strip("[]"), self.port, type=socket.SOCK_STREAM
-        ):
-            sock = _Socket(family, kind, proto)
-            try:
-                _current.line.hold(sock)
-                sock.settimeout(_current.line.patience())
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                _keep_alive(sock)
-                sock.connect(address)
-            except OSError as error:
-                sock.close()
-                failure = error
-            except LineCutError:
-                sock.close()
-                raise
-            else:
-                return sock
-        raise failure
-
-    def request(self, *args: Any, **options: Any) -> None:
-        """Send a request; where that fails, the provider cannot have all of it."""
-        line = _current.line
-        is_reused = self.sock is not None
-        if not is_reused:
-            self.connect()
-        line.use(self.sock, is_reused=is_reused)
-        self.timeout = line.patience()
-        try:
-            super().request(*args, **options)
-        except BaseException:
-            line.sent = False
-            raise
-
-
-class _TLSConnection(_Connection, HTTPSConnection):
-    pass
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-    def _put_conn(self, conn: Any) -> None:
-        _current.line.let_go()
-        if conn is not None:
-            conn.idle_since = time.monotonic()
-        super()._put_conn(conn)
-
-
-class _TLSPool(_Pool, HTTPSConnectionPool):
-    ConnectionCls = _TLSConnection
-
-
-class _Adapter(HTTPAdapter):
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
-        super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0, pool_block=False)
-
-    def init_poolmanager(self, *args: Any, **options: Any) -> None:
-        super().init_poolmanager(*args, **options, ssl_context=self._context)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
-
-    def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
-        """Verify always, by the one context: reading the CA bundle takes 10 ms and more."""
-        conn.cert_reqs = "CERT_REQUIRED"
-
-
-def new_session(*, ca_bundle: str | None = None) -> requests.Session:
-    """Make the session that exchanges run on: one for each process, for nothing else.
-
-    It knows no proxies, .netrc or other environment. `ca_bundle` is a file of PEM certificates to
-    trust instead of the public authorities.
-    """
-    context = ssl.create_default_context(cafile=ca_bundle or DEFAULT_CA_BUNDLE_PATH)
-    context.sslsocket_class = _TLSSocket
-    session = requests.Session()
-    session.trust_env = False
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(context))
-    return session

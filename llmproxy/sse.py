@@ -13,6 +13,11 @@ _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?:\r\n|\n|\r)")
 _OVERLAP = 2
 
 
+# What nearly every event of a provider begins and ends with.
+_DATA = b"data:"
+_END = b"\n\n"
+
+
 class EventTooLarge(Exception):
     """One event of the stream is longer than the parser was told to take."""
 
@@ -52,6 +57,9 @@ class EventParser:
         Raises EventTooLarge where an event passes the limit, after the events before it have been
         returned (that is, on the following call where there were any).
         """
+        if not self._buffer and _is_plain(data) and len(data) <= self._max:
+            self._at_start = False
+            return [Event(data, data[len(_DATA) : -len(_END)].removeprefix(b" "), None)]
         self._buffer += data
         return self._events(final=False)
 
@@ -101,3 +109,13 @@ class EventParser:
             elif field == b"event":
                 name = value.removeprefix(b" ").decode("utf-8", "replace") or None
         return Event(raw, b"\n".join(data) if data else None, name)
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether these bytes are one whole event of one line, as providers mostly send them."""
+    return (
+        data.startswith(_DATA)
+        and data.find(b"\n") == len(data) - len(_END)
+        and data.endswith(_END)
+        and b"\r" not in data
+    )

@@ -58,7 +58,7 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
             signature=chosen.signature,
             signed_at=chosen.signed_at,
             published_at=now,
-            published_by=AN_OPERATOR,
+            published_by=f"{AN_OPERATOR} {by.id}" if by.id else AN_OPERATOR,
         )
         placing.begin(channel=channel, now=now)
         record(

@@ -20,9 +20,11 @@ from accounts.console import ConsoleAdmin
 from accounts.operators import actor_of
 from telemetry.export import FORMATS, lines
 from telemetry.models import Event
-from telemetry.volumes import volumes
+from telemetry.volumes import REST, volumes
 
 DAYS_SHOWN = 14
+# Of the days that can be asked for; there are no events of earlier ones anywhere.
+EARLIEST = date(2000, 1, 1)
 NO_APP = "-"
 
 
@@ -126,12 +128,11 @@ class EventAdmin(ConsoleAdmin):
         return own + super().get_urls()
 
     def _volumes(self, request: HttpRequest) -> HttpResponse:
-        """How much came in on one of the last days, by app and version."""
+        """How much came in on a day, by app and version; also long ago, when its events have been pruned."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         days = _last_days()
-        asked = request.GET.get("day")
-        day = asked if asked in days else days[0]
+        day = _day(request.GET.get("day", "")) or days[0]
         found = volumes(day=date.fromisoformat(day))
         context = {
             **self.admin_site.each_context(request),
@@ -140,6 +141,7 @@ class EventAdmin(ConsoleAdmin):
             "day": day,
             "volumes": found,
             "total": sum(each.events for each in found),
+            "rest": REST,
         }
         return TemplateResponse(request, "admin/console/volumes.html", context)
 
@@ -170,6 +172,15 @@ def _last_days() -> list[str]:
     """Today and the days before it (UTC), as ``YYYY-MM-DD``, newest first."""
     today = timezone.now().astimezone(UTC).date()
     return [f"{today - timedelta(days=number)}" for number in range(DAYS_SHOWN)]
+
+
+def _day(text: str) -> str | None:
+    """A day that is not to come, as ``YYYY-MM-DD``."""
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return f"{day}" if EARLIEST <= day <= timezone.now().astimezone(UTC).date() else None
 
 
 def _app(value: str) -> str:

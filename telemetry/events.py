@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from json import JSONEncoder
 from math import isfinite
 from typing import Any, NamedTuple
@@ -24,14 +24,20 @@ PROPERTIES_BYTES = 16 * 1024
 PROPERTIES_LEVELS = 5
 
 Container = dict[str, Any] | list[Any]
+# Name, app and shell version; the last two empty where there is none.
+Words = tuple[str, str, str]
 
 
 class Reported(NamedTuple):
-    """An event that can be kept: ``id`` in small letters, ``properties`` as JSON without what looked like a secret."""
+    """An event that can be kept, all of it in one line each.
+
+    ``id`` is in small letters, ``occurred_at`` an instant in UTC as ISO 8601, ``properties`` JSON without what looked
+    like a secret.
+    """
 
     id: str
     name: str
-    occurred_at: datetime
+    occurred_at: str
     app: str
     shell_version: str
     properties: str
@@ -45,18 +51,51 @@ class BadEvent(Exception):
         super().__init__(code)
 
 
-def read(given: Any, *, now: datetime) -> Reported:
-    """What of one event of a batch is kept, or ``BadEvent``. Members that nobody knows are ignored."""
-    if not isinstance(given, dict):
-        raise BadEvent("", "invalid", "An event is an object.")
-    return Reported(
-        id=_text(given, "id", _UUID, "a UUID with its hyphens").lower(),
-        name=_text(given, "name", _NAME, "1 to 100 letters, digits, spaces or any of _.:/$-"),
-        occurred_at=_instant(given, now=now),
-        app=_text(given, "app", _APP, "the slug of a micro app", needed=False),
-        shell_version=_text(given, "shell_version", _VERSION, "a version", needed=False),
-        properties=_properties(given.get("properties")),
-    )
+class Reader:
+    """Reads the events of one batch, which came at ``now``: ``read`` says what of each is kept, or ``BadEvent``.
+
+    Members that nobody knows are ignored. The same names, apps and versions come again and again in a batch, so
+    each is judged once.
+    """
+
+    def __init__(self, *, now: datetime) -> None:
+        self._oldest, self._newest = now - OLDEST, now + NEWEST
+        self._known: dict[tuple[Any, Any, Any], Words] = {}
+
+    def read(self, given: Any) -> Reported:
+        if not isinstance(given, dict):
+            raise BadEvent("", "invalid", "An event is an object.")
+        event_id = _text(given, "id", _UUID, "a UUID with its hyphens").lower()
+        name, app, shell_version = self._words(given)
+        at = self._instant(given)
+        properties = _properties(given.get("properties"))
+        return Reported(event_id, name, at, app, shell_version, properties)
+
+    def _words(self, given: dict[str, Any]) -> Words:
+        said = (given.get("name"), given.get("app"), given.get("shell_version"))
+        try:
+            return self._known[said]
+        except (KeyError, TypeError):
+            # A member that cannot be looked up is a list or an object, and will be refused.
+            words = (
+                _text(given, "name", _NAME, "1 to 100 letters, digits, spaces or any of _.:/$-"),
+                _text(given, "app", _APP, "the slug of a micro app", needed=False),
+                _text(given, "shell_version", _VERSION, "a version", needed=False),
+            )
+        self._known[said] = words
+        return words
+
+    def _instant(self, given: dict[str, Any]) -> str:
+        text = _text(given, "occurred_at", _AT, "an instant as in RFC 3339, with its offset")
+        try:
+            at = datetime.fromisoformat(text.upper())
+        except ValueError:
+            raise BadEvent("/occurred_at", "invalid", "There is no such instant.") from None
+        if at < self._oldest:
+            raise BadEvent("/occurred_at", "too_old", f"This is more than {OLDEST.days} days ago.")
+        if at > self._newest:
+            raise BadEvent("/occurred_at", "too_new", "This is more than an hour ahead.")
+        return at.astimezone(UTC).isoformat()
 
 
 _UUID, _NAME, _APP, _VERSION, _AT = (
@@ -80,19 +119,6 @@ def _text(
     if needed:
         raise BadEvent(f"/{member}", "required", "This member is needed.")
     return ""
-
-
-def _instant(given: dict[str, Any], *, now: datetime) -> datetime:
-    text = _text(given, "occurred_at", _AT, "an instant as in RFC 3339, with its offset")
-    try:
-        at = datetime.fromisoformat(text.upper())
-    except ValueError:
-        raise BadEvent("/occurred_at", "invalid", "There is no such instant.") from None
-    if at < now - OLDEST:
-        raise BadEvent("/occurred_at", "too_old", f"This is more than {OLDEST.days} days ago.")
-    if at > now + NEWEST:
-        raise BadEvent("/occurred_at", "too_new", "This is more than an hour ahead.")
-    return at
 
 
 def _properties(given: Any) -> str:

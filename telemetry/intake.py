@@ -8,6 +8,7 @@ statement is a transaction of its own: once it has returned, what it counted is 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ import psycopg
 from django.db import connection
 
 from config.problems import Fault, InvalidRequest, RequestTooLarge
-from telemetry.events import BadEvent, Reported, read
+from telemetry.events import BadEvent, Reader, Reported
 
 MOST_EVENTS = 500
 # Held to before anything is read, by config/bodies.py.
@@ -51,9 +52,10 @@ def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: da
     events: dict[str, Reported] = {}
     rejected: list[Fault] = []
     given = _events_of(batch)
+    reader = Reader(now=now)
     for index, each in enumerate(given):
         try:
-            event = read(each, now=now)
+            event = reader.read(each)
         except BadEvent as bad:
             fault = bad.fault
             rejected.append(Fault(f"/events/{index}{fault.pointer}", fault.code, fault.detail))
@@ -75,12 +77,18 @@ def _events_of(batch: Mapping[str, Any]) -> list[Any]:
     return events
 
 
+# Each column is one text with a line for each event, which both sides read and write several times as fast as an
+# array. No value holds a line's end: patterns refuse it, and JSON writes it as an escape. The lines of one event
+# without an app or a version are no lines at all, hence coalesce.
 _KEEP = """
 INSERT INTO telemetry_event
     (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
-SELECT event_id::uuid, %b, %b, name, app, shell_version, occurred_at, %b, properties::jsonb
-FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::timestamptz[], %b::text[])
-    AS given (event_id, name, app, shell_version, occurred_at, properties)
+SELECT event_id::uuid, %b, %b, name, coalesce(app, ''), coalesce(shell_version, ''),
+    occurred_at::timestamptz, %b, properties::jsonb
+FROM unnest(
+    string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'),
+    string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n')
+) AS given (event_id, name, occurred_at, app, shell_version, properties)
 ON CONFLICT (event_id, client_id) DO NOTHING
 """
 
@@ -90,16 +98,9 @@ def _keep(events: list[Reported], *, client_id: UUID, user_id: UUID, now: dateti
     if not events:
         return 0
     # In one order for everyone: two copies of a batch at the same moment wait for each other, and never crosswise.
-    events.sort(key=lambda each: each.id)
-    columns = (
-        [each.id for each in events],
-        [each.name for each in events],
-        [each.app for each in events],
-        [each.shell_version for each in events],
-        [each.occurred_at for each in events],
-        [each.properties for each in events],
-    )
+    events.sort(key=attrgetter("id"))
+    columns = map("\n".join, zip(*events, strict=True))
     connection.ensure_connection()
-    # Not Django's cursor, which writes values into the statement as text: binary arrays take a third of the time.
+    # Not Django's cursor, which writes values into the statement.
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         return cursor.execute(_KEEP, [client_id, user_id, now, *columns]).rowcount

@@ -78,3 +78,26 @@ class Event(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.received_at:%Y-%m-%d %H:%M}"
+
+
+class DailyVolume(models.Model):
+    """How many events of an app and shell version were received on a day (UTC), counted once the day was over.
+
+    It stays when the events are pruned. Intake does not touch it: batches of one version would wait for each other.
+    """
+
+    day = models.DateField()
+    app = models.CharField(max_length=60, blank=True, help_text="Empty: the shell itself.")
+    shell_version = models.CharField(max_length=64, blank=True)
+    events = models.PositiveBigIntegerField()
+
+    class Meta:
+        ordering = ("-day", "app", "shell_version")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("day", "app", "shell_version"), name="telemetry_one_volume_a_day"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.app} {self.shell_version}: {self.events}"

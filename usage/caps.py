@@ -4,14 +4,17 @@ A call reserves before it starts, in one statement that is both check and reserv
 exactly once. What is reserved is always the sum of open records, because the same statements write both.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
 from django.conf import settings
-from django.db import connection
+from psycopg.types.numeric import Int8
 
+from config.database import prepared
 from config.problems import Problem, RefusedUntil
 from licensing.callers import Caller
 from usage.alerts import note_daily_limit
@@ -70,18 +73,36 @@ class PlanCaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a call wants to spend at most, and whose it is. Tokens."""
+class Asking:
+    """Whose call it is, and how it is made."""
 
     user_id: UUID
     client_id: UUID
     session_id: UUID | None
-    model: str
     provider: str
     request_id: str
     streamed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked(Asking):
+    """A call, and what it wants to spend at most. Tokens."""
+
+    model: str
     input_estimate: int
     output_wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a call wants to spend where rows of a higher floor say so, read by the statement that admits it.
+
+    ``query`` gives at most one row of ``model``, ``input`` and ``wanted`` (tokens) and whatever else is to be given
+    back; no row, no admission. ``values`` are its parameters, whose names must be none of ours.
+    """
+
+    query: str
+    values: Mapping[str, Any]
 
 
 class Reservation(NamedTuple):
@@ -106,25 +127,33 @@ _TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
 _TODAY_RESERVED = "CASE WHEN m.day >= %(day)s THEN m.day_reserved ELSE 0 END"
 _LEFT = f"""LEAST(
     l.output_cap - m.output_used - m.output_reserved,
-    l.day_cap - ({_TODAY_USED}) - ({_TODAY_RESERVED}) - %(input)s
+    l.day_cap - ({_TODAY_USED}) - ({_TODAY_RESERVED}) - q.input
 )"""
-_GRANT = f"LEAST(%(wanted)s, {_LEFT})"
+_GRANT = f"LEAST(q.wanted, {_LEFT})"
+_AS_ASKED = (
+    "SELECT %(model)s::text AS model, %(input)s::bigint AS input, %(wanted)s::bigint AS wanted"
+)
 
-_ADMIT = f"""
+
+@cache
+def _admission(terms: str) -> str:
+    """The statement that admits a call, or gives no row; the columns of the terms follow its own."""
+    return f"""
 WITH l AS ({_LIMITS}),
+q AS ({terms}),
 admitted AS (
     UPDATE usage_monthlyusage AS m
     SET granted = {_GRANT},
-        input_reserved = m.input_reserved + %(input)s,
+        input_reserved = m.input_reserved + q.input,
         output_reserved = m.output_reserved + {_GRANT},
         day_used = {_TODAY_USED},
-        day_reserved = ({_TODAY_RESERVED}) + %(input)s + {_GRANT},
+        day_reserved = ({_TODAY_RESERVED}) + q.input + {_GRANT},
         day = GREATEST(m.day, %(day)s),
         input_cap = l.input_cap,
         output_cap = l.output_cap
-    FROM l
+    FROM l, q
     WHERE m.user_id = %(user)s AND m.period = %(period)s AND NOT l.stopped
-      AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + %(input)s <= l.input_cap)
+      AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + q.input <= l.input_cap)
       AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
     RETURNING m.granted, m.day,
         LEAST(l.input_cap - m.input_used - m.input_reserved,
@@ -137,12 +166,13 @@ opened AS (
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
         reasoning_tokens, source, "end", opened_at, expires_at
     )
-    SELECT %(id)s, %(user)s, %(client)s, %(session)s, %(period)s, a.day, %(model)s, %(provider)s,
-           %(request)s, %(streamed)s, 'open', %(input)s, a.granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s
-    FROM admitted AS a
+    SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(period)s, a.day, q.model, %(provider)s,
+           %(request)s, %(streamed)s, 'open', q.input, a.granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s
+    FROM admitted AS a, q
 )
-SELECT granted, left_month, left_day FROM admitted
-"""  # noqa: S608 - built from constants of this module
+SELECT a.granted, a.left_month, a.left_day, q.* FROM admitted AS a, q
+"""  # noqa: S608 - built from constants of this project
+
 
 _EFFECTIVE = f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l"  # noqa: S608 - as above
 
@@ -153,30 +183,29 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``MonthlyCapExceeded``,
     ``DailyLimitReached``, or ``CapReserved`` where only calls still running hold what is left.
     """
-    period = Period.of(now)
-    record_id = uuid4()
-    values = {
-        **_limit_values(asked.user_id, plan, now),
-        "id": record_id,
-        "client": asked.client_id,
-        "session": asked.session_id,
-        "period": period.month,
-        "day": period.day,
+    values = _values(asked, plan, now) | {
         "model": asked.model,
-        "provider": asked.provider,
-        "request": asked.request_id,
-        "streamed": asked.streamed,
-        "input": asked.input_estimate,
-        "wanted": asked.output_wanted,
-        "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
+        "input": Int8(asked.input_estimate),
+        "wanted": Int8(asked.output_wanted),
     }
     for _ in range(TRIES):
-        if row := _one(_ADMIT, values):
-            granted, left_month, left_day = row
-            return Reservation(record_id, granted, left_month, left_day)
-        if refusal := _refusal(asked=asked, plan=plan, period=period, now=now):
+        if row := _one(_admission(_AS_ASKED), values):
+            return Reservation(values["id"], *row[:3])
+        if refusal := _refusal(asked=asked, plan=plan, period=Period.of(now), now=now):
             raise refusal
     raise CapReserved(now=now, until=now + RESERVED_RETRY)
+
+
+def reserve_on(
+    terms: Terms, *, asking: Asking, plan: PlanCaps, now: datetime
+) -> tuple[Reservation, tuple[Any, ...]] | None:
+    """Opens a record for a call whose terms are read in passing; with the row of the terms.
+
+    None where it was not admitted, whatever the reason: whoever reads the terms and calls :func:`reserve` is told.
+    """
+    values = _values(asking, plan, now)
+    row = _one(_admission(terms.query), {**terms.values, **values})
+    return (Reservation(values["id"], *row[:3]), row[3:]) if row else None
 
 
 def effective(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Caps:
@@ -294,18 +323,39 @@ class _Share(NamedTuple):
         )
 
 
+def _values(asking: Asking, plan: PlanCaps, now: datetime) -> dict[str, Any]:
+    period = Period.of(now)
+    return {
+        **_limit_values(asking.user_id, plan, now),
+        "id": uuid4(),
+        "client": asking.client_id,
+        "session": asking.session_id,
+        "period": period.month,
+        "day": period.day,
+        "provider": asking.provider,
+        "request": asking.request_id,
+        "streamed": asking.streamed,
+        "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
+    }
+
+
 def _limit_values(user_id: UUID, plan: PlanCaps, now: datetime) -> dict[str, Any]:
     return {
         "user": user_id,
         "now": now,
-        "plan_input": plan.monthly_input,
-        "plan_output": plan.monthly_output,
-        "plan_day": plan.daily,
+        "plan_input": _number(plan.monthly_input),
+        "plan_output": _number(plan.monthly_output),
+        "plan_day": _number(plan.daily),
     }
 
 
+def _number(tokens: int | None) -> Int8 | None:
+    """Of one type whatever its size, so that the statement is prepared once."""
+    return None if tokens is None else Int8(tokens)
+
+
 def _one(statement: str, values: dict[str, Any]) -> tuple[Any, ...] | None:
-    with connection.cursor() as cursor:
+    with prepared() as cursor:
         cursor.execute(statement, values)
         row: tuple[Any, ...] | None = cursor.fetchone()
         return row

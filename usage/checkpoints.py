@@ -10,7 +10,8 @@ from django.db import connection
 from usage.caps import EXPIRY_MARGIN
 
 # Sixty seconds from now by the database's clock, the only one that all hosts share: the reservation of a call
-# that is known to run does not expire because a host's clock is wrong.
+# that is known to run does not expire because a host's clock is wrong. Open is what has not been settled, as in
+# settling.
 _CHECKPOINT = """
 UPDATE usage_usagerecord AS r
 SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.output,
@@ -18,7 +19,7 @@ SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.out
     expires_at = GREATEST(r.expires_at, now() + make_interval(secs => %(margin)s))
 FROM unnest(%(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[])
     AS s(id, input, output, first_byte_at)
-WHERE r.id = s.id AND r.state = 'open'
+WHERE r.id = s.id AND r.settled_at IS NULL
 """
 
 

@@ -44,8 +44,9 @@ class UsageRecord(models.Model):
         CRASHED = "crashed", "the worker died"
 
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    # Its index is the one by month, which begins with it.
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="usage"
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="usage", db_index=False
     )
     client_id = models.UUIDField(help_text="The client of the user at the time.")
     session_id = models.UUIDField(null=True)
@@ -104,9 +105,32 @@ class UsageRecord(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=("user", "period", "day"), name="usage_by_user_and_month"),
+            # All that a person's month is told from: their calls lie far apart in the table.
+            models.Index(
+                fields=("user", "period", "day", "model"),
+                include=("input_tokens", "output_tokens"),
+                name="usage_series_of_a_month",
+            ),
             models.Index(
                 fields=("expires_at",), condition=Q(state="open"), name="usage_open_by_expiry"
+            ),
+            # What operators look for, the newest first. Few clients and models have many rows each, so an entry of
+            # these is a few bytes; what is not out of the ordinary is in neither of the last two.
+            models.Index(fields=("opened_at",), name="usage_by_time"),
+            models.Index(fields=("client_id",), name="usage_by_client"),
+            models.Index(fields=("model",), name="usage_by_model"),
+            models.Index(
+                fields=("request_id",), condition=~Q(request_id=""), name="usage_by_request"
+            ),
+            models.Index(
+                fields=("end", "opened_at"),
+                condition=~Q(end="") & ~Q(end="done"),
+                name="usage_ended_otherwise",
+            ),
+            models.Index(
+                fields=("source", "opened_at"),
+                condition=~Q(source="") & ~Q(source="provider"),
+                name="usage_not_reported",
             ),
         )
 
@@ -144,8 +168,12 @@ class MonthlyUsage(models.Model):
     kept so that settling can see a share crossed without asking for plan and overrides again.
     """
 
+    # Its index is the one that the unique constraint makes.
     user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="monthly_usage"
+        settings.AUTH_USER_MODEL,
+        on_delete=models.PROTECT,
+        related_name="monthly_usage",
+        db_index=False,
     )
     period = models.DateField()
     input_used = models.PositiveBigIntegerField(default=0)
@@ -167,6 +195,8 @@ class MonthlyUsage(models.Model):
                 fields=("user", "period"), name="one_usage_row_per_user_and_month"
             ),
         )
+        # A look at everybody's month reads that month alone.
+        indexes = (models.Index(fields=("period", "id"), name="usage_months"),)
 
     def __str__(self) -> str:
         return f"{self.period:%Y-%m}"

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db import connection
+from psycopg.types.numeric import Int8
 
+from config.database import prepared
 from usage.alerts import notice_shares
 from usage.models import UsageRecord
 
+# Open is what has not been settled, which a constraint holds. Said this way it is found by its id: the index of open
+# records would offer itself, and grows with the calls that run.
 _SETTLE = f"""
 WITH settled AS (
     UPDATE usage_usagerecord
@@ -19,7 +22,7 @@ WITH settled AS (
         output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
         source = %(source)s, "end" = %(end)s, settled_at = %(now)s,
         first_byte_at = COALESCE(%(first_byte)s, first_byte_at)
-    WHERE id = %(id)s AND state = 'open'
+    WHERE id = %(id)s AND settled_at IS NULL
     RETURNING user_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens
 ),
 counted AS (
@@ -61,17 +64,17 @@ def settle(
     first_byte_at: datetime | None = None,
 ) -> bool:
     """Settles a record; False where it had been settled before, which changes nothing."""
-    with connection.cursor() as cursor:
+    with prepared() as cursor:
         cursor.execute(
             _SETTLE,
             {
                 "id": record_id,
-                "input": spent.input,
-                "cached": spent.cached_input,
-                "output": spent.output,
-                "reasoning": spent.reasoning,
-                "source": source,
-                "end": end,
+                "input": Int8(spent.input),
+                "cached": Int8(spent.cached_input),
+                "output": Int8(spent.output),
+                "reasoning": Int8(spent.reasoning),
+                "source": source.value,
+                "end": end.value,
                 "now": now,
                 "first_byte": first_byte_at,
             },

@@ -50,9 +50,10 @@ def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
     """The month of ``now`` for one person: three short queries, of which none reads more than that month's records."""
     period = Period.of(now)
     caps = effective(user_id=user_id, plan=plan, now=now)
-    month = MonthlyUsage.objects.filter(
-        user_id=user_id, period=period.month
-    ).first() or MonthlyUsage(user_id=user_id, period=period.month, day=period.day)
+    months = MonthlyUsage.objects.filter(user_id=user_id, period=period.month)
+    month = months.order_by("pk").first() or MonthlyUsage(
+        user_id=user_id, period=period.month, day=period.day
+    )
     rows = _by_day_and_model(user_id=user_id, period=period)
     by_day = _series(rows, "day")
     return Summary(
@@ -77,11 +78,12 @@ def _day(month: MonthlyUsage, *, period: Period, caps: Caps) -> DayShare:
 
 
 def _by_day_and_model(*, user_id: UUID, period: Period) -> list[dict[str, Any]]:
+    # Nothing but what its index holds, so that no record is looked at.
     rows = (
         UsageRecord.objects.of_month(user_id=user_id, period=period.month)
         .order_by()
         .values("day", "model")
-        .annotate(input=Sum("input_tokens"), output=Sum("output_tokens"), calls=Count("pk"))
+        .annotate(input=Sum("input_tokens"), output=Sum("output_tokens"), calls=Count("*"))
     )
     return [dict(row) for row in rows]
 

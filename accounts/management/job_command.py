@@ -3,10 +3,9 @@
 from typing import Any, ClassVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.jobs import End, Job, run
+from accounts.jobs import End, Job, clock, run
 
 
 class JobCommand(BaseCommand):
@@ -21,7 +20,7 @@ class JobCommand(BaseCommand):
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
         by = Actor.command(self.job.name)
-        outcome = run(self.job, by=by, now=timezone.now(), dry_run=dry_run)
+        outcome = run(self.job, by=by, now=clock(), dry_run=dry_run)
         line = f"{self.job.name}: {outcome.says}"
         if outcome.end is End.FAILED:
             raise CommandError(line)

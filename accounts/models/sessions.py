@@ -13,9 +13,12 @@ from accounts.models.people import User
 class SessionQuerySet(models.QuerySet["Session"]):
     def live(self, *, at: datetime) -> "SessionQuerySet":
         """Sessions that have not ended and still have a token to go on with."""
-        return self.filter(ended_at=None).filter(
-            models.Exists(RefreshToken.objects.filter(session=models.OuterRef("pk")).live(at=at))
-        )
+        return self.filter(live_tokens(at=at), ended_at=None)
+
+
+def live_tokens(*, at: datetime) -> models.Exists:
+    """Whether a session still has a token to go on with."""
+    return models.Exists(RefreshToken.objects.filter(session=models.OuterRef("pk")).live(at=at))
 
 
 class Session(models.Model):
@@ -50,6 +53,25 @@ class Session(models.Model):
                 condition=Q(ended_at=None, ended_by="")
                 | (Q(ended_at__isnull=False) & ~Q(ended_by="")),
                 name="session_end_has_a_reason",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("started_at",), name="session_by_start"),
+            # Pruning goes along this one.
+            models.Index(
+                fields=("ended_at", "id"),
+                condition=Q(ended_at__isnull=False),
+                name="session_by_end",
+            ),
+            models.Index(
+                fields=("ended_by", "started_at"),
+                condition=~Q(ended_by=""),
+                name="session_by_why_it_ended",
+            ),
+            models.Index(
+                fields=("device_fp",),
+                opclasses=("varchar_pattern_ops",),
+                name="session_by_device",
             ),
         )
 
@@ -122,6 +144,18 @@ class RefreshToken(models.Model):
                 fields=("replaced_at",),
                 condition=Q(retry_box__isnull=False),
                 name="token_retry_box_by_age",
+            ),
+            models.Index(fields=("issued_at",), name="token_by_issue"),
+            # Pruning goes along this one: the last of a chain expires last.
+            models.Index(
+                fields=("expires_at", "id"),
+                condition=Q(revoked_at=None, replaced_at=None),
+                name="token_last_by_expiry",
+            ),
+            models.Index(
+                fields=("issued_at",),
+                condition=Q(revoked_at__isnull=False),
+                name="token_revoked_by_issue",
             ),
         )
 

@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
+from procrastinate.exceptions import UniqueViolation
 
 from accounts.acts import Act, ActOnSeveral, Done
 from accounts.audit import Actor, record
@@ -41,7 +42,7 @@ class Retry(ActOnSeveral):
         now: datetime,
     ) -> str:
         queued = sum(_retry(each.pk, reason=given["reason"], by=by, now=now) for each in targets)
-        return f"Jobs queued again: {queued}."
+        return _queued_again(queued, len(targets))
 
 
 class RetryAlike(Act):
@@ -61,9 +62,9 @@ class RetryAlike(Act):
     def do(
         self, target: ProcrastinateJob, given: dict[str, Any], *, by: Actor, now: datetime
     ) -> Done:
-        alike = _alike(target).order_by("pk").values_list("pk", flat=True)[:MOST_AT_ONCE]
-        queued = sum(_retry(each, reason=given["reason"], by=by, now=now) for each in list(alike))
-        return Done(f"Jobs queued again: {queued}.")
+        alike = list(_alike(target).order_by("pk").values_list("pk", flat=True)[:MOST_AT_ONCE])
+        queued = sum(_retry(each, reason=given["reason"], by=by, now=now) for each in alike)
+        return Done(_queued_again(queued, len(alike)))
 
 
 class Discard(ActOnSeveral):
@@ -117,14 +118,27 @@ def _discard(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
     return True
 
 
+def _queued_again(queued: int, asked: int) -> str:
+    others = asked - queued
+    rest = f" Others: {others}; they have not failed any more, or the same waits already."
+    return f"Jobs queued again: {queued}.{rest if others else ''}"
+
+
 def _retry(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
-    """False where it has not failed, or somebody else was quicker."""
+    """Queued with as many tries before it as a new one. False where it has not failed, or the same waits already."""
     with transaction.atomic():
         failed = ProcrastinateJob.objects.filter(pk=job_id, status="failed")
         job = failed.select_for_update().first()
         if job is None:
             return False
-        app.job_manager.retry_job_by_id(job_id, retry_at=now)
+        try:
+            with transaction.atomic():
+                app.job_manager.retry_job_by_id(job_id, retry_at=now)
+        except UniqueViolation:
+            # The clock has queued it anew; once that is done, this failure is forgotten.
+            return False
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE procrastinate_jobs SET attempts = 0 WHERE id = %s", [job_id])
         record("job:retried", by=by, now=now, target=job.task_name, target_id=job_id, reason=reason)
     return True
 

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 from django.db.models import Max
 from django.urls import reverse
-from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
+from procrastinate.contrib.django.models import ProcrastinateWorker
 
 from accounts.models import Client, ConnectionRevocation, SigningKey
 from config import nightly
+from config.console import queued
 from licensing.models import Brake
 from llmproxy.catalogue import default_is_off
 from releases.cdn import is_purged
@@ -68,10 +69,9 @@ def _brakes(now: datetime) -> Iterator[Trouble]:
 
 def _queue(now: datetime) -> Iterator[Trouble]:
     jobs = reverse("admin:procrastinate_procrastinatejob_changelist")
-    if failed := ProcrastinateJob.objects.filter(status="failed").count():
+    if failed := queued.failed():
         yield Trouble(f"Jobs that failed for good: {failed}.", f"{jobs}?status=failed")
-    due = ProcrastinateJob.objects.filter(status="todo", scheduled_at__lt=now - QUEUE_OVERDUE)
-    if waiting := due.count():
+    if waiting := queued.waiting(since=now - QUEUE_OVERDUE):
         yield Trouble(f"Jobs that should have begun by now: {waiting}.", f"{jobs}?status=todo")
 
 

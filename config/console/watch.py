@@ -9,25 +9,22 @@ import logging
 import random
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
-from django.utils import timezone
-from procrastinate.contrib.django.models import (
-    ProcrastinateJob,
-    ProcrastinatePeriodicDefer,
-    ProcrastinateWorker,
-)
+from procrastinate.contrib.django.models import ProcrastinatePeriodicDefer, ProcrastinateWorker
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
 from config import nightly
 from config.advisory import alone
-from config.database import release_connection
-from config.mail import deliver, queue_for_operators
+from config.console import queued
+from config.database import database_now, release_connection
+from config.mail import Refused, deliver, queue_for_operators
 from config.problems import instant
 
 log = logging.getLogger(__name__)
@@ -36,6 +33,8 @@ EVERY_SECONDS = 60.0
 # A worker beats every ten seconds and takes up what is due within one.
 STILL_AFTER = timedelta(minutes=5)
 LAGS_AFTER = timedelta(minutes=10)
+# What is due is taken up when it is, and never before: so far a worker's clock may be ahead.
+AHEAD = timedelta(minutes=2)
 AGAIN_AFTER = timedelta(hours=24)
 RAISED, CLEARED = "alarm:raised", "alarm:cleared"
 WORKER = "worker"
@@ -54,7 +53,10 @@ class Concern(NamedTuple):
 def concerns(*, now: datetime) -> Iterator[Concern]:
     """What is wrong now."""
     jobs = "/admin/procrastinate/procrastinatejob/"
-    life = _last_sign_of_life()
+    beat, tick = _last_beat(), _last_tick()
+    # Beats are written in the database's time, ticks in the worker's: one of a clock that is ahead proves nothing.
+    past = (each for each in (beat, tick) if each and each < now + AHEAD)
+    life = max(past, default=None)
     if life is None or life < now - STILL_AFTER:
         yield Concern(
             WORKER,
@@ -63,11 +65,16 @@ def concerns(*, now: datetime) -> Iterator[Concern]:
             "is sent, abandoned model calls hold their tokens, and nothing queued is done. Nothing is lost.",
             jobs,
         )
-    due = ProcrastinateJob.objects.filter(status="todo", scheduled_at__lt=now - LAGS_AFTER)
-    unscheduled = ProcrastinateJob.objects.filter(
-        status="todo", scheduled_at=None, procrastinateevent__at__lt=now - LAGS_AFTER
-    )
-    if waiting := due.count() + unscheduled.distinct().count():
+    if tick and tick >= now + AHEAD:
+        yield Concern(
+            "clock",
+            "The clock of a worker is ahead",
+            f"It has done what is due at {instant(tick)}, and by the database it is {instant(now)}. Set the clock of "
+            "its host. Until then, nothing that the clock asks for is done again once it is right: abandoned calls "
+            "hold their tokens, and what a killed worker was doing waits.",
+            jobs,
+        )
+    if waiting := queued.waiting(since=now - LAGS_AFTER):
         yield Concern(
             "queue",
             "Queued work waits",
@@ -75,7 +82,7 @@ def concerns(*, now: datetime) -> Iterator[Concern]:
             "that do are busy: start another (manage.py work), or one with a higher --concurrency.",
             f"{jobs}?status=todo",
         )
-    if failed := ProcrastinateJob.objects.filter(status="failed").count():
+    if failed := queued.failed():
         yield Concern(
             "failed jobs",
             "Queued work has failed for good",
@@ -96,15 +103,20 @@ def concerns(*, now: datetime) -> Iterator[Concern]:
         )
 
 
-def _last_sign_of_life() -> datetime | None:
-    """The last heartbeat of a worker, or tick of its clock.
+def _last_beat() -> datetime | None:
+    beat: datetime | None = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))[
+        "last"
+    ]
+    return beat
 
-    A worker that is told to stop takes its heartbeats with it, and another may be about to take its place.
+
+def _last_tick() -> datetime | None:
+    """Up to when a worker has queued what is due by the clock.
+
+    A worker that is told to stop takes its heartbeats with it and leaves this; another may be about to take its place.
     """
-    beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
     tick = ProcrastinatePeriodicDefer.objects.aggregate(last=Max("defer_timestamp"))["last"]
-    ticked = datetime.fromtimestamp(tick, UTC) if tick else None
-    return max((each for each in (beat, ticked) if each), default=None)
+    return datetime.fromtimestamp(tick, UTC) if tick else None
 
 
 def watch(*, now: datetime) -> list[str]:
@@ -134,12 +146,16 @@ def _standing() -> dict[str, datetime]:
 
 
 def _raise(concern: Concern, *, by_hand: bool, now: datetime) -> None:
-    """The mail and the event that it was sent. A mail that cannot be handed over is tried again at the next look."""
+    """The mail and the event that it was sent. A mail that cannot be handed over is tried again at the next look.
+
+    One that is refused for good is not: the console shows what nobody can be told.
+    """
     if concern.name == WORKER:
         log.error("worker_stands_still")
     if by_hand and settings.OPERATOR_EMAILS:
         text = f"{concern.text}\n\n{settings.BASE_URL}{concern.path}\n"
-        deliver(to=settings.OPERATOR_EMAILS, subject=concern.subject, text=text)
+        with suppress(Refused):
+            deliver(to=settings.OPERATOR_EMAILS, subject=concern.subject, text=text)
     with transaction.atomic():
         record(
             RAISED,
@@ -168,7 +184,8 @@ def _look_for_ever() -> None:
     pause.wait(STILL_AFTER.total_seconds())
     while True:
         try:
-            watch(now=timezone.now())
+            # By the clock of what is looked at: a host whose own is wrong must raise no alarm.
+            watch(now=database_now())
         except Exception:
             # Of any kind: the next look may be better, and without a database there is nothing to look at.
             log.warning("watch_failed", exc_info=True)

@@ -1,4 +1,4 @@
-"""Makes the environment in ``.venv`` from locked, hashed requirements: ``python -m config.local.install local|test``.
+"""Makes the environment in ``.venv`` from locked requirements: ``python -m config.local.install local|test|bench``.
 
 Runs on the Python of the machine, so it uses the standard library only. A second run does nothing until a lock
 changes; what was interrupted is made again from the start.
@@ -29,7 +29,7 @@ STAMP = VENV / "installed.json"
 UNFINISHED = VENV / "unfinished"
 LOG = VENV / "install.log"
 # Each set holds those before it.
-LOCKS = {"local": ROOT / "requirements-local.lock", "test": ROOT / "requirements-test.lock"}
+LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", "bench")}
 PIP = ["install", "--require-hashes", "--no-input", "--disable-pip-version-check"]
 PIP += ["--progress-bar", "off", "--requirement"]
 REPORT_SECONDS = 5.0

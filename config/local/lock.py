@@ -20,11 +20,12 @@ LOCKS = [
     ("requirements.lock", [], []),
     ("requirements-local.lock", ["local"], ["requirements.lock"]),
     ("requirements-test.lock", ["local", "test"], ["requirements-local.lock"]),
+    ("requirements-bench.lock", ["local", "test", "bench"], ["requirements-test.lock"]),
 ]
 
 
 def main(options: list[str]) -> None:
-    """Each lock builds on the one before, so that all three agree on every version."""
+    """Each lock builds on the one before, so that all agree on every version."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"

@@ -1,4 +1,7 @@
-"""Installs what `make test-wire` needs beyond Python packages: programs from Debian, packages from npm."""
+"""Installs what is needed beyond Python packages: ``python -m config.local.wire [PROGRAM...]``.
+
+Without a name, what `make test-wire` needs: programs from Debian, packages from npm. With names, those programs alone.
+"""
 
 import hashlib
 import os
@@ -18,6 +21,8 @@ PROGRAMS = {
     "node": "nodejs",
     "npm": "npm",
 }
+# What `make bench` asks for by name.
+MEASURING = {"wrk": "wrk"}
 # Where servers are, which an ordinary user's path leaves out.
 PATH = os.pathsep.join(
     [os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"]
@@ -25,12 +30,13 @@ PATH = os.pathsep.join(
 NODE = ROOT / "tests" / "wire"
 
 
-def main() -> None:
+def main(names: Sequence[str]) -> None:
     """Installs only what is missing."""
-    missing = [program for program in PROGRAMS if shutil.which(program, path=PATH) is None]
+    known = PROGRAMS | MEASURING
+    missing = [name for name in names or PROGRAMS if shutil.which(name, path=PATH) is None]
     if missing:
-        install_from_debian([PROGRAMS[program] for program in missing])
-    if (NODE / "package-lock.json").exists():
+        install_from_debian([known[name] for name in missing])
+    if not names and (NODE / "package-lock.json").exists():
         install_from_npm()
 
 
@@ -78,6 +84,6 @@ def _run(command: list[str], cwd: str | None = None) -> None:
 
 if __name__ == "__main__":
     try:
-        main()
+        main(sys.argv[1:])
     except Unready as error:
         sys.exit(f"\n{error}")

@@ -37,6 +37,7 @@ IMAGE_TOKENS = 2_805
 # The request was at fault, not we: these are the caller's to mend.
 _CALLERS_FAULT = frozenset({400, 404, 413, 422})
 _BUSY = frozenset({408, 409, 429, 503, 529})
+_TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
 # What the chunks of one answer have in common.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
@@ -115,8 +116,10 @@ class _Translator:
                 return Piece(failed=ProviderError())
             choices = chunk.get("choices") or ()
             usage = reported(chunk.get("usage"))
-            size = sum(_size(choice.get("delta") or {}) for choice in choices)
-            finished = any(choice.get("finish_reason") for choice in choices)
+            size, finished = 0, False
+            for choice in choices:
+                size += _size(choice.get("delta") or {})
+                finished = finished or bool(choice.get("finish_reason"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
         # Events of other kinds (some servers have a ping) are no chunks, and SDKs would stumble over them.
@@ -167,15 +170,17 @@ def _detail(usage: dict[str, Any], group: str, name: str) -> int:
 
 def _size(message: dict[str, Any]) -> int:
     """Bytes of everything in a message or delta that a provider counts as output."""
-    texts = [
-        message.get("content"),
-        message.get("refusal"),
-        message.get("reasoning_content"),
-        message.get("reasoning"),
-    ]
-    return sum(
-        len(text.encode("utf-8", "replace")) for text in [*texts, *_arguments(message)] if text
-    )
+    size = 0
+    for name in _TEXTS:
+        if text := message.get(name):
+            size += _bytes(text)
+    if message.get("tool_calls"):
+        size += sum(_bytes(text) for text in _arguments(message) if text)
+    return size
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def _arguments(message: dict[str, Any]) -> Iterable[str | None]:

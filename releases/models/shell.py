@@ -1,16 +1,19 @@
 """What has been published for the shell, where it is live, and who is publishing just now."""
 
+import re
 from uuid import uuid4
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from accounts.models import User
 from releases.versions import Version
 
 CHANNEL = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 CHANNEL_LENGTH = 40
-# The audit log knows which one; a row of the history outlives a person's name. No pipeline is called so.
+# Which one is said by id, because a row of the history outlives a person's name. No pipeline is called so.
 AN_OPERATOR = "an operator"
+_OPERATOR = rf"^{AN_OPERATOR}( ([0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}))?$"
 
 
 class ShellChannel(models.Model):
@@ -123,7 +126,8 @@ class PublicationQuerySet(models.QuerySet["Publication"]):
 
         Not what a pipeline began and did not finish: only its own repeat puts that live.
         """
-        return self.filter(models.Q(stored_at__isnull=False) | models.Q(published_by=AN_OPERATOR))
+        said = models.Q(published_by__regex=_OPERATOR)
+        return self.filter(models.Q(stored_at__isnull=False) | said)
 
 
 class Publication(models.Model):
@@ -150,6 +154,15 @@ class Publication(models.Model):
 
     def __str__(self) -> str:
         return f"{self.release} at {self.published_at}"
+
+    @property
+    def publisher(self) -> str:
+        """Who published, in words; an operator by the email of now, which an erased one has no more."""
+        operator = re.match(_OPERATOR, self.published_by)
+        if operator is None:
+            return self.published_by
+        emails = User.objects.filter(pk=operator[2]).values_list("email", flat=True)
+        return emails.first() or AN_OPERATOR
 
 
 class PurgeQuerySet(models.QuerySet["Purge"]):

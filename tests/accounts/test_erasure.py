@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
@@ -28,6 +29,7 @@ from accounts.people import (
 from accounts.rotation import rotate
 from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config.problems import InvalidRequest
+from licensing.models import Brake
 from tests.conftest import PASSWORD
 from tests.races import race
 from usage.models import MonthlyUsage, Override, UsageRecord
@@ -130,6 +132,49 @@ def test_nothing_personal_stays_but_in_the_log(
     assert (record.user_id, record.client_id, record.input_tokens) == (user.pk, user.client_id, 7)
     assert MonthlyUsage.objects.get(user=user).input_used == 7
     assert not Override.objects.exists()
+
+
+@pytest.mark.django_db
+def test_an_operators_name_on_what_they_did_follows_their_email_and_goes_with_it(
+    user: User, by: Actor, now: datetime
+) -> None:
+    mine, other = (
+        Brake.objects.create(
+            job=job,
+            licence_ids=[1],
+            clients=1,
+            noticed_at=now,
+            confirmed_at=now,
+            confirmed_by=email,
+        )
+        for job, email in (("sync_subscriptions", EMAIL), ("expire_grace", "eve@acme.test"))
+    )
+    change_email(user_id=user.pk, email="ada@new.test", by=by, now=now)
+    mine.refresh_from_db()
+    assert mine.confirmed_by == "ada@new.test"
+    erase(user, by, now, email="ada@new.test")
+    mine.refresh_from_db()
+    other.refresh_from_db()
+    assert mine.confirmed_by == f"erased-{user.pk}@erased.invalid"
+    assert other.confirmed_by == "eve@acme.test"
+    assert everywhere("ada@new.test") == ["accounts_auditevent"]
+
+
+def test_every_column_for_who_did_something_is_known_to_erasing() -> None:
+    """By email, or by words in which no person is named: a pipeline, a command, a reason."""
+    found = {
+        (model._meta.label, field.name)
+        for model in apps.get_models()
+        for field in model._meta.get_fields()
+        if isinstance(field, models.CharField | models.TextField) and field.name.endswith("_by")
+    }
+    impersonal = {
+        ("accounts.Session", "ended_by"),
+        ("releases.AppVersion", "published_by"),
+        ("releases.Publication", "published_by"),
+        ("releases.ShellRelease", "published_by"),
+    }
+    assert found == impersonal | set(settings.SIGNED_BY_EMAIL)
 
 
 @pytest.mark.django_db

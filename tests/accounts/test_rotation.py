@@ -6,6 +6,8 @@ from unittest.mock import Mock
 import jwt
 import pytest
 from django.db import IntegrityError
+from django.db.models import F
+from pytest_django import DjangoAssertNumQueries
 
 from accounts.audit import Actor
 from accounts.key_ring import KeyRing
@@ -91,6 +93,30 @@ class TestRotation:
             with pytest.raises(ServiceUnavailable):
                 refreshed(pair.refresh, now)
         assert refreshed(pair.refresh, now).access
+
+    @pytest.mark.parametrize("key", [None, "k" * 22])
+    def test_it_takes_two_statements(
+        self,
+        key: str | None,
+        pair: TokenPair,
+        now: datetime,
+        django_assert_num_queries: DjangoAssertNumQueries,
+    ) -> None:
+        with django_assert_num_queries(2):
+            rotate(presented=pair.refresh, device=Device(), retry_key=key, now=now)
+
+    def test_a_token_of_an_epoch_that_is_over_is_refused_under_the_lock(
+        self, pair: TokenPair, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def moved(self: RefreshSecret) -> str:
+            # Between finding the token and replacing it.
+            User.objects.update(epoch=F("epoch") + 1)
+            return "hash"
+
+        monkeypatch.setattr(RefreshSecret, "hash", moved)
+        with pytest.raises(InvalidRefreshToken):
+            refreshed(pair.refresh, now)
+        assert RefreshToken.objects.count() == 1, "a refusal makes nothing"
 
 
 KEY = "k" * 22

@@ -1,15 +1,18 @@
 """Signing in."""
 
 from datetime import datetime, timedelta
+from typing import Any
 from unittest.mock import patch
 
 import pytest
-from django.contrib.auth.hashers import check_password
+from argon2 import PasswordHasher
+from django.contrib.auth.hashers import check_password, make_password
 
 from accounts import sign_in as module
 from accounts.access_tokens import AccessToken
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
 from accounts.sign_in import NOBODYS_PASSWORD, Device, InvalidCredentials, TokenPair, sign_in
+from config.problems import ServiceUnavailable
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -81,8 +84,8 @@ def test_nobodys_password_costs_what_a_real_one_does(user: User) -> None:
 def test_what_changes_while_the_password_is_checked_refuses_the_login(
     user: User, now: datetime
 ) -> None:
-    def changed_meanwhile(password: str, encoded: str) -> bool:
-        right = check_password(password, encoded)
+    def changed_meanwhile(password: str, encoded: str, renew: Any) -> bool:
+        right = check_password(password, encoded, renew)
         user.set_password("another one entirely")
         user.save()
         return right
@@ -105,3 +108,47 @@ def test_a_session_with_an_end_bounds_its_tokens(user: User, now: datetime, sett
 def test_a_client_with_a_user_cannot_be_deleted(user: User, organisation: Client) -> None:
     with pytest.raises(Exception, match="protected"):
         organisation.delete()
+
+
+def old_hash(user: User) -> str:
+    """The person's password as it was hashed when a hash was made in less time."""
+    old = f"argon2{PasswordHasher(time_cost=1, memory_cost=8192, parallelism=1).hash(PASSWORD)}"
+    User.objects.filter(pk=user.pk).update(password=old)
+    return old
+
+
+@pytest.mark.usefixtures("signing_key")
+def test_a_hash_of_older_settings_is_renewed_by_a_right_password_alone(
+    user: User, now: datetime
+) -> None:
+    old = old_hash(user)
+    with pytest.raises(InvalidCredentials):
+        sign_in(email=user.email, password="wrong", device=Device(), now=now)
+    assert User.objects.get().password == old
+    assert sign_in(email=user.email, password=PASSWORD, device=Device(), now=now).access
+    renewed = User.objects.get().password
+    assert "m=19456,t=2,p=1" in renewed
+    assert check_password(PASSWORD, renewed)
+
+
+@pytest.mark.usefixtures("signing_key")
+def test_renewing_does_not_bring_back_a_password_that_changed_meanwhile(
+    user: User, now: datetime
+) -> None:
+    old_hash(user)
+
+    def changed_meanwhile(password: str) -> str:
+        User.objects.update(password="changed")
+        return make_password(password)
+
+    with patch.object(module, "make_password", changed_meanwhile):
+        assert sign_in(email=user.email, password=PASSWORD, device=Device(), now=now).access
+    assert User.objects.get().password == "changed"
+
+
+@pytest.mark.usefixtures("signing_key")
+def test_a_hash_that_cannot_be_renewed_just_now_keeps_nobody_out(user: User, now: datetime) -> None:
+    old = old_hash(user)
+    with patch.object(module, "make_password", side_effect=ServiceUnavailable):
+        assert sign_in(email=user.email, password=PASSWORD, device=Device(), now=now).access
+    assert User.objects.get().password == old

@@ -22,6 +22,7 @@ from django.db import connection, transaction
 
 SMALL, LARGE = 10_000, 5_000_000
 DENSE_DAY = 100_000_000 // 90
+DAY = timedelta(days=1)
 _FILL = """
 INSERT INTO telemetry_event
     (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"\n{rows:,} rows and a day of {_dense(rows):,}: {_sizes()}")
         for name, plan in _plans(now):
             print(f"  {name:42}{_told(plan)}")
+        for name, milliseconds in _volumes(now):
+            print(f"  {name:42}{milliseconds:9.1f} ms")
         for kind, made in (("random ids", uuid4), ("ids that begin with a time", _timed)):
             print(f"  {f'500 taken in, {kind}':42}{_taken_in(now, made):9.1f} ms")
     return 0
@@ -82,7 +85,7 @@ def _plans(now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
     from telemetry.export import PAGE, _behind
     from telemetry.models import Event
     from telemetry.pruning import _REMOVE, BATCH
-    from telemetry.volumes import counted
+    from telemetry.volumes import COUNT, counting
 
     middle = Event(pk=1, received_at=now - timedelta(days=45))
     rows = Event.objects.order_by("-received_at", "-id")
@@ -99,17 +102,40 @@ def _plans(now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"a page of the list: {name}", _explained(each[:100])
         yield f"a page of a file: {name}", _explained(_behind(each, middle)[:PAGE])
     dense: date = (now - timedelta(days=45)).date()
-    yield "volumes of the dense day", _explained(counted(day=dense))
-    with transaction.atomic(), connection.cursor() as cursor:
-        sql = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {_REMOVE}"
-        cursor.execute(sql, [datetime(1970, 1, 1, tzinfo=UTC), now - timedelta(days=90), BATCH])
-        yield f"{BATCH:,} pruned", cursor.fetchone()[0][0]
-        transaction.set_rollback(True)
+    yield "the dense day counted", _explained_sql(COUNT, counting(dense))
+    since = datetime(1970, 1, 1, tzinfo=UTC)
+    yield f"{BATCH:,} pruned", _explained_sql(_REMOVE, [since, now - timedelta(days=90), BATCH])
 
 
 def _explained(rows: Any) -> dict[str, Any]:
     plan: dict[str, Any] = json.loads(rows.explain(format="json", analyze=True, buffers=True))[0]
     return plan
+
+
+def _explained_sql(sql: str, given: Any) -> dict[str, Any]:
+    """What it changes is undone."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", given)
+        plan: dict[str, Any] = cursor.fetchone()[0][0]
+        transaction.set_rollback(True)
+    return plan
+
+
+def _volumes(now: datetime) -> Iterator[tuple[str, float]]:
+    """Milliseconds of what the night counts, all days and the next one, and of the page of the dense day then."""
+    from telemetry.models import DailyVolume
+    from telemetry.volumes import count_days, volumes
+
+    dense = now - timedelta(days=45)
+    DailyVolume.objects.all().delete()
+    for name, work in (
+        ("every day but one counted for the first time", lambda: count_days(now=now - DAY)),
+        ("the next day counted", lambda: count_days(now=now)),
+        ("volumes of the dense day, counted", lambda: volumes(day=dense.date())),
+    ):
+        began = time.perf_counter()
+        work()
+        yield name, (time.perf_counter() - began) * 1000
 
 
 def _told(plan: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from io import StringIO
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 import yaml
 from django.core.management import call_command, get_commands, load_command_class
@@ -18,6 +19,7 @@ from accounts.management.job_command import JobCommand
 from accounts.models import AuditEvent, User
 from accounts.sign_in import Device, sign_in
 from config import nightly
+from config.database import release_connection
 from config.nightly import JOBS, last_runs
 from licensing.licences import create_client, set_customer, set_operator_status
 from licensing.models import Plan, Standing
@@ -127,6 +129,67 @@ def test_one_that_fails_stops_none_of_the_others(monkeypatch) -> None:
     assert out.getvalue().startswith("broken: failed: RuntimeError\n")
     assert AuditEvent.objects.filter(action="nightly:done").count() == len(JOBS)
     assert AuditEvent.objects.filter(action="nightly:failed").count() == 1
+
+
+def lines_of_a_night() -> tuple[list[str], int]:
+    """What ``manage.py nightly`` says, and its exit code."""
+    out, code = StringIO(), 0
+    try:
+        call_command("nightly", stdout=out)
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    return out.getvalue().splitlines(), code
+
+
+def test_a_database_that_is_away_for_a_moment_costs_no_more_than_the_job_of_that_moment(
+    monkeypatch,
+) -> None:
+    connect, refused = psycopg.connect, [psycopg.OperationalError("connection refused")]
+
+    def at_first_refused(*given: Any, **options: Any) -> Any:
+        if refused:
+            raise refused.pop()
+        return connect(*given, **options)
+
+    monkeypatch.setattr("config.advisory.psycopg.connect", at_first_refused)
+    lines, code = lines_of_a_night()
+    assert (lines[0], code) == (f"{JOBS[0].name}: failed: OperationalError", 1)
+    assert not any("failed" in line for line in lines[1:])
+    done = AuditEvent.objects.filter(action="nightly:done").values_list("target", flat=True)
+    assert sorted(done) == sorted(job.name for job in JOBS[1:])
+
+
+def test_a_database_that_restarts_while_a_job_waits_for_others_costs_nothing(monkeypatch) -> None:
+    def restarts(*, by: Actor, now: datetime, dry_run: bool) -> str:
+        release_connection()
+        with psycopg.connect(**connection.get_connection_params(), autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        return "well"
+
+    monkeypatch.setattr(nightly, "JOBS", (Job("waits", restarts), *JOBS))
+    lines, code = lines_of_a_night()
+    assert (lines[0], code) == ("waits: well", 0)
+    assert len(lines) == len(JOBS) + 1
+    assert AuditEvent.objects.filter(action="nightly:done").count() == len(JOBS) + 1
+
+
+def test_a_night_goes_on_when_nobody_reads_its_lines_any_more() -> None:
+    class Closed(StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    call_command("nightly", stdout=Closed())
+    assert AuditEvent.objects.filter(action="nightly:done").count() == len(JOBS)
+
+
+def test_a_night_says_at_its_beginning_what_it_is_to_do() -> None:
+    lines_of_a_night()
+    event = AuditEvent.objects.get(action="nightly:begun")
+    assert event.after["jobs"] == [job.name for job in JOBS]
+    assert event.at <= AuditEvent.objects.filter(action="nightly:done").earliest("at").at
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)

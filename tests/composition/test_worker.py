@@ -154,7 +154,9 @@ def test_a_mail_during_which_the_database_was_away_is_sent_and_its_worker_lives_
         # It may have to be noticed first that the part of the worker that did it is gone.
         eventually(lambda: statuses() == {"succeeded"}, seconds=180)
         assert process.poll() is None
-        assert not ProcrastinateJob.objects.filter(status="failed").exists()
+        # What the clock asks for may have failed in between; the next minute makes up for it.
+        once = ProcrastinateJob.objects.filter(queueing_lock=None)
+        assert not once.filter(status="failed").exists()
 
 
 class TestRefusals:

@@ -301,6 +301,8 @@ def test_a_byte_order_mark_and_space_around_are_overlooked(body: bytes) -> None:
         b'{"a": -Infinity}',
         b'{"a": 1, "a": 2}',
         b'{"o": {"a": 1, "\\u0061": 2}}',
+        b'{"a" : 1, "a"\n:\t2, "b" :3}',
+        b'{"a": [{"x":1,"x":1}], "b": "\\":"}',
         b'{"a": "\xff"}',
         b'{"a": "\xed\xa0\x80"}',
         b'{"a": "line\nfeed"}',
@@ -319,6 +321,13 @@ def test_what_is_no_strict_object_in_utf8_is_malformed(client: Client, body: byt
             parsed(body)
     else:
         assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
+
+
+@pytest.mark.parametrize("text", ['":', '": 1, "a":', '"a" : 1', '\\":\\', ": ", '"'])
+def test_a_text_that_looks_like_a_member_is_a_text(text: str) -> None:
+    document = {"a": text, text: {"a": [text, {text: text}]}}
+    for indent in (None, 2):
+        assert parsed(json.dumps(document, indent=indent).encode()) == document
 
 
 @pytest.mark.parametrize("depth", [1, 2, MAX_DEPTH - 1, MAX_DEPTH])

@@ -49,13 +49,11 @@ def shared(server: OwnRedis) -> RedisCounters:
 
 
 def counted(counters: ProcessCounters, key: str) -> int:
-    """Counts one as django-ratelimit does."""
-    return 1 if counters.add(key, 1, 60) else counters.incr(key)
+    return counters.count(key, seconds=60)
 
 
 def looked(counters: ProcessCounters, key: str) -> int:
-    """Looks as django-ratelimit does."""
-    return 0 if counters.add(key, 0, 60) else int(counters.get(key, 0))
+    return int(counters.get(key, 0))
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -79,28 +77,12 @@ def test_looking_counts_nothing(counters: ProcessCounters) -> None:
     assert counted(counters, "a") == 3
 
 
-def test_a_count_is_remembered_for_one_increment_of_its_key_only(counters: ProcessCounters) -> None:
-    counted(counters, "a")
+def test_what_is_added_counts(counters: ProcessCounters) -> None:
+    assert counters.add("a", 1, 60)
     assert not counters.add("a", 1, 60)
-    counters.add("b", 0, 60)
     assert counters.incr("a") == 3
-    assert not counters.add("a", 1, 60)
-    assert counters.incr("a") == 4
-    assert counters.incr("a") == 5
-    assert counters.incr("a", 5) == 10
-    assert not counters.add("a", 0, 60)
-    assert counters.incr("a") == 11
-    assert counters.get("a") == 11
-
-
-def test_a_count_remembered_by_one_thread_is_not_given_to_another(
-    counters: ProcessCounters,
-) -> None:
-    counted(counters, "a")
-    assert not counters.add("a", 1, 60)
-    with ThreadPoolExecutor(1) as other:
-        assert other.submit(counters.incr, "a").result() == 3
-    assert counters.incr("a") == 2
+    assert counters.incr("a", 5) == 8
+    assert counters.get("a") == 8
 
 
 def test_parallel_counts_lose_nothing(counters: ProcessCounters) -> None:
@@ -296,8 +278,7 @@ import os, sys
 from config.counting import RedisCounters
 
 def counted():
-    counters = RedisCounters(sys.argv[1], {})
-    return 1 if counters.add("forked", 1, 60) else counters.incr("forked")
+    return RedisCounters(sys.argv[1], {}).count("forked", seconds=60)
 
 counted()
 children = []
@@ -326,20 +307,20 @@ monkey.patch_all()
 import sys
 from gevent import spawn, wait
 import redis
-from config import counting, tallies
 from config.counting import RedisCounters
+from config.redis_client import CONNECTIONS
 
 counters = RedisCounters(sys.argv[1], {})
 numbers = []
 
 def count(_):
-    numbers.append(1 if counters.add("green", 1, 60) else counters.incr("green"))
+    numbers.append(counters.count("green", seconds=60))
 
 wait([spawn(count, each) for each in range(500)])
 assert sorted(numbers) == list(range(1, 501)), sorted(numbers)
 clients = redis.Redis.from_url(sys.argv[1]).client_list()
 # One more asks this question, and one belongs to the test.
-assert len(clients) <= tallies.CONNECTIONS + 2, len(clients)
+assert len(clients) <= CONNECTIONS + 2, len(clients)
 print("all")
 """
 

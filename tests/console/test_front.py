@@ -63,6 +63,11 @@ def test_jobs_that_failed_or_wait_too_long_are_counted(signing_key: None, now: d
     job("todo", now - timedelta(hours=1))
     assert "failed for good: 2" in troubles(now)
     assert "should have begun by now: 1" in troubles(now)
+    # One that was queued to be done at once; the table notes by itself when that was.
+    job("todo")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE procrastinate_events SET at = %s", [now - timedelta(hours=1)])
+    assert "should have begun by now: 2" in troubles(now)
 
 
 def test_a_missing_signing_key_is_told(db: None, now: datetime) -> None:

@@ -44,6 +44,32 @@ def test_a_failed_job_is_queued_again_once(
     assert AuditEvent.objects.filter(action="job:retried").count() == 1
 
 
+def test_a_job_that_is_queued_again_has_as_many_tries_as_a_new_one(
+    console: Browser, world: World
+) -> None:
+    console.post(page(world.job_id, "retry"), {"reason": "Mail works again."})
+    assert ProcrastinateJob.objects.get(pk=world.job_id).attempts == 0
+
+
+@pytest.mark.parametrize("act", ["retry", "retry_alike"])
+def test_a_failed_job_of_the_clock_that_is_queued_anew_already_is_left(
+    console: Browser, world: World, act: str
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, queueing_lock)"
+            " VALUES ('usage', 'usage.tell', '{}', 'failed', 'tell'), ('usage', 'usage.tell', '{}', 'todo', 'tell')"
+            " RETURNING id"
+        )
+        failed = cursor.fetchone()[0]
+    done = console.post(page(failed, act), {"reason": "Again."}, follow=True)
+    assert "Jobs queued again: 0. Others: 1; they have not failed any more, or the same" in (
+        done.content.decode()
+    )
+    assert number("usage.tell", "todo") == 1
+    assert not AuditEvent.objects.filter(action="job:retried").exists()
+
+
 def test_several_failed_jobs_are_queued_again_and_others_left(
     console: Browser, world: World
 ) -> None:

@@ -1,6 +1,7 @@
 """Operators hear of what stands still, once, also when it is what sends their mail."""
 
 from datetime import datetime, timedelta
+from smtplib import SMTPRecipientsRefused
 from typing import Any
 
 import pytest
@@ -79,14 +80,49 @@ def test_so_is_one_that_has_never_run(now: datetime) -> None:
 
 
 def test_one_that_was_stopped_has_time_to_be_started_again(now: datetime) -> None:
+    tick(now)
+    assert watch(now=now + 4 * MINUTE) == []
+    assert watch(now=now + 6 * MINUTE) == ["worker"]
+
+
+def tick(at: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO procrastinate_periodic_defers (task_name, periodic_id, defer_timestamp)"
             " VALUES ('queue.rescue', '', %s)",
-            [int(now.timestamp())],
+            [int(at.timestamp())],
         )
-    assert watch(now=now + 4 * MINUTE) == []
-    assert watch(now=now + 6 * MINUTE) == ["worker"]
+
+
+def test_a_clock_that_is_ahead_proves_no_life_and_is_told(now: datetime) -> None:
+    tick(now + HOUR)
+    assert watch(now=now) == ["clock", "worker"]
+    beat(now)
+    assert watch(now=now) == ["clock"]
+    beat(now + 2 * HOUR)
+    assert watch(now=now + 2 * HOUR) == []
+
+
+def test_one_that_is_a_little_ahead_is_well(now: datetime) -> None:
+    tick(now + MINUTE)
+    assert watch(now=now) == []
+
+
+def test_a_mail_that_is_refused_for_good_is_not_tried_again(
+    now: datetime, monkeypatch: Any
+) -> None:
+    tries = []
+
+    def refuse(self: Any, messages: Any) -> int:
+        tries.append(messages)
+        raise SMTPRecipientsRefused({"ops@shell.test": (550, b"no such person")})
+
+    night("expire_grace", "done", now - 27 * HOUR)
+    monkeypatch.setattr(locmem.EmailBackend, "send_messages", refuse)
+    for minutes in range(2):
+        watch(now=now + minutes * MINUTE)
+    assert len(tries) == 2
+    assert actions() == ["alarm:raised worker", "alarm:raised night: expire_grace"]
 
 
 def test_a_mail_that_cannot_be_handed_over_is_tried_again(now: datetime, monkeypatch: Any) -> None:
@@ -149,6 +185,35 @@ class TestNights:
         night("sync_subscriptions", "failed", now - HOUR)
         night("expire_grace", "done", now - HOUR)
         assert watch(now=now) == ["night: sync_subscriptions"]
+
+    def begun(self, at: datetime, *, jobs: list[str] | None = None) -> None:
+        names = jobs or [job.name for job in nightly.JOBS]
+        record(nightly.BEGUN, by=Actor.command("nightly"), now=at, after={"jobs": names})
+
+    def test_a_job_that_no_night_has_come_to_yet_is_named_too(self, now: datetime) -> None:
+        """Each night dies half way, so nothing but its beginning tells of the rest."""
+        beat(now)
+        first, *rest = [job.name for job in nightly.JOBS]
+        for hours in (27, 3):
+            self.begun(now - hours * HOUR)
+            night(first, "done", now - hours * HOUR)
+        assert nightly.missed(now=now - HOUR - HOUR) == []
+        assert watch(now=now) == sorted(f"night: {name}" for name in rest)
+
+    def test_a_job_that_has_come_with_a_new_version_has_until_its_night(
+        self, now: datetime
+    ) -> None:
+        beat(now)
+        *known, new = [job.name for job in nightly.JOBS]
+        for name in known:
+            night(name, "done", now - HOUR)
+        self.begun(now - 50 * HOUR, jobs=known)
+        self.begun(now - HOUR)
+        assert watch(now=now) == []
+        for name in known:
+            night(name, "done", now + 26 * HOUR)
+        beat(now + 26 * HOUR)
+        assert watch(now=now + 26 * HOUR) == [f"night: {new}"]
 
     def test_it_is_over_with_the_next_good_run(self, now: datetime) -> None:
         beat(now)

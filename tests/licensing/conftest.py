@@ -14,7 +14,8 @@ Paying = Callable[..., list[Licence]]
 
 
 @pytest.fixture
-def stripe(settings) -> Iterator[Stripe]:
+def stripe(settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stripe]:
+    monkeypatch.setattr("licensing.subscriptions.RATE_LIMIT_WAITS", (0, 0, 0))
     with stripe_server() as server:
         settings.STRIPE_API_KEY = lambda: KEY
         settings.STRIPE_API_BASE = server.url

@@ -257,7 +257,7 @@ class TestAskedAgainBeforeASuspension:
     ) -> None:
         (licence,) = paying()
         says("past_due", by=by, now=now - 15 * DAY)
-        stripe.script = ["429"]
+        stripe.script = ["429"] * 9
         with pytest.raises(CommandError, match="Stripe could not be asked"):
             call_command("expire_grace")
         assert seen(licence)[0] == "grace"
@@ -265,11 +265,37 @@ class TestAskedAgainBeforeASuspension:
         call_command("expire_grace", stdout=StringIO())
         assert seen(licence) == ("active", None)
 
+    def test_so_does_one_that_an_operators_word_hides(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        """Else the end of the word would lock out who has paid."""
+        (licence,) = paying()
+        says("past_due", by=by, now=now)
+        set_operator_status(
+            licence_id=licence.pk,
+            status=Standing.ACTIVE,
+            reason="A week more.",
+            ends_at=now + 15 * DAY,
+            by=by,
+            now=now,
+        )
+
+        def again(customer: str) -> list[str]:
+            raise BillingUnavailable("Stripe could not be asked.")
+
+        with pytest.raises(BillingUnavailable):
+            expire_grace(again=again, by=by, now=now + 14 * DAY)
+        licence.refresh_from_db()
+        assert licence.billing_status == "grace"
+        expire_grace(again=lambda _: ["active"], by=by, now=now + 14 * DAY)
+        end_operator_words(now=now + 15 * DAY)
+        assert seen(licence) == ("active", None)
+
     def test_a_grace_that_nobody_pays_for_runs_out_by_the_clock(
         self, stripe: Stripe, plan: Plan, by: Actor, now: datetime
     ) -> None:
         client = create_client(name="On paper", plan=plan, by=by, now=now)
-        Licence.objects.update(billing_status="grace", billing_grace_until=now)
+        Licence.objects.update(billing_status="grace", billing_grace_until=now - DAY)
         call_command("expire_grace", stdout=StringIO())
         assert seen(client.licence) == ("suspended", None)
         assert stripe.asked == []

@@ -6,12 +6,13 @@ import pytest
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, Client
 from config.problems import InvalidRequest
 from licensing import brake
 from licensing.billing import expire_grace, sync
 from licensing.brake import BrakeHeld
-from licensing.models import Brake, Licence
+from licensing.models import Brake, Licence, Plan
+from licensing.subscriptions import BillingUnavailable
 from tests.licensing.conftest import Paying
 
 pytestmark = pytest.mark.django_db
@@ -30,9 +31,54 @@ class TestBrake:
         assert Licence.objects.filter(status="suspended").count() == 10
         assert not Brake.objects.exists()
 
-    @pytest.mark.parametrize(("clients", "allowed"), [(1, 10), (200, 10), (220, 11), (1000, 50)])
+    @pytest.mark.parametrize(
+        ("clients", "allowed"), [(1, 10), (200, 10), (219, 10), (220, 11), (1000, 50)]
+    )
     def test_of_many_one_in_twenty(self, clients: int, allowed: int) -> None:
         assert brake.limit(clients) == allowed
+
+    def test_exactly_one_in_twenty_go_and_one_more_does_not(
+        self, plan: Plan, by: Actor, now: datetime
+    ) -> None:
+        clients = Client.objects.bulk_create(
+            Client(name=f"Client {each:03}", created_at=now) for each in range(240)
+        )
+        Licence.objects.bulk_create(
+            Licence(client=client, plan=plan, stripe_customer_id=f"cus_{each}")
+            for each, client in enumerate(clients)
+        )
+        with pytest.raises(BrakeHeld, match="13 of 240"):
+            sync(subscriptions=self.everybody(13, "unpaid"), by=by, now=now)
+        assert not Licence.objects.exclude(status="active").exists()
+        sync(subscriptions=self.everybody(12, "unpaid"), by=by, now=now)
+        assert Licence.objects.filter(status="suspended").count() == 12
+
+    def test_a_run_that_fails_half_way_leaves_the_confirmation_to_the_next(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(12)
+        wrong = self.everybody(12, "canceled")
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=wrong, by=by, now=now)
+        brake.confirm(brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now)
+        asked: list[str] = []
+
+        def again(customer: str) -> list[str]:
+            asked.append(customer)
+            if len(asked) == 6:
+                raise BillingUnavailable("Stripe could not be asked.")
+            return ["canceled"]
+
+        with pytest.raises(BillingUnavailable):
+            sync(subscriptions=wrong, again=again, by=by, now=now + DAY)
+        assert Licence.objects.filter(status="suspended").count() == 5
+        sync(subscriptions=wrong, again=again, by=by, now=now + 2 * DAY)
+        assert Licence.objects.filter(status="suspended").count() == 12
+        assert Brake.objects.get().ended_at == now + 2 * DAY
+        # It was for this once: the next as many are another question.
+        sync(subscriptions=self.everybody(12, "active"), by=by, now=now + 2 * DAY)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=wrong, by=by, now=now + 2 * DAY)
 
     def test_more_change_nothing_and_operators_are_told_once(
         self, paying: Paying, by: Actor, now: datetime
@@ -106,7 +152,7 @@ class TestBrake:
         paying(11)
         report = sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now, dry_run=True)
         assert str(report) == (
-            "changed: 11 suspended; but the brake would hold: 11 would be suspended"
+            "would change: 11 suspended; but the brake would hold: 11 would be suspended"
         )
         assert not Brake.objects.exists()
         assert not ProcrastinateJob.objects.exists()

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from django.db import connection, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
+from config import nightly
 from licensing.licences import set_customer
 from licensing.models import Licence
 from tests.composition.conftest import eventually
@@ -22,25 +23,25 @@ from tests.stripe_server import KEY, Stripe
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parent.parent.parent
-Start = Callable[[], subprocess.Popen[str]]
+Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
 def start(stripe: Stripe) -> Iterator[Start]:
-    """Starts ``sync_subscriptions`` on the database of the test."""
+    """Starts ``sync_subscriptions``, or another command, on the database of the test."""
     database = (
         os.environ["DATABASE_URL"].rpartition("/")[0] + f"/{connection.settings_dict['NAME']}"
     )
     started: list[subprocess.Popen[str]] = []
 
-    def begin() -> subprocess.Popen[str]:
+    def begin(command: str = "sync_subscriptions") -> subprocess.Popen[str]:
         given = {
             "DATABASE_URL": database,
             "STRIPE_API_KEY": KEY,
             "STRIPE_API_BASE": stripe.url,
         }
         process = subprocess.Popen(
-            [sys.executable, "manage.py", "sync_subscriptions"],
+            [sys.executable, "manage.py", command],
             cwd=ROOT,
             env={**os.environ, **given},
             stdout=subprocess.PIPE,
@@ -86,7 +87,9 @@ def test_while_stripe_is_slow_only_the_lock_is_held_and_nobody_else_begins(
     before = {pid for pid, *_ in others()}
     first = start()
     assert stripe.waiting.wait(60)
-    assert [rest for pid, *rest in others() if pid not in before] == [["idle", False, False]]
+    held = [rest for pid, *rest in others() if pid not in before]
+    assert held
+    assert all(each == ["idle", False, False] for each in held)
     assert sync() == "sync_subscriptions: not begun, because it runs already\n"
     stripe.release.set()
     said, _ = first.communicate(timeout=60)
@@ -115,6 +118,30 @@ def test_killed_half_way_the_next_run_does_the_rest_and_nothing_twice(
     told = AuditEvent.objects.filter(action="licence:billing_set").values_list("target", flat=True)
     assert sorted(told) == sorted(licence.client.name for licence in licences)
     assert Licence.objects.get(pk=until.pk).grace_until == until.grace_until
+
+
+def test_a_night_that_is_killed_is_missed_for_each_of_its_jobs_and_the_next_is_whole(
+    stripe: Stripe, paying: Paying, start: Start, now: datetime
+) -> None:
+    paying(1)
+    stripe.subscriptions, stripe.script = [("cus_0", "past_due")], ["wait"]
+    before = {pid for pid, *_ in others()}
+    first = start("nightly")
+    assert stripe.waiting.wait(60)
+    first.kill()
+    first.wait()
+    eventually(lambda: {pid for pid, *_ in others()} <= before)
+    events = AuditEvent.objects.filter(action__startswith="nightly:").order_by("id")
+    assert [event.action for event in events] == ["nightly:begun"]
+    names = [job.name for job in nightly.JOBS]
+    missed = nightly.missed(now=now + timedelta(hours=27))
+    assert [run.job for run in missed] == names
+
+    out = StringIO()
+    call_command("nightly", stdout=out)
+    assert out.getvalue().startswith("sync_subscriptions: changed: 1 grace\n")
+    assert [event.target for event in events.filter(action="nightly:done")] == names
+    assert nightly.missed(now=now + timedelta(hours=25)) == []
 
 
 def test_a_customer_that_an_operator_changes_while_stripe_is_asked_is_left_for_the_next_night(

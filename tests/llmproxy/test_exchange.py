@@ -16,10 +16,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import requests
 from cryptography import x509
 
-from llmproxy import sockets
+from llmproxy import connections
+from llmproxy.connections import Connections
 from llmproxy.exchange import (
     Broken,
     Exchange,
@@ -59,8 +59,8 @@ def server_tls(authority: Authority) -> ssl.SSLContext:
 
 
 @pytest.fixture
-def session(authority: Authority) -> Iterator[requests.Session]:
-    with sockets.new_session(ca_bundle=str(authority.bundle)) as session:
+def session(authority: Authority) -> Iterator[Connections]:
+    with Connections(ca_bundle=str(authority.bundle)) as session:
         yield session
 
 
@@ -87,7 +87,7 @@ def tls(request: pytest.FixtureRequest, server_tls: ssl.SSLContext) -> ssl.SSLCo
     return server_tls if request.param == "https" else None
 
 
-def ask(session: requests.Session, url: str, **options: Any) -> Exchange:
+def ask(session: Connections, url: str, **options: Any) -> Exchange:
     """An exchange that waits longer than any test, unless told otherwise."""
     lasts = options.pop("lasts", 60.0)
     defaults: dict[str, Any] = {
@@ -99,7 +99,7 @@ def ask(session: requests.Session, url: str, **options: Any) -> Exchange:
         "deadline": time.monotonic() + lasts,
         "max_bytes": 1_000_000,
     }
-    return open_exchange(session=session, url=url, **(defaults | options))
+    return open_exchange(connections=session, url=url, **(defaults | options))
 
 
 def everything(exchange: Exchange) -> bytes:
@@ -136,7 +136,7 @@ def until_closed(peer: Peer) -> None:
 @pytest.mark.parametrize("script", [with_length, chunked, until_closed])
 def test_an_answer_arrives_whole_however_its_end_is_told(
     start: Start,
-    session: requests.Session,
+    session: Connections,
     tls: ssl.SSLContext | None,
     script: Callable[[Peer], None],
 ) -> None:
@@ -151,7 +151,7 @@ def test_an_answer_arrives_whole_however_its_end_is_told(
 
 
 def test_status_and_headers_are_told_and_names_have_no_case(
-    start: Start, session: requests.Session
+    start: Start, session: Connections
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -169,7 +169,7 @@ def test_status_and_headers_are_told_and_names_have_no_case(
     "head", [b"HTTP/1.1 204 Gone Quiet\r\n\r\n", OK + b"Content-Length: 0\r\n\r\n"]
 )
 def test_an_answer_without_a_body_ends_at_once(
-    start: Start, session: requests.Session, head: bytes
+    start: Start, session: Connections, head: bytes
 ) -> None:
     def script(peer: Peer) -> None:
         while peer.request():
@@ -183,7 +183,7 @@ def test_an_answer_without_a_body_ends_at_once(
 
 
 def test_the_provider_gets_the_request_as_given_and_asked_for_in_plain(
-    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -209,7 +209,7 @@ def test_the_provider_gets_the_request_as_given_and_asked_for_in_plain(
 
 
 def test_each_piece_is_handed_on_before_the_next_is_sent(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     taken = threading.Semaphore(0)
 
@@ -229,7 +229,7 @@ def test_each_piece_is_handed_on_before_the_next_is_sent(
         assert exchange.chunk(GENEROUS) == b""
 
 
-def test_a_redirect_is_an_answer_like_any_other(start: Start, session: requests.Session) -> None:
+def test_a_redirect_is_an_answer_like_any_other(start: Start, session: Connections) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.send(b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 5\r\n\r\nthere")
@@ -244,7 +244,7 @@ def test_a_redirect_is_an_answer_like_any_other(start: Start, session: requests.
 
 
 def test_an_encoding_that_was_not_asked_for_is_refused_after_the_head(
-    start: Start, session: requests.Session
+    start: Start, session: Connections
 ) -> None:
     body = gzip.compress(b"one two three")
 
@@ -261,7 +261,7 @@ def test_an_encoding_that_was_not_asked_for_is_refused_after_the_head(
     assert provider.gone.wait(GENEROUS)
 
 
-def test_many_exchanges_share_one_session(start: Start, session: requests.Session) -> None:
+def test_many_exchanges_share_one_session(start: Start, session: Connections) -> None:
     together = threading.Barrier(20)
 
     def script(peer: Peer) -> None:
@@ -331,7 +331,7 @@ def bring_to(stage: Callable[[Peer], None], exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_silence_is_nothing_yet_and_then_a_time_out(
-    start: Start, session: requests.Session, stage: Callable[[Peer], None]
+    start: Start, session: Connections, stage: Callable[[Peer], None]
 ) -> None:
     silence_is_nothing_yet_and_then_a_time_out(start(stage), session, stage)
 
@@ -339,7 +339,7 @@ def test_silence_is_nothing_yet_and_then_a_time_out(
 @pytest.mark.parametrize("stage", [before_the_head, between_chunks])
 def test_silence_over_tls_is_the_same(
     start: Start,
-    session: requests.Session,
+    session: Connections,
     server_tls: ssl.SSLContext,
     stage: Callable[[Peer], None],
 ) -> None:
@@ -347,7 +347,7 @@ def test_silence_over_tls_is_the_same(
 
 
 def silence_is_nothing_yet_and_then_a_time_out(
-    provider: Provider, session: requests.Session, stage: Callable[[Peer], None]
+    provider: Provider, session: Connections, stage: Callable[[Peer], None]
 ) -> None:
     with ask(session, provider.url, read_timeout=5 * SHORT) as exchange:
         bring_to(stage, exchange)
@@ -394,7 +394,7 @@ DRIPS = [dripping_chunks, dripping_headers, dripping_chunk_size]
 
 @pytest.mark.parametrize("script", [*DRIPS, before_the_head])
 def test_the_deadline_ends_an_exchange_that_is_never_silent_for_long(
-    start: Start, session: requests.Session, script: Callable[[Peer], None]
+    start: Start, session: Connections, script: Callable[[Peer], None]
 ) -> None:
     provider = start(script)
     with ask(session, provider.url, lasts=5 * SHORT) as exchange:
@@ -407,7 +407,7 @@ def test_the_deadline_ends_an_exchange_that_is_never_silent_for_long(
 
 @pytest.mark.parametrize("script", [*DRIPS, before_the_head])
 def test_an_exchange_that_nobody_reads_or_closes_ends_at_its_deadline(
-    start: Start, session: requests.Session, script: Callable[[Peer], None]
+    start: Start, session: Connections, script: Callable[[Peer], None]
 ) -> None:
     provider = start(script)
     ask(session, provider.url, lasts=5 * SHORT)
@@ -416,7 +416,7 @@ def test_an_exchange_that_nobody_reads_or_closes_ends_at_its_deadline(
 
 
 def test_the_deadline_holds_over_tls_too(
-    start: Start, session: requests.Session, server_tls: ssl.SSLContext
+    start: Start, session: Connections, server_tls: ssl.SSLContext
 ) -> None:
     provider = start(dripping_headers, server_tls)
     ask(session, provider.url, lasts=5 * SHORT)
@@ -425,7 +425,7 @@ def test_the_deadline_holds_over_tls_too(
 
 
 def test_a_provider_faster_than_its_consumer_is_not_timed_out(
-    start: Start, session: requests.Session
+    start: Start, session: Connections
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -435,9 +435,10 @@ def test_a_provider_faster_than_its_consumer_is_not_timed_out(
         peer.chunk(b"")
 
     with ask(session, start(script).url, read_timeout=2 * SHORT) as exchange:
-        assert exchange.chunk(GENEROUS) == b"x" * 1000
+        first = exchange.chunk(GENEROUS)
+        assert first
         time.sleep(4 * SHORT)
-        assert everything(exchange) == b"x" * 99_000
+        assert first + everything(exchange) == b"x" * 100_000
 
 
 # Broken answers
@@ -447,7 +448,7 @@ def test_a_provider_faster_than_its_consumer_is_not_timed_out(
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage is not without_a_length])
 def test_a_connection_lost_before_the_end_is_broken_and_no_end(
     start: Start,
-    session: requests.Session,
+    session: Connections,
     tls: ssl.SSLContext | None,
     stage: Callable[[Peer], None],
     leave: Callable[[Peer], None],
@@ -468,9 +469,7 @@ def test_a_connection_lost_before_the_end_is_broken_and_no_end(
             assert caught.value.sent
 
 
-def test_a_reset_ends_a_body_without_length_as_broken(
-    start: Start, session: requests.Session
-) -> None:
+def test_a_reset_ends_a_body_without_length_as_broken(start: Start, session: Connections) -> None:
     ready = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -489,7 +488,7 @@ def test_a_reset_ends_a_body_without_length_as_broken(
     "answer", [b"SSH-2.0-server\r\n\r\n", CHUNKED + b"zz\r\n", OK + b"X: " + b"x" * 70_000]
 )
 def test_an_answer_that_is_not_http_is_broken(
-    start: Start, session: requests.Session, answer: bytes
+    start: Start, session: Connections, answer: bytes
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -504,7 +503,7 @@ def test_an_answer_that_is_not_http_is_broken(
 
 
 def test_a_request_that_could_not_be_sent_whole_may_be_repeated(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     def script(peer: Peer) -> None:
         peer.sock.recv(100)
@@ -518,7 +517,7 @@ def test_a_request_that_could_not_be_sent_whole_may_be_repeated(
 
 @pytest.mark.parametrize("script", [with_length, chunked, until_closed])
 def test_a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not(
-    start: Start, session: requests.Session, script: Callable[[Peer], None]
+    start: Start, session: Connections, script: Callable[[Peer], None]
 ) -> None:
     with ask(session, start(script).url, max_bytes=13) as exchange:
         assert exchange.body() == b"one two three"
@@ -528,7 +527,7 @@ def test_a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not(
         assert caught.value.sent
 
 
-def test_an_endless_body_is_cut_at_the_limit(start: Start, session: requests.Session) -> None:
+def test_an_endless_body_is_cut_at_the_limit(start: Start, session: Connections) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.send(OK + b"\r\n")
@@ -549,7 +548,7 @@ def test_an_endless_body_is_cut_at_the_limit(start: Start, session: requests.Ses
 @pytest.mark.parametrize("stage", STAGES)
 def test_close_ends_the_connection_whatever_is_waited_for(
     start: Start,
-    session: requests.Session,
+    session: Connections,
     tls: ssl.SSLContext | None,
     stage: Callable[[Peer], None],
 ) -> None:
@@ -573,7 +572,7 @@ def test_close_ends_the_connection_whatever_is_waited_for(
 
 
 def test_close_ends_a_reader_that_is_far_ahead_of_its_consumer(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     stuck = threading.Event()
 
@@ -596,7 +595,7 @@ def test_close_ends_a_reader_that_is_far_ahead_of_its_consumer(
 
 
 def test_close_ends_a_request_that_the_provider_does_not_take(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     begun = threading.Event()
     closed = threading.Event()
@@ -616,7 +615,7 @@ def test_close_ends_a_request_that_the_provider_does_not_take(
     assert provider.gone.wait(GENEROUS)
 
 
-def test_close_ends_a_tls_handshake(start: Start, session: requests.Session) -> None:
+def test_close_ends_a_tls_handshake(start: Start, session: Connections) -> None:
     greeted = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -648,23 +647,21 @@ def full() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat"
 
 
-def test_close_ends_connecting(session: requests.Session, full: str) -> None:
+def test_close_ends_connecting(session: Connections, full: str) -> None:
     exchange = ask(session, full, connect_timeout=60.0)
     assert exchange.head(SHORT) is None
     exchange.close()
     assert eventually(lambda: not readers())
 
 
-def test_a_connection_that_takes_too_long_is_unreachable(
-    session: requests.Session, full: str
-) -> None:
+def test_a_connection_that_takes_too_long_is_unreachable(session: Connections, full: str) -> None:
     with ask(session, full, connect_timeout=2 * SHORT, read_timeout=SHORT / 2) as exchange:
         assert exchange.head(SHORT) is None
         with pytest.raises(Unreachable):
             exchange.head(GENEROUS)
 
 
-def test_the_deadline_holds_while_connecting(session: requests.Session, full: str) -> None:
+def test_the_deadline_holds_while_connecting(session: Connections, full: str) -> None:
     with ask(session, full, lasts=SHORT) as exchange:
         with pytest.raises(TimedOut) as caught:
             exchange.body()
@@ -672,7 +669,7 @@ def test_the_deadline_holds_while_connecting(session: requests.Session, full: st
 
 
 def test_a_tls_handshake_that_takes_too_long_is_unreachable(
-    start: Start, session: requests.Session
+    start: Start, session: Connections
 ) -> None:
     provider = start(lambda peer: None)
     url = provider.url.replace("http", "https")
@@ -683,7 +680,7 @@ def test_a_tls_handshake_that_takes_too_long_is_unreachable(
 
 
 def test_a_name_lookup_that_hangs_is_unreachable_and_connects_no_more(
-    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = threading.Event()
     look_up = socket.getaddrinfo
@@ -710,7 +707,7 @@ def consume(exchange: Exchange, errors: list[ExchangeError]) -> None:
         errors.append(error)
 
 
-def test_close_from_elsewhere_wakes_the_consumer(start: Start, session: requests.Session) -> None:
+def test_close_from_elsewhere_wakes_the_consumer(start: Start, session: Connections) -> None:
     provider = start(between_chunks)
     for _ in range(50):
         errors: list[ExchangeError] = []
@@ -723,20 +720,20 @@ def test_close_from_elsewhere_wakes_the_consumer(start: Start, session: requests
         assert [type(error) for error in errors] == [Broken]
 
 
-def test_close_does_not_take_the_news_from_a_consumer_that_is_about_to_wait(
-    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+def test_close_ends_a_consumer_that_is_about_to_wait(
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = ask(session, start(between_chunks).url)
     assert exchange.chunk(GENEROUS) == b"one"
     about_to, closed = threading.Event(), threading.Event()
-    wait = exchange._wait
+    receive = exchange._line.receive
 
-    def late(timeout: float) -> Any:
+    def late(wait: float) -> Any:
         about_to.set()
         assert closed.wait(GENEROUS)
-        return wait(timeout)
+        return receive(wait)
 
-    monkeypatch.setattr(exchange, "_wait", late)
+    monkeypatch.setattr(exchange._line, "receive", late)
     errors: list[ExchangeError] = []
     consumer = threading.Thread(target=consume, args=(exchange, errors), daemon=True)
     consumer.start()
@@ -749,6 +746,92 @@ def test_close_does_not_take_the_news_from_a_consumer_that_is_about_to_wait(
     assert [type(error) for error in errors] == [Broken]
 
 
+# Without a thread: whoever asks for the head waits for it
+
+
+@pytest.mark.parametrize("script", [with_length, chunked, until_closed])
+def test_who_can_wait_for_the_whole_needs_no_thread(
+    start: Start,
+    session: Connections,
+    tls: ssl.SSLContext | None,
+    script: Callable[[Peer], None],
+) -> None:
+    def alone(peer: Peer) -> None:
+        assert not readers()
+        script(peer)
+
+    with ask(session, start(alone, tls).url, in_thread=False) as exchange:
+        assert exchange.body() == b"one two three"
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_without_a_thread_silence_is_a_time_out_too(
+    start: Start, session: Connections, stage: Callable[[Peer], None]
+) -> None:
+    provider = start(stage)
+    with ask(session, provider.url, in_thread=False, read_timeout=SHORT) as exchange:
+        with pytest.raises(TimedOut) as caught:
+            exchange.body()
+        assert caught.value.sent
+    assert provider.gone.wait(GENEROUS)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_without_a_thread_close_from_elsewhere_wakes_the_consumer(
+    start: Start,
+    session: Connections,
+    tls: ssl.SSLContext | None,
+    stage: Callable[[Peer], None],
+) -> None:
+    silent = threading.Event()
+
+    def script(peer: Peer) -> None:
+        stage(peer)
+        silent.set()
+
+    provider = start(script, tls)
+    exchange = ask(session, provider.url, in_thread=False)
+    errors: list[ExchangeError] = []
+    consumer = threading.Thread(target=consume, args=(exchange, errors), daemon=True)
+    consumer.start()
+    assert silent.wait(GENEROUS)
+    exchange.close()
+    consumer.join(GENEROUS)
+    assert [type(error) for error in errors] == [Broken]
+    assert provider.gone.wait(GENEROUS)
+
+
+def test_without_a_thread_close_ends_connecting(session: Connections, full: str) -> None:
+    exchange = ask(session, full, in_thread=False)
+    errors: list[ExchangeError] = []
+    consumer = threading.Thread(target=consume, args=(exchange, errors), daemon=True)
+    consumer.start()
+    assert eventually(lambda: exchange._line._sock is not None)
+    exchange.close()
+    consumer.join(GENEROUS)
+    assert [(type(error), error.sent) for error in errors] == [(Broken, False)]
+
+
+def test_without_a_thread_connecting_has_its_time_as_well(session: Connections, full: str) -> None:
+    refused(full, session, in_thread=False, connect_timeout=SHORT)
+
+
+def test_without_a_thread_a_name_lookup_that_hangs_is_unreachable(
+    session: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found.wait(GENEROUS) and [])
+    refused("http://model.test/", session, in_thread=False, connect_timeout=SHORT)
+    exchange = ask(session, "http://model.test/", in_thread=False)
+    errors: list[ExchangeError] = []
+    consumer = threading.Thread(target=consume, args=(exchange, errors), daemon=True)
+    consumer.start()
+    exchange.close()
+    consumer.join(GENEROUS)
+    assert [(type(error), error.sent) for error in errors] == [(Broken, False)]
+    found.set()
+
+
 # Connections kept and dropped
 
 
@@ -758,7 +841,7 @@ def keep_answering(peer: Peer) -> None:
 
 
 def test_a_connection_is_used_again_after_a_full_read(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     provider = start(keep_answering, tls)
     for i in range(3):
@@ -768,7 +851,7 @@ def test_a_connection_is_used_again_after_a_full_read(
 
 
 def test_a_connection_that_was_cut_is_not_used_again(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -786,7 +869,7 @@ def test_a_connection_that_was_cut_is_not_used_again(
 
 
 def test_closing_late_does_not_cut_the_next_exchange_on_the_same_connection(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     asked = threading.Semaphore(0)
     closed = threading.Event()
@@ -800,18 +883,18 @@ def test_closing_late_does_not_cut_the_next_exchange_on_the_same_connection(
         peer.answer(b"second")
 
     provider = start(script, tls)
-    unread = ask(session, provider.url)
-    assert eventually(lambda: not readers())
+    unclosed = ask(session, provider.url)
+    assert unclosed.body() == b"first"
     with ask(session, provider.url) as exchange:
         assert asked.acquire(timeout=GENEROUS)
-        unread.close()
+        unclosed.close()
         closed.set()
         assert exchange.body() == b"second"
     assert provider.connections == 1
 
 
 def test_a_connection_that_the_provider_has_closed_is_replaced(
-    start: Start, session: requests.Session, tls: ssl.SSLContext | None
+    start: Start, session: Connections, tls: ssl.SSLContext | None
 ) -> None:
     closed = threading.Event()
 
@@ -831,9 +914,9 @@ def test_a_connection_that_the_provider_has_closed_is_replaced(
 
 
 def test_a_connection_that_was_idle_for_long_is_replaced(
-    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "MAX_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(connections, "MAX_IDLE_SECONDS", 0.0)
     provider = start(keep_answering)
     for _ in range(2):
         with ask(session, provider.url) as exchange:
@@ -842,13 +925,13 @@ def test_a_connection_that_was_idle_for_long_is_replaced(
 
 
 def test_a_connection_is_given_up_before_a_server_gives_it_up(
-    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several common ones do so after five seconds."""
     provider = start(keep_answering)
     for seconds_later in (0.0, 4.9):
         clock = SimpleNamespace(monotonic=lambda ahead=seconds_later: time.monotonic() + ahead)
-        monkeypatch.setattr(sockets, "time", clock)
+        monkeypatch.setattr(connections, "time", clock)
         with ask(session, provider.url) as exchange:
             assert exchange.body() == b'{"stream": true}'
     assert provider.connections == 2
@@ -857,7 +940,7 @@ def test_a_connection_is_given_up_before_a_server_gives_it_up(
 # Unreachable providers
 
 
-def refused(url: str, session: requests.Session, **options: Any) -> Unreachable:
+def refused(url: str, session: Connections, **options: Any) -> Unreachable:
     """The refusal of an exchange, which must have been one before anything was sent."""
     with ask(session, url, **options) as exchange:
         with pytest.raises(Unreachable) as caught:
@@ -866,7 +949,7 @@ def refused(url: str, session: requests.Session, **options: Any) -> Unreachable:
         return caught.value
 
 
-def test_a_closed_port_is_unreachable(session: requests.Session) -> None:
+def test_a_closed_port_is_unreachable(session: Connections) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert "ConnectionRefusedError" in str(refused(f"http://127.0.0.1:{port}/", session))
@@ -874,22 +957,18 @@ def test_a_closed_port_is_unreachable(session: requests.Session) -> None:
 
 def test_an_unknown_authority_is_unreachable(start: Start, server_tls: ssl.SSLContext) -> None:
     provider = start(with_length, server_tls)
-    with sockets.new_session() as session:
-        assert "SSLCertVerificationError" in str(refused(provider.url, session))
-        session.verify = False
+    with Connections() as session:
         assert "SSLCertVerificationError" in str(refused(provider.url, session))
 
 
 def test_a_certificate_for_another_name_is_unreachable(
-    start: Start, session: requests.Session, authority: Authority
+    start: Start, session: Connections, authority: Authority
 ) -> None:
     provider = start(with_length, authority.server(x509.DNSName("provider.test")))
     assert "SSLCertVerificationError" in str(refused(provider.url, session))
 
 
-def test_a_provider_without_tls_is_unreachable_by_https(
-    start: Start, session: requests.Session
-) -> None:
+def test_a_provider_without_tls_is_unreachable_by_https(start: Start, session: Connections) -> None:
     def script(peer: Peer) -> None:
         peer.sock.recv(1)
         peer.send(OK)
@@ -898,7 +977,7 @@ def test_a_provider_without_tls_is_unreachable_by_https(
 
 
 def test_the_first_address_that_answers_is_used(
-    start: Start, session: requests.Session, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dead = listener.getsockname()
@@ -926,7 +1005,7 @@ def test_the_first_address_that_answers_is_used(
     ],
 )
 def test_a_refusal_names_neither_address_nor_headers(
-    session: requests.Session, url: str, headers: dict[str, str]
+    session: Connections, url: str, headers: dict[str, str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

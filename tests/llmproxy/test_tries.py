@@ -8,11 +8,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import requests
 
 from llmproxy import tries
+from llmproxy.connections import Connections
 from llmproxy.exchange import Broken, Exchange, ExchangeError, TimedOut, Unreachable, open_exchange
-from llmproxy.sockets import new_session
 from tests.llmproxy.rawserver import GENEROUS, Peer, eventually, playing
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
@@ -26,12 +25,12 @@ def short_waits() -> Iterator[None]:
 
 
 @pytest.fixture
-def session() -> Iterator[requests.Session]:
-    with new_session() as session:
+def session() -> Iterator[Connections]:
+    with Connections() as session:
         yield session
 
 
-def ask(session: requests.Session, url: str, **options: Any) -> Exchange:
+def ask(session: Connections, url: str, **options: Any) -> Exchange:
     given: dict[str, Any] = {
         "method": "POST",
         "headers": {},
@@ -42,7 +41,7 @@ def ask(session: requests.Session, url: str, **options: Any) -> Exchange:
         "max_bytes": 1_000_000,
         "patience": GENEROUS,
     }
-    return open_exchange(session=session, url=url, **(given | options))
+    return open_exchange(connections=session, url=url, **(given | options))
 
 
 def got(exchange: Exchange) -> tuple[int, bytes]:
@@ -79,7 +78,7 @@ def refuses(*headers: bytes) -> Script:
     return lambda peer: peer.send(BUSY % b"".join(each + b"\r\n" for each in headers))
 
 
-def test_a_provider_that_is_being_restarted_is_reached(session: requests.Session) -> None:
+def test_a_provider_that_is_being_restarted_is_reached(session: Connections) -> None:
     """A connection that is refused has carried nothing."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
@@ -105,7 +104,7 @@ def test_a_provider_that_is_being_restarted_is_reached(session: requests.Session
             peer.close()
 
 
-def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: requests.Session) -> None:
+def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: Connections) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with mock.patch.object(
@@ -127,7 +126,7 @@ def _slow_machine() -> Iterator[None]:
 @pytest.mark.usefixtures("_slow_machine")
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
 def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
-    session: requests.Session, ends: Script
+    session: Connections, ends: Script
 ) -> None:
     turns = Turns(answers, ends, answers)
     with playing(turns) as provider:
@@ -138,7 +137,7 @@ def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
 
 
 @pytest.mark.usefixtures("_slow_machine")
-def test_several_stale_connections_cost_one_further_try(session: requests.Session) -> None:
+def test_several_stale_connections_cost_one_further_try(session: Connections) -> None:
     together = threading.Barrier(3)
 
     def answer_together(peer: Peer) -> None:
@@ -155,7 +154,7 @@ def test_several_stale_connections_cost_one_further_try(session: requests.Sessio
 
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
 def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_not_asked_again(
-    session: requests.Session, ends: Script
+    session: Connections, ends: Script
 ) -> None:
     turns = Turns(ends, answers)
     with playing(turns) as provider:
@@ -166,7 +165,7 @@ def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_
 
 
 def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_asked_again(
-    session: requests.Session,
+    session: Connections,
 ) -> None:
     def works(peer: Peer) -> None:
         time.sleep(0.3)
@@ -179,7 +178,7 @@ def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_ask
     assert len(turns.requests) == 2
 
 
-def test_one_byte_of_an_answer_is_an_answer(session: requests.Session) -> None:
+def test_one_byte_of_an_answer_is_an_answer(session: Connections) -> None:
     def begins(peer: Peer) -> None:
         peer.send(b"H")
         peer.reset()
@@ -191,7 +190,7 @@ def test_one_byte_of_an_answer_is_an_answer(session: requests.Session) -> None:
     assert len(turns.requests) == 2
 
 
-def test_silence_is_waited_for_and_not_asked_again(session: requests.Session) -> None:
+def test_silence_is_waited_for_and_not_asked_again(session: Connections) -> None:
     turns = Turns(answers, Peer.wait_until_gone)
     with playing(turns) as provider:
         got(ask(session, provider.url))
@@ -202,7 +201,7 @@ def test_silence_is_waited_for_and_not_asked_again(session: requests.Session) ->
 
 @pytest.mark.parametrize("status", [b"503 Busy", b"529 Overloaded", b"429 Slow down"])
 def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
-    session: requests.Session, status: bytes
+    session: Connections, status: bytes
 ) -> None:
     def refuse(peer: Peer) -> None:
         peer.send((BUSY % b"Retry-After: 1\r\n").replace(b"503 Busy", status))
@@ -213,7 +212,7 @@ def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
     assert turns.requests[1] - turns.requests[0] >= 1.0
 
 
-def test_a_busy_provider_is_asked_a_few_times(session: requests.Session) -> None:
+def test_a_busy_provider_is_asked_a_few_times(session: Connections) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (503, b"{}")
@@ -233,7 +232,7 @@ def test_a_busy_provider_is_asked_a_few_times(session: requests.Session) -> None
     ],
 )
 def test_a_refusal_stands_where_the_caller_would_wait_too_long_or_in_vain(
-    session: requests.Session, headers: tuple[bytes, ...], options: dict[str, float]
+    session: Connections, headers: tuple[bytes, ...], options: dict[str, float]
 ) -> None:
     turns = Turns(refuses(*headers))
     with playing(turns) as provider:
@@ -242,7 +241,7 @@ def test_a_refusal_stands_where_the_caller_would_wait_too_long_or_in_vain(
 
 
 @pytest.mark.parametrize("status", ["400", "401", "404", "408", "409", "429", "500", "502", "504"])
-def test_every_other_refusal_stands(session: requests.Session, status: str) -> None:
+def test_every_other_refusal_stands(session: Connections, status: str) -> None:
     turns = Turns(
         lambda peer: peer.send((BUSY % b"").replace(b"503 Busy", f"{status} No".encode()))
     )
@@ -251,7 +250,7 @@ def test_every_other_refusal_stands(session: requests.Session, status: str) -> N
     assert len(turns.requests) == 1
 
 
-def test_who_leaves_while_it_waits_ends_the_tries(session: requests.Session) -> None:
+def test_who_leaves_while_it_waits_ends_the_tries(session: Connections) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider, mock.patch.object(tries, "FIRST_WAIT", 20.0):
         exchange = ask(session, provider.url, patience=60.0)
@@ -265,7 +264,7 @@ def test_who_leaves_while_it_waits_ends_the_tries(session: requests.Session) -> 
 
 
 def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
-    session: requests.Session,
+    session: Connections,
 ) -> None:
     released = threading.Event()
 
@@ -287,7 +286,7 @@ def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
 
 
 def test_the_first_byte_may_be_wanted_sooner_than_silence_is_resented(
-    session: requests.Session,
+    session: Connections,
 ) -> None:
     with playing(Turns(Peer.wait_until_gone)) as provider:
         asked = ask(session, provider.url, first_byte_timeout=0.1)

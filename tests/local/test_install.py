@@ -44,6 +44,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (project / "wheels").mkdir()
     write_lock(project, "local", wheel(project / "wheels", "shell_first"))
     write_lock(project, "test", wheel(project / "wheels", "shell_second"), keep="local")
+    write_lock(project, "bench", wheel(project / "wheels", "shell_third"), keep="test")
     return project
 
 

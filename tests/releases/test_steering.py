@@ -9,7 +9,7 @@ from django.utils import timezone
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, User
 from config.problems import InvalidRequest, Problem
 from releases import leases, placing, purging, steering, storage, updates
 from releases.acts import Resume
@@ -53,6 +53,39 @@ def offered(current: str | None = None) -> str | None:
 def place_jobs() -> list[dict[str, Any]]:
     jobs = ProcrastinateJob.objects.filter(task_name="releases.place").order_by("id")
     return [job.args for job in jobs]
+
+
+def test_what_an_operator_went_back_to_names_them_by_the_email_of_now(
+    releases: list[Release], user: User
+) -> None:
+    chosen = steering.earlier("stable")[0]
+    by = Actor(name=user.email, id=user.pk)
+    steering.roll_back(publication_id=chosen.pk, **{**HOW, "by": by})
+    newest = Publication.objects.first()
+    assert newest is not None
+    assert newest.publisher == user.email
+    User.objects.filter(pk=user.pk).update(email="else@acme.test")
+    assert newest.publisher == "else@acme.test"
+    User.objects.filter(pk=user.pk).delete()
+    assert newest.publisher == "an operator"
+    assert user.email not in str(Publication.objects.values())
+
+
+def test_a_pipeline_or_a_script_is_named_as_it_is_called(releases: list[Release]) -> None:
+    published = Publication.objects.first()
+    assert published is not None
+    assert published.publisher == published.published_by
+    back_to("1.0.0")
+    newest = Publication.objects.first()
+    assert newest is not None
+    assert newest.publisher == "an operator"
+
+
+@pytest.mark.parametrize("name", ["an operator of ours", "an operator 7", "Not an operator"])
+def test_nobody_else_is_taken_for_an_operator(releases: list[Release], name: str) -> None:
+    Publication.objects.update(published_by=name, stored_at=None)
+    assert not Publication.objects.wanted().exists()
+    assert {each.publisher for each in Publication.objects.all()} == {name}
 
 
 def interrupt(

@@ -16,6 +16,10 @@ class Browser:
         self._session.trust_env = False
         self._session.headers["Accept"] = "text/html"
 
+    def get(self, path: str) -> requests.Response:
+        """A page, as it comes."""
+        return self._session.get(f"{self.base_url}{path}", timeout=PATIENCE)
+
     def submit(self, path: str, **fields: str) -> requests.Response:
         """Opens a page and sends its form with these fields; the page that follows. Fails where the form comes back."""
         page = self._session.get(f"{self.base_url}{path}", timeout=PATIENCE)

@@ -1,9 +1,10 @@
-"""A wire between the service and PostgreSQL on which the answer to a COMMIT can be held back.
+"""A wire between the service and PostgreSQL on which the answer to a commit can be held back.
 
 What is held back has happened: the transaction is committed and everybody sees it, but whoever asked for it does
 not know yet. That is the moment in which a process dies that has done its work and has not said so.
 """
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from contextlib import contextmanager, suppress
 from urllib.parse import unquote, urlsplit
 
 HOST = "127.0.0.1"
-# The tag of PostgreSQL's answer to a COMMIT.
-COMMITTED = b"COMMIT\0"
+# What PostgreSQL says of a commit: the tag of a COMMIT, or of a statement by itself that wrote rows, and that it is
+# idle, with no transaction open. It says both at once, when all is done.
+COMMITTED = re.compile(rb"(COMMIT|(INSERT 0|UPDATE|DELETE) [1-9]\d*)\0Z\0\0\0\x05I")
 PATIENCE = 30.0
 
 
@@ -69,7 +71,7 @@ class Wire:
     def _pass_on(self, source: socket.socket, target: socket.socket, watched: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
-                if watched and COMMITTED in data and self._holding.is_set():
+                if watched and COMMITTED.search(data) and self._holding.is_set():
                     self._held.set()
                     self._released.wait(PATIENCE)
                 target.sendall(data)

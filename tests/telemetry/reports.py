@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+from telemetry.events import Reader, Reported
 from telemetry.intake import Taken, take_in
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -26,3 +27,8 @@ def event(**members: Any) -> dict[str, Any]:
 
 def report(*events: Any, client: UUID = CLIENT, now: datetime = NOON) -> Taken:
     return take_in(batch={"events": list(events)}, client_id=client, user_id=PERSON, now=now)
+
+
+def read(given: Any, *, now: datetime = NOON) -> Reported:
+    """What of one event is kept."""
+    return Reader(now=now).read(given)

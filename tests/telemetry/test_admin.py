@@ -179,7 +179,8 @@ def test_volumes_of_a_day_are_counted_by_app_and_version(
     assert b"the shell itself" in shown.content
     before = console.get(f"{LIST}volumes/", {"day": yesterday})
     assert before.context["volumes"] == [("mail", "1.0.0", 2)]
-    assert console.get(f"{LIST}volumes/", {"day": "nonsense"}).context["day"] == today
+    for nonsense in ("nonsense", "0001-01-01", "9999-12-31", "2026-02-30"):
+        assert console.get(f"{LIST}volumes/", {"day": nonsense}).context["day"] == today
 
 
 def test_who_may_not_see_events_gets_no_file(stranger: Browser, kept: list[Event]) -> None:

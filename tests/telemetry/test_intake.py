@@ -25,6 +25,18 @@ class TestBatches:
         assert (kept.occurred_at, kept.received_at) == (NOON - timedelta(minutes=1), NOON)
         assert kept.properties == given["properties"]
 
+    @pytest.mark.parametrize("number", [1, 2])
+    def test_what_is_about_the_shell_itself_names_no_app(self, number: int) -> None:
+        given = [event(app=..., shell_version=...) for _ in range(number)]
+        assert report(*given).accepted == number
+        assert {(each.app, each.shell_version) for each in Event.objects.all()} == {("", "")}
+
+    def test_ends_of_lines_within_texts_stay_where_they_are(self) -> None:
+        texts = {"a\nb": "c\r\n\u2028d", "e": ["\n", "\x1f", "\x85"]}
+        report(event(), event(properties=texts), event())
+        assert Event.objects.order_by("id").filter(properties=texts).count() == 1
+        assert Event.objects.count() == 3
+
     def test_a_bad_event_does_not_cost_the_good_ones(self) -> None:
         taken = report(
             event(), event(name=...), 7, event(properties={"x": "\0"}), event(id="no"), event()

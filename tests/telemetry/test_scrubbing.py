@@ -8,9 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from telemetry.events import read
 from telemetry.scrubbing import scrubbed
-from tests.telemetry.reports import NOON, event
+from tests.telemetry.reports import event, read
 
 JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJl-_x"
 REFRESH = "24VL6fw7Rg7a4yMMlNV8pLg1xKb0QeTzUo3dHsJf9Wc"
@@ -89,7 +88,7 @@ def test_what_is_harmless_stays_as_it_is(text: str) -> None:
 def test_an_event_is_kept_without_it_wherever_it_stands(
     canary: str, deep: Callable[[str], Any]
 ) -> None:
-    (kept,) = _leaves(loads(read(event(properties=deep(canary)), now=NOON).properties))
+    (kept,) = _leaves(loads(read(event(properties=deep(canary))).properties))
     assert kept == CANARIES[canary]
 
 

@@ -1,0 +1,154 @@
+"""Rows as a service has them that has been used for ninety days, by the million, to see that it is still quick.
+
+Clients, people and what belongs to them are new and keep every constraint: totals are the sums of the ledger, tokens
+form chains, nothing is old enough to be pruned, nobody made up can sign in. The rest of the database is not touched.
+"""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from django.db import connection, transaction
+
+from accounts.models import User
+from config.bulk import rebuilt
+from config.growth_rows import (
+    AUDIT,
+    CAPS,
+    CLIENTS,
+    EVENTS,
+    LICENCES,
+    MONTHS,
+    NIGHTS,
+    PEOPLE,
+    PLAN,
+    RECORDS,
+    SESSIONS,
+    TOKENS,
+)
+
+# A little less than what is kept, so that the first night after it finds nothing to remove.
+SPAN = timedelta(days=89)
+# A shell that is used through the working day asks for a new pair a few dozen times.
+TOKENS_OF_A_SESSION = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How many rows of each kind to add. Of sessions there is one for every hundred tokens."""
+
+    records: int
+    tokens: int
+    audit: int
+    events: int
+    people: int
+    clients: int
+
+    @property
+    def sessions(self) -> int:
+        return -(-self.tokens // TOKENS_OF_A_SESSION)
+
+
+class Grown(NamedTuple):
+    """A table with the rows that were added, and the seconds that took, indexes included."""
+
+    table: str
+    rows: int
+    seconds: float
+
+
+class _Filling(NamedTuple):
+    table: str
+    statements: Sequence[str]
+
+
+# What follows another in a row refers to it, or sums it up. The two rows have nothing to do with each other.
+_USE = (
+    _Filling("usage_usagerecord", [RECORDS]),
+    _Filling("usage_monthlyusage", [MONTHS]),
+    _Filling("accounts_session", [SESSIONS]),
+    _Filling("accounts_refreshtoken", [TOKENS]),
+)
+_NEWS = (
+    _Filling("accounts_auditevent", [AUDIT, NIGHTS]),
+    _Filling("telemetry_event", [EVENTS]),
+)
+
+
+def has_people(*, besides: Sequence[str]) -> bool:
+    """Whether anybody is here but those by these emails: a database in use."""
+    return User.objects.exclude(email__in=besides).exists()
+
+
+def grow(*, size: Size, now: datetime) -> Iterator[Grown]:
+    """Adds the rows, spread over the ninety days before ``now``; tells of each table when it is done.
+
+    Nobody else reads or writes a table while it grows.
+    """
+    values = {
+        "salt": secrets.token_hex(8),
+        "now": now,
+        "begin": now - SPAN,
+        "span": SPAN,
+        **{name: getattr(size, name) for name in Size.__slots__},
+        "sessions": size.sessions,
+    }
+    for table, statement in (
+        ("licensing_plan", PLAN),
+        ("accounts_client", CLIENTS),
+        ("licensing_licence", LICENCES),
+        ("accounts_user", PEOPLE),
+    ):
+        yield _in_place(table, statement, values)
+    with ExitStack() as stack:
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        news = pool.submit(_apart, lambda: [_fill(each, values) for each in _NEWS])
+        for filling in _USE:
+            yield _fill(filling, values)
+        _in_place("licensing_plan", CAPS, values)
+        yield from news.result()
+    for table in ("licensing_plan", "accounts_client", "licensing_licence", "accounts_user"):
+        _tend(table)
+
+
+def _in_place(table: str, statement: str, values: dict[str, Any]) -> Grown:
+    began = perf_counter()
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return Grown(table, cursor.rowcount, perf_counter() - began)
+
+
+def _fill(filling: _Filling, values: dict[str, Any]) -> Grown:
+    began, rows = perf_counter(), 0
+    with transaction.atomic(), connection.cursor() as cursor:
+        # What a crash takes of this can be made again.
+        cursor.execute(
+            "SET LOCAL synchronous_commit = off; SET LOCAL work_mem = '256MB'; SET LOCAL jit = off"
+        )
+        with rebuilt(filling.table):
+            for statement in filling.statements:
+                cursor.execute(statement, values)
+                rows += cursor.rowcount
+    _tend(filling.table)
+    return Grown(filling.table, rows, perf_counter() - began)
+
+
+def _tend(table: str) -> None:
+    """So that the planner knows the rows, and reads that need only an index read only that."""
+    if connection.in_atomic_block:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(f"VACUUM (ANALYZE) {connection.ops.quote_name(table)}")
+
+
+def _apart(work: Callable[[], list[Grown]]) -> list[Grown]:
+    """On a connection of this thread, which is given back."""
+    try:
+        return work()
+    finally:
+        connection.close()

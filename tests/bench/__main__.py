@@ -1,0 +1,85 @@
+"""Measures the service against references: ``python -m tests.bench [--rounds N] [PART...]``.
+
+Run it beside the servers of ``python -m config.local with``, as `make bench` does. It judges nothing by its exit code;
+what it found is in ``.local/bench``, and docs/benchmarks.md says how to read it.
+"""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import django
+
+from config.local.folders import LOCAL, claim
+from tests.bench import report
+from tests.bench.durable import durable_database
+from tests.bench.figures import Line
+
+# In this order; those that stand alone take too long for every run and are asked for by name.
+PARTS = ("startup", "status", "complete", "streams", "auth", "telemetry", "scaling")
+ALONE = ("growth",)
+ROUNDS = 3
+BASE_URL = "http://127.0.0.1:8000"
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    os.environ["BASE_URL"] = BASE_URL
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    # Ended by a signal, it still puts away what it made.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    began, load_before = time.monotonic(), os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        with durable_database(folder) as postgres:
+            # Settings read where the database is, and everything else stands on models.
+            django.setup()
+            stage = importlib.import_module("tests.bench.stage")
+            with stage.stage(folder, postgres) as made:
+                lines = _measured(made, options.parts or PARTS, options.rounds)
+    seconds = time.monotonic() - began
+    under = report.circumstances(rounds=options.rounds, seconds=seconds, load_before=load_before)
+    folder = claim(claim(LOCAL) / "bench")
+    # Only now: what draws takes a second to load.
+    drawn = importlib.import_module("tests.bench.pictures").draw(lines, folder)
+    where = report.write(lines, folder, under, drawn)
+    print(f"\nThe report is {where}", flush=True)
+    return 0
+
+
+def _measured(stage: Any, parts: list[str], rounds: int) -> list[Line]:
+    lines: list[Line] = []
+    for number, part in enumerate(parts, 1):
+        began = time.monotonic()
+        print(f"{part} ({number} of {len(parts)})", flush=True)
+        found = importlib.import_module(f"tests.bench.{part}").measure(stage, rounds=rounds)
+        for line in found:
+            print(f"  {line.told()}", flush=True)
+        print(f"  took {time.monotonic() - began:.0f} s", flush=True)
+        lines += found
+    return lines
+
+
+def _part(name: str) -> str:
+    # Not by argparse' own list of choices, which before Python 3.12 refuses that none is named.
+    if name not in (*PARTS, *ALONE):
+        raise argparse.ArgumentTypeError(f"there is no part {name!r}")
+    return name
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    known = ", ".join([*PARTS, *ALONE])
+    parser.add_argument("parts", nargs="*", type=_part, metavar="PART", help=known)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

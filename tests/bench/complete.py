@@ -1,0 +1,105 @@
+"""One-shot model calls with hard caps, beside a proxy that counts nothing and beside the provider itself."""
+
+import json
+from functools import partial
+
+from tests.bench.figures import Line, in_turns
+from tests.bench.stage import Load, Served, Stage, others
+
+PART = "complete"
+CALLERS = (1, 16, 64)
+PEOPLE = 64
+BODY = json.dumps({"messages": [{"role": "user", "content": "What do we know about this?"}]})
+HEADERS = {"Content-Type": "application/json"}
+
+
+def measure(stage: Stage, *, rounds: int) -> list[Line]:
+    tokens = [each.access for each in stage.callers(PEOPLE)]
+    with stage.service() as ours, stage.reference("proxy") as proxy:
+        served = {"ours": ours, "proxy": proxy, "provider": stage.provider}
+        lines: list[Line] = []
+        for callers in CALLERS:
+            ways = {
+                name: partial(_load, stage, each, callers, tokens) for name, each in served.items()
+            }
+            for way in ways.values():
+                way(seconds=1)
+            lines += _lines(callers, in_turns(ways, rounds=rounds))
+    return lines
+
+
+def _load(
+    stage: Stage, served: Served, callers: int, tokens: list[str], seconds: float = 4
+) -> Load:
+    path = "/v1/chat/completions" if served is stage.provider else "/v1/llm/complete"
+    load = stage.load(
+        served,
+        path,
+        callers=callers,
+        seconds=seconds,
+        method="POST",
+        body=BODY,
+        headers=HEADERS,
+        tokens=tokens,
+    )
+    assert load.failed == 0, f"{load.failed} of {load.requests} calls failed; see {served.log}"
+    return load
+
+
+def _lines(callers: int, loads: dict[str, list[Load]]) -> list[Line]:
+    who = f"{callers} caller{'s' if callers > 1 else ''}"
+    ours, proxy, provider = loads["ours"], loads["proxy"], loads["provider"]
+    line = partial(Line, part=PART)
+    lines = [
+        line(
+            name=f"calls, {who}",
+            unit="calls/s",
+            ours=[each.rps for each in ours],
+            reference=[each.rps for each in proxy],
+            against="the proxy",
+            goal="at least 0.6 of a proxy without accounting",
+            at_least=0.6,
+        ),
+        line(
+            name=f"CPU of the web workers, {who}",
+            unit="ms/call",
+            ours=[each.cpu_ms for each in ours],
+            goal="at most 2 ms",
+            at_most=2.0,
+        ),
+        line(
+            name=f"CPU beside the proxy's, {who}",
+            unit="ms/call",
+            ours=[each.cpu_ms for each in ours],
+            reference=[each.cpu_ms for each in proxy],
+            against="the proxy",
+            goal="",
+        ),
+        line(
+            name=f"p99, {who}",
+            unit="ms",
+            ours=[each.p99 for each in ours],
+            reference=[each.p99 for each in proxy],
+            against="the proxy",
+            goal="",
+        ),
+        line(
+            name=f"provider alone, {who}",
+            unit="calls/s",
+            ours=[each.rps for each in provider],
+            goal="",
+        ),
+        *others(PART, who, "call", ours),
+    ]
+    if callers == 1:
+        added = [mine.p50 - direct.p50 for mine, direct in zip(ours, provider, strict=True)]
+        lines.append(
+            line(
+                name=f"added to the provider's p50, {who}",
+                unit="ms",
+                ours=added,
+                goal="at most 3 ms",
+                at_most=3.0,
+            )
+        )
+    return lines

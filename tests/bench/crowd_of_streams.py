@@ -1,0 +1,207 @@
+"""Many streams at once, read by one process that costs little: what their callers would have seen.
+
+``python -m tests.bench.crowd_of_streams`` reads a `Crowd` as JSON from its standard input and prints a `Seen`.
+
+Every stream has a connection of its own, on one epoll. Each chunk of the provider carries the moment at which it was
+due by the clock that all processes of a host share (`MARK`), so a delay is the whole way from there to here.
+"""
+
+import json
+import re
+import select
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+# A mark in the text of a chunk: when it was due, in seconds on the monotonic clock.
+MARK = re.compile(rb'"(\d{10}\.\d{6})"')
+# What may be split between two reads: a mark, or the end of the stream.
+LONGEST_MARK = 64
+DONE = b"data: [DONE]"
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+OK = b"HTTP/1.1 200"
+READ = 64 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crowd:
+    """``streams`` calls of ``body``, begun evenly over ``ramp`` seconds, the tokens taken in turn.
+
+    A whole answer has ``chunks`` marks. What is not over ``patience`` seconds after the last began has failed.
+    """
+
+    host: str
+    port: int
+    path: str
+    body: str
+    tokens: Sequence[str]
+    streams: int
+    chunks: int
+    ramp: float
+    patience: float = 60.0
+
+
+@dataclass(kw_only=True)
+class Seen:
+    """What became of a crowd. Milliseconds; ``seconds`` from the first beginning to the last end."""
+
+    done: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    chunks: int = 0
+    most_at_once: int = 0
+    seconds: float = 0.0
+    # Of this process, per chunk, in microseconds of CPU.
+    own_cpu: float = 0.0
+    first_p50: float = 0.0
+    first_p99: float = 0.0
+    delay_p50: float = 0.0
+    delay_p99: float = 0.0
+    delay_most: float = 0.0
+
+
+class _Stream:
+    __slots__ = ("began", "fd", "first", "marks", "over", "request", "sock", "tail")
+
+    def __init__(self, sock: socket.socket, request: bytes, began: float) -> None:
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.request = request
+        self.began = began
+        self.first = 0.0
+        self.marks = 0
+        self.tail = b""
+        self.over: str | None = None
+
+
+class _Reading:
+    """All streams of a crowd on one epoll."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self._crowd = crowd
+        self._poll = select.epoll()
+        self._open: dict[int, _Stream] = {}
+        self._firsts: list[float] = []
+        self._delays: list[float] = []
+        self._ends: Counter[str] = Counter()
+        self._requests = [_request(crowd, token) for token in crowd.tokens]
+        self._most = 0
+
+    def run(self) -> Seen:
+        crowd, begun, cpu = self._crowd, 0, time.process_time()
+        start = time.monotonic()
+        while begun < crowd.streams or self._open:
+            now = time.monotonic()
+            while begun < crowd.streams and now >= start + crowd.ramp * begun / crowd.streams:
+                self._begin(begun)
+                begun += 1
+            if now > start + crowd.ramp + crowd.patience:
+                for stream in list(self._open.values()):
+                    self._end(stream, "stalled")
+                break
+            self._wait(
+                start + crowd.ramp * begun / crowd.streams if begun < crowd.streams else now + 1
+            )
+        seen = self._seen(time.monotonic() - start)
+        seen.own_cpu = (time.process_time() - cpu) * 1e6 / max(1, seen.chunks)
+        return seen
+
+    def _begin(self, number: int) -> None:
+        sock = socket.socket()
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        request = self._requests[number % len(self._requests)]
+        stream = _Stream(sock, request, time.monotonic())
+        sock.connect_ex((self._crowd.host, self._crowd.port))
+        self._open[stream.fd] = stream
+        self._most = max(self._most, len(self._open))
+        self._poll.register(stream.fd, select.EPOLLOUT)
+
+    def _wait(self, until: float) -> None:
+        for fd, _ in self._poll.poll(max(0.0, until - time.monotonic())):
+            stream = self._open[fd]
+            try:
+                if stream.request:
+                    self._send(stream)
+                else:
+                    self._read(stream)
+            except OSError as error:
+                stream.over = type(error).__name__
+            if stream.over is not None:
+                self._end(stream, stream.over)
+
+    def _send(self, stream: _Stream) -> None:
+        stream.request = stream.request[stream.sock.send(stream.request) :]
+        if not stream.request:
+            self._poll.modify(stream.fd, select.EPOLLIN)
+
+    def _read(self, stream: _Stream) -> None:
+        data = stream.sock.recv(READ)
+        now = time.monotonic()
+        kept = len(stream.tail)
+        text = stream.tail + data
+        for mark in MARK.finditer(text):
+            if mark.end() <= kept:
+                continue
+            self._delays.append(now - float(mark[1]))
+            stream.marks += 1
+            if not stream.first:
+                stream.first = now
+                self._firsts.append(now - stream.began)
+        if not stream.marks and not stream.tail and not data.startswith(OK):
+            stream.over = "refused " + data[9:12].decode("ascii", "replace") if data else "closed"
+        elif text.endswith(LAST_CHUNK) or not data:
+            is_whole = DONE in text and stream.marks == self._crowd.chunks
+            stream.over = "" if is_whole else "cut short"
+        stream.tail = text[-LONGEST_MARK:]
+
+    def _end(self, stream: _Stream, how: str) -> None:
+        self._ends[how] += 1
+        del self._open[stream.fd]
+        self._poll.unregister(stream.fd)
+        stream.sock.close()
+
+    def _seen(self, seconds: float) -> Seen:
+        return Seen(
+            done=self._ends.pop("", 0),
+            failures=dict(self._ends),
+            chunks=len(self._delays),
+            most_at_once=self._most,
+            seconds=seconds,
+            first_p50=percentile(self._firsts, 0.5),
+            first_p99=percentile(self._firsts, 0.99),
+            delay_p50=percentile(self._delays, 0.5),
+            delay_p99=percentile(self._delays, 0.99),
+            delay_most=percentile(self._delays, 1.0),
+        )
+
+
+def _request(crowd: Crowd, token: str) -> bytes:
+    body = crowd.body.encode()
+    lines = [
+        f"POST {crowd.path} HTTP/1.1",
+        f"Host: {crowd.host}:{crowd.port}",
+        f"Authorization: Bearer {token}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def percentile(values: list[float], share: float) -> float:
+    """In milliseconds."""
+    if not values:
+        return 0.0
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))] * 1000
+
+
+def read(plan: dict[str, Any]) -> Seen:
+    return _Reading(Crowd(**plan)).run()
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(read(json.load(sys.stdin)))))

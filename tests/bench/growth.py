@@ -1,0 +1,230 @@
+"""How much slower things are at ten million rows than at ten thousand, on one server, taking turns.
+
+``ROWS=1000000`` makes the large database smaller. Every hot statement's plan at both sizes is written beside the
+report; nights are measured by what they remove, the same at both sizes; the console's lists by themselves.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from http.client import HTTPConnection
+from itertools import cycle
+from statistics import median
+from typing import Any
+
+from config.local.folders import LOCAL, claim
+from tests.bench import nights, plans
+from tests.bench.complete import BODY
+from tests.bench.console import PAGES, Console
+from tests.bench.figures import Line, in_turns
+from tests.bench.grown import LARGE, SMALL, Person, Side, grown
+from tests.bench.processes import cpu_seconds, tree
+from tests.bench.stage import HOST, Stage
+from tests.releases.cdn import running_cdn
+from tests.releases.signing import Signer
+from tests.served.releasing import ServedPipeline
+
+PART = "growth"
+REQUESTS = 300
+PUBLISHES = 8
+MOST = 1.2
+MOST_OF_A_PAGE = 500.0
+Ask = Callable[["Caller", Person], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """Milliseconds of the middle request, and CPU milliseconds that PostgreSQL spent on one."""
+
+    ms: float
+    postgres_ms: float
+
+
+def measure(stage: Stage, *, rounds: int) -> list[Line]:
+    with running_cdn() as cdn:
+        signer = Signer()
+        environ = ServedPipeline(signer, cdn, stage.folder / "published").environ()
+        with grown(stage, environ) as sides:
+            pipelines = {
+                name: ServedPipeline(
+                    signer, cdn, stage.folder / "published", url=side.served.url, channel=name
+                )
+                for name, side in sides.items()
+            }
+            return compare(stage, sides, pipelines, rounds=rounds)
+
+
+def compare(
+    stage: Stage,
+    sides: dict[str, Side],
+    pipelines: dict[str, ServedPipeline],
+    *,
+    rounds: int,
+) -> list[Line]:
+    """The two against each other, once there are both."""
+    lines: list[Line] = []
+    for name, ask in ASKED.items():
+        turns: dict[str, Callable[[], Taken]] = {
+            each: partial(_ask, stage, side, ask) for each, side in sides.items()
+        }
+        lines += _lines(name, turns, rounds)
+    lines += _lines(
+        "publish",
+        {name: partial(_publish, stage, each) for name, each in pipelines.items()},
+        rounds,
+    )
+    where = claim(claim(LOCAL) / "bench") / "growth-plans.md"
+    where.write_text("\n".join(plans.told(sides)))
+    lines += [*_nights(sides, rounds), *_console(sides, rounds)]
+    return lines
+
+
+class Caller:
+    """One connection that is kept."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = HTTPConnection(HOST, port, timeout=60)
+
+    def send(
+        self, method: str, path: str, person: Person | None = None, body: Any = None
+    ) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"} if body else {}
+        if person is not None:
+            headers["Authorization"] = f"Bearer {person.access}"
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        assert response.status == 200, (path, response.status, answer[:500])
+        read: dict[str, Any] = json.loads(answer)
+        return read
+
+
+def _status(caller: Caller, person: Person) -> None:
+    caller.send("GET", "/v1/license/status", person)
+
+
+def _complete(caller: Caller, person: Person) -> None:
+    caller.send("POST", "/v1/llm/complete", person, BODY)
+
+
+def _refresh(caller: Caller, person: Person) -> None:
+    answer = caller.send("POST", "/v1/auth/refresh", body=json.dumps({"refresh": person.refresh}))
+    person.refresh = answer["refresh"]
+
+
+def _usage(caller: Caller, person: Person) -> None:
+    caller.send("GET", "/v1/usage/me", person)
+
+
+ASKED: dict[str, Ask] = {
+    "license/status": _status,
+    "llm/complete: admission and settlement": _complete,
+    "auth/refresh": _refresh,
+    "usage/me": _usage,
+}
+
+
+def _ask(stage: Stage, side: Side, ask: Ask) -> Taken:
+    caller, people = Caller(side.served.port), cycle(side.people)
+    return _timed(stage, (partial(ask, caller, next(people)) for _ in range(REQUESTS)))
+
+
+def _publish(stage: Stage, pipeline: ServedPipeline) -> Taken:
+    def one(version: str) -> Callable[[], None]:
+        release = pipeline.made(version)
+
+        def post() -> None:
+            answer = pipeline.post(release)
+            assert answer.status_code == 201, answer.text
+
+        return post
+
+    # Made beforehand: what is signed and uploaded is not the service's time. Newer than any before.
+    made = [one(f"{time.time_ns()}.0.{number}") for number in range(PUBLISHES)]
+    return _timed(stage, iter(made))
+
+
+def _timed(stage: Stage, requests: Iterator[Callable[[], None]]) -> Taken:
+    taken = []
+    postgres = tree(stage.postgres.pid)
+    before = cpu_seconds(postgres)
+    for request in requests:
+        began = time.perf_counter()
+        request()
+        taken.append(time.perf_counter() - began)
+    spent = cpu_seconds(tree(stage.postgres.pid)) - before
+    return Taken(ms=median(taken) * 1000, postgres_ms=spent / len(taken) * 1000)
+
+
+def _lines(name: str, turns: dict[str, Callable[[], Taken]], rounds: int) -> list[Line]:
+    for turn in turns.values():
+        turn()
+    taken = in_turns(turns, rounds=rounds)
+    small, large = taken["small"], taken["large"]
+    return [
+        Line(
+            part=PART,
+            name=f"{name} at {LARGE:,} rows, one caller",
+            unit="ms",
+            ours=[each.ms for each in large],
+            reference=[each.ms for each in small],
+            against=f"at {SMALL:,}",
+            goal=f"at most {MOST} times the time at {SMALL:,} rows",
+            at_most=MOST,
+        ),
+        Line(
+            part=PART,
+            name=f"CPU of PostgreSQL, {name} at {LARGE:,} rows",
+            unit="ms/request",
+            ours=[each.postgres_ms for each in large],
+            reference=[each.postgres_ms for each in small],
+            against=f"at {SMALL:,}",
+            goal="",
+        ),
+    ]
+
+
+def _nights(sides: dict[str, Side], rounds: int) -> list[Line]:
+    lines = []
+    for job in nights.JOBS:
+        turns = {name: partial(job.seconds, side.database) for name, side in sides.items()}
+        for turn in turns.values():
+            turn()
+        taken = in_turns(turns, rounds=rounds)
+        bound = {"goal": "as long as what is removed, whatever is stored", "at_most": MOST}
+        lines.append(
+            Line(
+                part=PART,
+                name=f"{job.name}, {job.removes}",
+                unit="s",
+                ours=taken["large"],
+                reference=taken["small"],
+                against=f"at {SMALL:,}",
+                **(bound if job.is_bounded else {"goal": ""}),
+            )
+        )
+    return lines
+
+
+def _console(sides: dict[str, Side], rounds: int) -> list[Line]:
+    consoles = {name: Console(side) for name, side in sides.items()}
+    lines = []
+    for name, page in PAGES.items():
+        turns = {each: partial(console.ms, page) for each, console in consoles.items()}
+        for turn in turns.values():
+            turn()
+        taken = in_turns(turns, rounds=rounds)
+        lines.append(
+            Line(
+                part=PART,
+                name=f"console: {name}",
+                unit="ms",
+                ours=taken["large"],
+                goal="well under a second: at most 500 ms",
+                at_most=MOST_OF_A_PAGE,
+                note=f"{median(taken['small']):.0f} ms at {SMALL:,} rows",
+            )
+        )
+    return lines

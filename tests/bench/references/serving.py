@@ -1,0 +1,13 @@
+"""How references are served: as the service is, but for what its processes do beside answering."""
+
+from typing import Any
+
+from config.serving import *  # noqa: F403 - gunicorn reads its settings from this module's names
+
+
+def post_worker_init(worker: Any) -> None:
+    """A reference has no worker of queued work to watch over."""
+
+
+def worker_exit(server: Any, worker: Any) -> None:
+    """A reference has nothing to settle."""

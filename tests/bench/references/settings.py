@@ -1,0 +1,14 @@
+"""What Django needs to know for a reference that has neither database nor apps; another one takes these and adds."""
+
+from config import settings as ours
+
+HOST, PORT, WEB_WORKERS = ours.HOST, ours.PORT, ours.WEB_WORKERS
+ALLOWED_HOSTS = ours.ALLOWED_HOSTS
+SECRET_KEY = ours.SECRET_KEY
+LLM_MAX_SECONDS = ours.LLM_MAX_SECONDS
+LOGGING = ours.LOGGING
+DEBUG = False
+ROOT_URLCONF = "tests.bench.references.proxy"
+INSTALLED_APPS: list[str] = []
+MIDDLEWARE: list[str] = []
+USE_TZ = True

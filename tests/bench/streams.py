@@ -1,0 +1,280 @@
+"""Streamed model calls, a thousand at once, beside a proxy that counts nothing; one person's; and what others notice.
+
+Every stream has a connection of its own and 50 chunks, one every 100 ms. They begin evenly over nearly the time that
+one of them lasts, so for a moment all run at once, and beginnings and ends weigh on those that are under way.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from http.client import HTTPConnection
+from threading import Event, Thread
+
+import psycopg
+
+from config.local.folders import ROOT
+from tests.bench.crowd_of_streams import Crowd, Seen, percentile
+from tests.bench.figures import Line, in_turns
+from tests.bench.processes import cpu_seconds, pss_mib, rss_mib
+from tests.bench.provider import CHUNKS
+from tests.bench.stage import HOST, WORKERS, Served, Stage
+
+PART = "streams"
+RAMP = 4.5
+MANY, OF_ONE = 1_000, 500
+WARM = 50
+# Milliseconds apart, by so many connections: what other callers ask meanwhile.
+PROBE_SECONDS, PROBE_EVERY, PROBES = 8.0, 0.01, 8
+WATCHED_EVERY = 0.2
+BODY = json.dumps(
+    {
+        "messages": [{"role": "user", "content": "What do we know about this?"}],
+        "stream": True,
+        "max_tokens": 400,
+    }
+)
+# Sessions of the service, and those that have been in a transaction for longer than any of its statements takes.
+HELD = """
+SELECT count(*), count(*) FILTER (WHERE state <> 'idle' AND now() - xact_start > interval '1 s')
+FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
+
+@dataclass(kw_only=True)
+class Meanwhile:
+    """The most that was seen while streams ran. MiB of all web workers; sessions of the database."""
+
+    pss: float = 0.0
+    rss: float = 0.0
+    sessions: int = 0
+    held: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    seen: Seen
+    # Microseconds of all web workers for each chunk.
+    cpu: float
+    meanwhile: Meanwhile
+
+
+def measure(stage: Stage, *, rounds: int) -> list[Line]:
+    tokens = [each.access for each in stage.callers(MANY)]
+    [one] = (each.access for each in stage.callers(1))
+    with stage.service() as ours, stage.reference("proxy") as proxy:
+        both = {"ours": ours, "proxy": proxy}
+        for served in both.values():
+            _run(stage, served, tokens, streams=WARM)
+        many = _in_turns(stage, both, tokens, streams=MANY, rounds=rounds)
+        of_one = _in_turns(stage, both, [one], streams=OF_ONE, rounds=rounds)
+        alone = [_crowd(stage.provider, tokens, streams=MANY) for _ in range(rounds)]
+        beside = _beside(stage, ours, tokens, one, rounds=rounds)
+    return [
+        *_lines(f"{MANY:,} streams", many),
+        *_lines(f"{OF_ONE} streams of one person", of_one),
+        *beside,
+        _line(
+            "from the provider itself, chunk delay p99", "ms", [each.delay_p99 for each in alone]
+        ),
+        _line("of the load itself", "µs CPU/chunk", [each.own_cpu for each in alone]),
+    ]
+
+
+def _in_turns(
+    stage: Stage, served: dict[str, Served], tokens: Sequence[str], *, streams: int, rounds: int
+) -> dict[str, list[Run]]:
+    ways: dict[str, Callable[[], Run]] = {
+        name: partial(_run, stage, each, tokens, streams=streams) for name, each in served.items()
+    }
+    return in_turns(ways, rounds=rounds)
+
+
+def _run(stage: Stage, served: Served, tokens: Sequence[str], *, streams: int) -> Run:
+    before = cpu_seconds(served.workers)
+    with _watching(stage, served) as meanwhile:
+        seen = _crowd(served, tokens, streams=streams)
+    spent = cpu_seconds(served.workers) - before
+    return Run(seen=seen, cpu=spent * 1e6 / max(1, seen.chunks), meanwhile=meanwhile)
+
+
+def _crowd(served: Served, tokens: Sequence[str], *, streams: int) -> Seen:
+    crowd = Crowd(
+        host=HOST,
+        port=served.port,
+        path="/v1/llm/stream",
+        body=BODY,
+        tokens=tokens,
+        streams=streams,
+        chunks=CHUNKS,
+        ramp=RAMP,
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.crowd_of_streams"],
+        cwd=ROOT,
+        input=json.dumps(asdict(crowd)),
+        capture_output=True,
+        text=True,
+        timeout=RAMP + 2 * crowd.patience,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return Seen(**json.loads(done.stdout))
+
+
+@contextmanager
+def _watching(stage: Stage, served: Served) -> Iterator[Meanwhile]:
+    """Looks at memory and at the database again and again, in a thread of its own."""
+    meanwhile, over, workers = Meanwhile(), Event(), served.workers
+
+    def watch() -> None:
+        with psycopg.connect(stage.database.url, autocommit=True) as database:
+            while not over.wait(WATCHED_EVERY):
+                sessions, held = database.execute(HELD).fetchone() or (0, 0)
+                meanwhile.sessions = max(meanwhile.sessions, sessions)
+                meanwhile.held = max(meanwhile.held, held)
+                meanwhile.pss = max(meanwhile.pss, sum(map(pss_mib, workers)))
+                meanwhile.rss = max(meanwhile.rss, sum(map(rss_mib, workers)))
+
+    thread = Thread(target=watch)
+    thread.start()
+    try:
+        yield meanwhile
+    finally:
+        over.set()
+        thread.join()
+
+
+def _beside(
+    stage: Stage, ours: Served, tokens: Sequence[str], one: str, *, rounds: int
+) -> list[Line]:
+    """``license/status`` while nothing else happens, and while streams begin, run and end."""
+    quiet: list[float] = []
+    busy: list[float] = []
+    for _ in range(rounds):
+        quiet.append(_probe(ours, one))
+        streams = Thread(target=_crowd, args=(ours, tokens), kwargs={"streams": OF_ONE})
+        streams.start()
+        busy.append(_probe(ours, one))
+        streams.join()
+    return [
+        _line(
+            f"license/status p99 beside {OF_ONE} streams",
+            "ms",
+            busy,
+            reference=quiet,
+            against="without streams",
+            goal="at most 3 times its quiet value",
+            at_most=3.0,
+        )
+    ]
+
+
+def _probe(served: Served, token: str) -> float:
+    """The p99 of calls that are due every few milliseconds, from the moment at which they are due, in milliseconds."""
+    connections = [HTTPConnection(HOST, served.port, timeout=30) for _ in range(PROBES)]
+    took: list[float] = []
+
+    def ask(number: int) -> None:
+        for due in range(number, int(PROBE_SECONDS / PROBE_EVERY), PROBES):
+            at = began + due * PROBE_EVERY
+            time.sleep(max(0.0, at - time.monotonic()))
+            connection = connections[number]
+            connection.request(
+                "GET", "/v1/license/status", headers={"Authorization": f"Bearer {token}"}
+            )
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200, answer.status
+            took.append(time.monotonic() - at)
+
+    began = time.monotonic()
+    threads = [Thread(target=ask, args=(number,)) for number in range(PROBES)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for connection in connections:
+        connection.close()
+    assert len(took) == int(PROBE_SECONDS / PROBE_EVERY), "a call of license/status failed"
+    return percentile(took, 0.99)
+
+
+def _lines(who: str, runs: dict[str, list[Run]]) -> list[Line]:
+    ours, proxy = runs["ours"], runs["proxy"]
+
+    def seen(name: str, key: str, goal: str = "", at_most: float | None = None) -> Line:
+        figures = {each: [getattr(run.seen, key) for run in runs[each]] for each in runs}
+        return _line(
+            f"{name}, {who}",
+            "ms",
+            figures["ours"],
+            reference=figures["proxy"],
+            against="the proxy",
+            goal=goal,
+            at_most=at_most,
+        )
+
+    def own(name: str, unit: str, key: str, goal: str = "", at_most: float | None = None) -> Line:
+        figures = [float(getattr(run.meanwhile, key)) for run in ours]
+        return _line(f"{name}, {who}", unit, figures, goal=goal, at_most=at_most)
+
+    failed = [float(sum(run.seen.failures.values())) for run in ours]
+    failures = {reason for run in ours for reason in run.seen.failures}
+    proxy_at_most = "at most 1.5 times the proxy's"
+    return [
+        _line(
+            f"failures, {who}",
+            "streams",
+            failed,
+            reference=None,
+            goal="none",
+            at_most=0.0,
+            note=", ".join(sorted(failures)),
+        ),
+        _line(f"most at once, {who}", "streams", [float(run.seen.most_at_once) for run in ours]),
+        seen("first byte p50", "first_p50"),
+        seen("first byte p99", "first_p99", proxy_at_most, 1.5),
+        seen("chunk delay p50", "delay_p50"),
+        seen("chunk delay p99", "delay_p99", proxy_at_most, 1.5),
+        _line(
+            f"CPU of the web workers, {who}",
+            "µs/chunk",
+            [run.cpu for run in ours],
+            goal="at most 200 µs",
+            at_most=200.0,
+        ),
+        _line(f"CPU of the proxy's, {who}", "µs/chunk", [run.cpu for run in proxy]),
+        own(f"{WORKERS} workers (PSS)", "MiB", "pss", "at most 300 MiB", 300.0),
+        own(f"{WORKERS} workers (RSS)", "MiB", "rss"),
+        own("database connections", "open", "sessions"),
+        own("database connections held", "held", "held", "none between chunks", 0.0),
+    ]
+
+
+def _line(
+    name: str,
+    unit: str,
+    ours: list[float],
+    *,
+    reference: list[float] | None = None,
+    against: str = "",
+    goal: str = "",
+    at_most: float | None = None,
+    note: str = "",
+) -> Line:
+    return Line(
+        part=PART,
+        name=name,
+        unit=unit,
+        ours=ours,
+        reference=reference,
+        against=against,
+        goal=goal,
+        at_most=at_most,
+        note=note,
+    )

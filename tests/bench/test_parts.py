@@ -1,0 +1,27 @@
+"""What the bench is asked for on its command line."""
+
+from importlib.util import find_spec
+
+import pytest
+
+from tests.bench.__main__ import ALONE, PARTS, ROUNDS, _parser
+
+
+def test_without_a_name_all_parts_are_measured_in_three_rounds() -> None:
+    options = _parser().parse_args([])
+    assert (options.parts, options.rounds) == ([], ROUNDS)
+
+
+def test_parts_are_measured_by_name() -> None:
+    options = _parser().parse_args(["--rounds", "1", "status", *ALONE])
+    assert (options.parts, options.rounds) == (["status", *ALONE], 1)
+
+
+def test_an_unknown_part_is_refused() -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["speed"])
+
+
+@pytest.mark.parametrize("part", [*PARTS, *ALONE])
+def test_every_part_is_there(part: str) -> None:
+    assert find_spec(f"tests.bench.{part}") is not None
