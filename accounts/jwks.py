@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from accounts.key_ring import ring
-from config.schema import WhateverAccept
+from config.negotiation import WhateverAccept
 
 MAX_AGE = 300
 CONTENT_TYPE = "application/jwk-set+json"

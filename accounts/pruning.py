@@ -64,9 +64,10 @@ def prune_refresh_tokens(*, now: datetime, dry_run: bool = False) -> tuple[int, 
 
 _REMOVE_EVENTS = """
 WITH old AS MATERIALIZED (
-    SELECT id FROM accounts_auditevent WHERE at >= %s AND at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
+    SELECT ctid FROM accounts_auditevent WHERE at >= %s AND at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
 ), gone AS (
-    DELETE FROM accounts_auditevent AS event USING old WHERE event.id = old.id RETURNING at
+    -- By its place, which cannot change while it is locked: no other index is asked for it.
+    DELETE FROM accounts_auditevent WHERE ctid = ANY (ARRAY(SELECT ctid FROM old)) RETURNING at
 )
 SELECT count(*), max(at) FROM gone
 """

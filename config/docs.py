@@ -20,7 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from config.schema import WhateverAccept
+from config.negotiation import WhateverAccept
 
 CACHE_CONTROL = "public, max-age=300"
 # What Swagger UI needs: its own files, and pictures that stand in its style sheet.

@@ -35,6 +35,8 @@ PATTERN = re.compile(r"[!-~]{1,120}")
 SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}", re.ASCII)
 
 log = logging.getLogger(__name__)
+# No more than there are in the code.
+_literals: set[str] = set()
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -165,14 +167,18 @@ def _said(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _is_literal(text: str) -> bool:
-    """Whether a text stands, as it is, in the code of one of the callers.
+    """Whether a text stands, as it is, in the code of one of the callers, now or at an earlier record.
 
     A record is formatted while its logging call runs, so the code that wrote it is still on the stack, and
-    a text that is one of that code's constants cannot have been put together from values.
+    a text that is one of that code's constants cannot have been put together from values. One that equals such
+    a constant says no more than that does, so each is looked for once.
     """
+    if text in _literals:
+        return True
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to one's callers
     for _ in range(MAX_DEPTH):
         if any(each is text for each in frame.f_code.co_consts):
+            _literals.add(text)
             return True
         if frame.f_back is None:
             break

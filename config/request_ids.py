@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from time import perf_counter
-from uuid import uuid4
 
 from django.http import (
     FileResponse,
@@ -22,6 +21,7 @@ from django.http import (
 from django.utils.functional import LazyObject
 
 from config.client_address import address_of
+from config.ids import timed_uuid
 
 HEADER = "X-Request-ID"
 SANE = re.compile(r"[A-Za-z0-9._-]{8,64}")
@@ -40,7 +40,7 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         started = perf_counter()
         given = request.META.get("HTTP_X_REQUEST_ID", "")
-        request_id = given if SANE.fullmatch(given) else str(uuid4())
+        request_id = given if SANE.fullmatch(given) else str(timed_uuid())
         request.id = request_id  # type: ignore[attr-defined]
         # Not taken back afterwards: what the server still says about this answer belongs to it, and the next
         # request of the same thread sets its own.

@@ -19,10 +19,6 @@ from django.conf import settings
 from drf_spectacular.drainage import error
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
-from rest_framework.exceptions import NotAcceptable
-from rest_framework.negotiation import DefaultContentNegotiation
-from rest_framework.renderers import BaseRenderer
-from rest_framework.request import Request
 
 from config.described import (
     components,
@@ -32,6 +28,7 @@ from config.described import (
     problem_answer,
 )
 from config.handlers import MODEL_CALLS
+from config.negotiation import WhateverAccept
 from config.ratelimits import limit_of as address_limit_of
 
 TOKEN_PROBLEMS = (
@@ -53,22 +50,6 @@ def problems(*codes: str) -> Callable[[F], F]:
         return action_or_view
 
     return note
-
-
-class WhateverAccept(DefaultContentNegotiation):
-    """Answers in the first type where the caller accepts none of ours, instead of refusing."""
-
-    def select_renderer(
-        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
-    ) -> tuple[BaseRenderer, str]:
-        known = list(renderers)
-        try:
-            chosen: tuple[BaseRenderer, str] = super().select_renderer(
-                request, known, format_suffix
-            )
-        except NotAcceptable:
-            return known[0], known[0].media_type
-        return chosen
 
 
 class Schema(AutoSchema):

@@ -29,6 +29,7 @@ from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.utils.module_loading import import_string  # noqa: E402
 from gevent.server import StreamServer  # noqa: E402
+from gunicorn.glogging import Logger  # noqa: E402
 from gunicorn.http import errors  # noqa: E402
 from gunicorn.util import close_graceful, http_date  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
@@ -90,6 +91,13 @@ PROBLEMS: tuple[tuple[type[Exception], type[Problem]], ...] = (
     (errors.InvalidHTTPVersion, UnsupportedVersion),
     (errors.ParseException, MalformedRequest),
 )
+
+
+class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn's, which gathers an access line for each request wherever logging is configured by a dictionary."""
+
+    def access(self, *_: Any) -> None:
+        """That line is config.request_ids' to write."""
 
 
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -258,6 +266,7 @@ worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 
 # One line a request is config.request_ids' to write. The rest is logged as everything else is.
 accesslog = None
+logger_class = QuietLogger
 errorlog = "-"
 _logging: dict[str, Any] = settings.LOGGING
 logconfig_dict = {

@@ -69,10 +69,8 @@ FROM (
       AND NOT EXISTS (SELECT 1 FROM llmproxy_languagemodel WHERE name = %(name)s)
 ) AS chosen
 WHERE is_on AND (
-    NOT EXISTS (SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = chosen.id)
-    OR EXISTS (
-        SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = chosen.id AND plan_id = %(plan)s::bigint
-    )
+    SELECT COALESCE(bool_or(plan_id IS NOT DISTINCT FROM %(plan)s::bigint), true)
+    FROM llmproxy_languagemodel_plans WHERE languagemodel_id = chosen.id
 )
 """
 

@@ -12,9 +12,10 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from config import ratelimits
+from config.negotiation import WhateverAccept
 from config.problems import Problem
 from config.request_ids import current as request_id
-from config.schema import WhateverAccept, problems
+from config.schema import problems
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, End, admit

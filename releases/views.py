@@ -14,9 +14,10 @@ from rest_framework.viewsets import ViewSet
 
 from accounts.audit import Actor
 from config.client_address import address_of
+from config.negotiation import WhateverAccept
 from config.problems import MalformedRequest
 from config.request_ids import current as request_id
-from config.schema import WhateverAccept, problems
+from config.schema import problems
 from releases.authentication import Publisher, PublisherAuthentication
 from releases.publishing import publish
 from releases.schema import MANIFEST

@@ -7,6 +7,8 @@ from json import JSONEncoder
 from math import isfinite
 from typing import Any, NamedTuple
 
+import orjson
+
 from config.problems import Fault
 from telemetry.scrubbing import is_suspect, scrubbed
 
@@ -20,6 +22,8 @@ _INSTANT = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
 OLDEST = timedelta(days=30)
 # Clocks of desktops go wrong; an hour is also what a wrong daylight saving makes of one.
 NEWEST = timedelta(hours=1)
+# Characters of an instant with microseconds and its offset.
+_PLAIN = 32
 PROPERTIES_BYTES = 16 * 1024
 PROPERTIES_LEVELS = 5
 
@@ -31,7 +35,7 @@ Words = tuple[str, str, str]
 class Reported(NamedTuple):
     """An event that can be kept, all of it in one line each.
 
-    ``id`` is in small letters, ``occurred_at`` an instant in UTC as ISO 8601, ``properties`` JSON without what looked
+    ``id`` is in small letters, ``occurred_at`` an instant in UTC as RFC 3339, ``properties`` JSON without what looked
     like a secret.
     """
 
@@ -87,15 +91,18 @@ class Reader:
 
     def _instant(self, given: dict[str, Any]) -> str:
         text = _text(given, "occurred_at", _AT, "an instant as in RFC 3339, with its offset")
+        written = text.upper()
         try:
-            at = datetime.fromisoformat(text.upper())
+            at = datetime.fromisoformat(written)
         except ValueError:
             raise BadEvent("/occurred_at", "invalid", "There is no such instant.") from None
         if at < self._oldest:
             raise BadEvent("/occurred_at", "too_old", f"This is more than {OLDEST.days} days ago.")
         if at > self._newest:
             raise BadEvent("/occurred_at", "too_new", "This is more than an hour ahead.")
-        return at.astimezone(UTC).isoformat()
+        # The database reads no offset of more than 16 hours, and no fraction without end.
+        is_plain = len(written) <= _PLAIN and written.endswith(("Z", "+00:00"))
+        return written if is_plain else at.astimezone(UTC).isoformat()
 
 
 _UUID, _NAME, _APP, _VERSION, _AT = (
@@ -126,7 +133,7 @@ def _properties(given: Any) -> str:
         return "{}"
     if not isinstance(given, dict):
         raise BadEvent("/properties", "invalid", "Properties are an object.")
-    text = _json(given)
+    text = _written(given)
     if _bytes(text) > PROPERTIES_BYTES:
         raise BadEvent(
             "/properties", "too_large", f"Properties take at most {PROPERTIES_BYTES:,} bytes."
@@ -134,7 +141,17 @@ def _properties(given: Any) -> str:
     if _may_have_faults(text):
         for pointer, level, value in _values(given, "/properties", 1):
             _judge(pointer, level, value)
-    return _json(scrubbed(given)) if is_suspect(text) else text
+    return _written(scrubbed(given)) if is_suspect(text) else text
+
+
+def _written(value: dict[str, Any]) -> str:
+    """As compact JSON, half characters, infinity and integers of any size included."""
+    try:
+        text = orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:
+        return _json(value)
+    # So it also writes what is infinite.
+    return _json(value) if "null" in text else text
 
 
 def _bytes(text: str) -> int:

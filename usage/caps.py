@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
 from psycopg.types.numeric import Int8
 
 from config.database import prepared
+from config.ids import timed_uuid
 from config.problems import Problem, RefusedUntil
 from licensing.callers import Caller
 from usage.alerts import note_daily_limit
@@ -138,7 +139,7 @@ _AS_ASKED = (
 @cache
 def _admission(terms: str) -> str:
     """The statement that admits a call, or gives no row; the columns of the terms follow its own."""
-    return f"""
+    statement = f"""
 WITH l AS ({_LIMITS}),
 q AS ({terms}),
 admitted AS (
@@ -172,6 +173,8 @@ opened AS (
 )
 SELECT a.granted, a.left_month, a.left_day, q.* FROM admitted AS a, q
 """  # noqa: S608 - built from constants of this project
+    # psycopg reads anew, each time, how a statement of over 4,096 characters is to be prepared.
+    return " ".join(statement.split())
 
 
 _EFFECTIVE = f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l"  # noqa: S608 - as above
@@ -327,7 +330,7 @@ def _values(asking: Asking, plan: PlanCaps, now: datetime) -> dict[str, Any]:
     period = Period.of(now)
     return {
         **_limit_values(asking.user_id, plan, now),
-        "id": uuid4(),
+        "id": timed_uuid(),
         "client": asking.client_id,
         "session": asking.session_id,
         "period": period.month,

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 # A mark in the text of a chunk: when it was due, in seconds on the monotonic clock.
 MARK = re.compile(rb'"(\d{10}\.\d{6})"')
@@ -193,15 +192,16 @@ def _request(crowd: Crowd, token: str) -> bytes:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """In milliseconds."""
+    """What this share of the values is below, in milliseconds; they are in seconds."""
     if not values:
         return 0.0
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] * 1000
 
 
-def read(plan: dict[str, Any]) -> Seen:
-    return _Reading(Crowd(**plan)).run()
+def read(crowd: Crowd) -> Seen:
+    """Begins all streams of a crowd and reads them to their ends."""
+    return _Reading(crowd).run()
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(read(json.load(sys.stdin)))))
+    print(json.dumps(asdict(read(Crowd(**json.load(sys.stdin))))))

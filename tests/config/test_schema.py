@@ -19,8 +19,9 @@ from rest_framework.viewsets import ViewSet
 from accounts.sign_in import InvalidCredentials
 from config import handlers
 from config.described import known_problems
+from config.negotiation import WhateverAccept
 from config.problems import NotFound, RequestTooLarge
-from config.schema import WhateverAccept, problems
+from config.schema import problems
 from usage.caps import DailyLimitReached, MonthlyCapExceeded
 
 DOCUMENTED_BEFORE_ANY_VIEW = {"400", "413", "500", "503"}

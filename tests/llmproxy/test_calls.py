@@ -1,10 +1,12 @@
 """Calls: who may, what is reserved, and what each end costs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from psycopg import _queries
 
 from accounts.authentication import AccessRevoked
 from accounts.models import Session, User
@@ -13,12 +15,14 @@ from config.handlers import openai_error
 from config.problems import NotFound
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
-from llmproxy import running
+from llmproxy import catalogue, running
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
+from llmproxy.providers.openai import IMAGE_TOKENS
 from llmproxy.providers.protocol import Prompt, Reported
+from usage import caps
 from usage.models import MonthlyUsage, Stop, UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -94,6 +98,62 @@ class TestAdmission:
         )
         admitted = admit(caller=caller, chat=chat, request_id="", now=now)
         assert admitted.reservation.output_limit == 50
+
+    def admitted(self, caller: Caller, now: datetime, **members: object) -> Call:
+        said = {"messages": [{"role": "user", "content": "x"}], **members}
+        return admit(caller=caller, chat=parse(said, stream=False), request_id="", now=now)
+
+    def test_one_statement_chooses_the_model_and_admits(
+        self,
+        call: Call,
+        caller: Caller,
+        now: datetime,
+        settings,
+        django_assert_num_queries: Callable[[int], AbstractContextManager[object]],
+    ) -> None:
+        with django_assert_num_queries(1):
+            assert self.admitted(caller, now).model.name == settings.LLM_DEFAULT_MODEL
+        LanguageModel.objects.create(name="small", provider_name="s", output_limit=50)
+        with django_assert_num_queries(1):
+            admitted = self.admitted(caller, now, model="small")
+        assert admitted.model == choose("small", caller=caller)
+        assert UsageRecord.objects.filter(model="small", reserved_output=50).exists()
+
+    def test_psycopg_reads_that_statement_once(self) -> None:
+        assert len(caps._admission(catalogue._TERMS)) <= _queries.MAX_CACHED_STATEMENT_LENGTH
+
+    def test_what_may_not_be_chosen_is_not_admitted(
+        self, call: Call, caller: Caller, now: datetime, settings
+    ) -> None:
+        with pytest.raises(NotFound):
+            self.admitted(caller, now, model="gpt-unheard-of")
+        default = LanguageModel.objects.create(
+            name=settings.LLM_DEFAULT_MODEL, provider_name="x", is_on=False
+        )
+        with pytest.raises(NotFound):
+            self.admitted(caller, now)
+        default.is_on = True
+        default.save()
+        default.plans.add(Plan.objects.create(name="Enterprise"))
+        with pytest.raises(NotEntitled):
+            self.admitted(caller, now)
+        assert record().pk == call.id
+        default.plans.add(Licence.objects.get().plan)
+        assert self.admitted(caller, now).model.provider_name == "x"
+
+    @pytest.mark.parametrize(("tokens", "each"), [(None, IMAGE_TOKENS), (7, 7), (0, 0)])
+    def test_images_cost_what_the_models_row_says(
+        self, caller: Caller, now: datetime, tokens: int | None, each: int
+    ) -> None:
+        LanguageModel.objects.create(name="eyes", provider_name="e", image_tokens=tokens)
+        image = {"type": "image_url", "image_url": {"url": "https://pictures.test/1"}}
+        estimates = [
+            self.admitted(
+                caller, now, model="eyes", messages=[{"role": "user", "content": [image] * count}]
+            ).input_estimate
+            for count in (1, 3)
+        ]
+        assert estimates[1] - estimates[0] == 2 * each
 
 
 class TestEnds:

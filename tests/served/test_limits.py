@@ -1,6 +1,5 @@
 """The rate limits themselves, as they are by default: two processes that count together in a Redis of their own."""
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection

@@ -1,5 +1,6 @@
 """What an event must be: every limit at its edge."""
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -35,7 +36,7 @@ def test_a_whole_event_is_read() -> None:
     assert kept.id == "0b5c6f9e-6c5e-4db1-9a3b-0d1f8f0f2e11"
     assert kept[1:] == (
         "document.opened",
-        "2026-11-20T11:59:00+00:00",
+        "2026-11-20T11:59:00Z",
         "sheets",
         "1.2.3",
         '{"ms":12}',
@@ -191,9 +192,22 @@ def test_a_text_about_escapes_is_no_such_text() -> None:
     assert said == r'{"text":"\\u0000 and \\ud800"}'
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": None, "b": [True, False, 0, -0.0, 1e16, 1e-7, 1.5, 2**63, 10**30, -(2**70)]},
+        {"a": "null", "b": "\x1f\x7f\u2028 ä 😀", "ä": {"": [[], {}]}},
+        {"a": 1e308, "b": 5e-324, "c": 0.1 + 0.2},
+    ],
+)
+def test_properties_are_kept_as_they_came(properties: dict[str, Any]) -> None:
+    assert json.loads(read(event(properties=properties)).properties) == properties
+
+
 def test_a_number_that_no_float_can_hold_is_refused() -> None:
     given = {"a": [1, float("inf")]}
     assert fault(event(properties=given)) == ("/properties/a/1", "out_of_range")
+    assert fault(event(properties={"a": -float("inf")})) == ("/properties/a", "out_of_range")
     assert read(event(properties={"a": "Infinity", "b": 1e308, "c": 10**300}))
 
 
