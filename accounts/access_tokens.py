@@ -1,10 +1,12 @@
 """Access tokens: RS256 JWTs of one hour (RFC 9068), issued and checked through simplejwt's token class."""
 
 from base64 import urlsafe_b64decode
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import sha256
 from json import loads
 from typing import Any, Self
 from uuid import UUID
@@ -25,6 +27,11 @@ TYPE = "at+jwt"
 REQUIRED = ["iss", "sub", "sid", "ver", "iat", "exp"]
 # Hosts' clocks differ; a token from further ahead was not made by one of ours.
 CLOCKS_DIFFER_SECONDS = 60
+# A shell shows the same token for an hour, once a minute and more. What cannot change of it, that a key of ours has
+# signed these bytes, is found out once in each process; whether that key is still believed, and all else, each time.
+# Some 10 MB when full. By digests, so that nobody's token lies in memory.
+REMEMBERED = 8192
+_verified: OrderedDict[bytes, dict[str, Any]] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +54,26 @@ class RingBackend(TokenBackend):
     def decode(self, token: Any, verify: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - as its base has it
         """The claims of a token of ours; nothing in its header chooses a key or an algorithm but a known ``kid``."""
         key = self.get_verifying_key(token)
+        name = sha256(token).digest()
+        claims = _verified.get(name)
+        if claims is None:
+            claims = self._verify(token, key)
+            if len(_verified) >= REMEMBERED:
+                _verified.popitem(last=False)
+            _verified[name] = claims
+        elif claims["exp"] <= datetime.now(UTC).timestamp():
+            raise TokenBackendExpiredToken("Token is expired")
+        return dict(claims)
+
+    def _verify(self, token: Any, key: Any) -> dict[str, Any]:
         # The library's leeway for clocks would hold for what has expired, too; verify() looks at `iat` alone.
         options: Any = {"require": REQUIRED, "verify_aud": False, "verify_iat": False}
         try:
-            claims = jwt.decode(
-                token, key, algorithms=["RS256"], issuer=self.issuer, options=options
-            )
+            return jwt.decode(token, key, algorithms=["RS256"], issuer=self.issuer, options=options)
         except jwt.ExpiredSignatureError as error:
             raise TokenBackendExpiredToken("Token is expired") from error
         except (jwt.InvalidTokenError, OverflowError) as error:
             raise TokenBackendError("Token is invalid") from error
-        return claims
 
     def get_verifying_key(self, token: Any) -> Any:
         key = ring.verifier(_kid_of(bytes(token).partition(b".")[0]), now=datetime.now(UTC))

@@ -38,7 +38,40 @@ def record(
     after: dict[str, Any] | None = None,
 ) -> None:
     """One act, as ``subject:action``. ``before`` and ``after`` hold what changed, never a secret."""
-    values: dict[str, Any] = {
+    values = row_of(
+        action,
+        by=by,
+        now=now,
+        target=target,
+        target_id=target_id,
+        reason=reason,
+        before=before,
+        after=after,
+    )
+    with prepared() as cursor:
+        cursor.execute(f"{INSERT} VALUES ({VALUES})", values)
+
+
+# For a statement that writes an event together with what it is about: INSERT, SELECT VALUES, and what row_of() gives.
+INSERT = """INSERT INTO accounts_auditevent
+    (at, action, actor, actor_id, target, target_id, address, request_id, reason, before, after)"""
+VALUES = """%(at)s, %(action)s, %(actor)s, %(actor_id)s, %(target)s, %(target_id)s, %(address)s::inet,
+    %(request_id)s, %(reason)s, %(before)s::jsonb, %(after)s::jsonb"""
+
+
+def row_of(
+    action: str,
+    *,
+    by: Actor,
+    now: datetime,
+    target: str = "",
+    target_id: object = "",
+    reason: str = "",
+    before: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What :func:`record` would write, by column."""
+    return {
         "at": now,
         "action": action,
         "actor": by.name,
@@ -51,17 +84,6 @@ def record(
         "before": None if before is None else Jsonb(before),
         "after": None if after is None else Jsonb(after),
     }
-    with prepared() as cursor:
-        cursor.execute(_RECORD, values)
-
-
-# Every sign-in writes one of these.
-_RECORD = """
-INSERT INTO accounts_auditevent
-    (at, action, actor, actor_id, target, target_id, address, request_id, reason, before, after)
-VALUES (%(at)s, %(action)s, %(actor)s, %(actor_id)s, %(target)s, %(target_id)s, %(address)s, %(request_id)s,
-        %(reason)s, %(before)s, %(after)s)
-"""
 
 
 def record_each(

@@ -107,8 +107,12 @@ def _sessions_over(at: datetime) -> Iterator[Sequence[_Over]]:
 
 def _ended(at: datetime, after: _Over | None) -> list[_Over]:
     rows = Session.objects.filter(_behind("ended_at", after), ended_at__lt=at)
-    found = rows.order_by("ended_at", "id").values_list("ended_at", "id", "id", "user_id")
-    return [_Over(*row) for row in found[:SESSIONS_AT_A_TIME]]
+    found = rows.order_by("ended_at", "id").values_list("ended_at", "id", "user_id")
+    return [
+        _Over(ended_at, session_id, session_id, user_id)
+        for ended_at, session_id, user_id in found[:SESSIONS_AT_A_TIME]
+        if ended_at is not None
+    ]
 
 
 def _expired(at: datetime, after: _Over | None) -> list[_Over]:

@@ -4,15 +4,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.contrib.auth.hashers import check_password, make_password
-from django.db import transaction
 
 from accounts.access_tokens import AccessToken, Claims
-from accounts.audit import Actor, record
+from accounts.audit import INSERT, VALUES, Actor, row_of
 from accounts.claims import read, with_claims
 from accounts.models import User
 from accounts.refresh_tokens import RefreshSecret
@@ -71,10 +70,35 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
     claims = known.claims if known and known.is_active else None
     if not right or known is None or claims is None:
         raise InvalidCredentials
+    while (pair := _begun(known, claims, device=device, now=now)) is None:
+        # The epoch has moved, and with it perhaps more.
+        again = _known(email)
+        if again is None or again.password != checked or not again.is_active or not again.claims:
+            raise InvalidCredentials
+        known, claims = again, again.claims
+    if outdated:
+        _renew_hash(known, password)
+    return pair
+
+
+def _begun(known: "_Known", claims: Claims, *, device: Device, now: datetime) -> TokenPair | None:
+    """A new session, if what is known of the person still holds once their row is locked."""
     secret, session_id, session_end = RefreshSecret.new(), uuid4(), _session_end(now)
+    access = AccessToken.issue(
+        user_id=known.id,
+        session_id=session_id,
+        epoch=known.epoch,
+        claims=claims,
+        now=now,
+        session_end=session_end,
+    )
+    pair = TokenPair.of(access, secret)
+    by = Actor(name=known.email, id=known.id, address=device.address, request_id=device.request_id)
     values = {
+        **row_of("session:started", by=by, now=now, target=known.email, target_id=session_id),
         "user": known.id,
-        "password": checked,
+        "epoch": known.epoch,
+        "password": known.password,
         "client": claims.client_id,
         "session": session_id,
         "session_end": session_end,
@@ -82,27 +106,11 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
         "hash": secret.hash(),
         "token_end": token_end(session_end, now=now),
         "device": device.fingerprint,
-        "address": device.address or None,
         "now": now,
     }
-    with transaction.atomic():
-        epoch = _started(values)
-        by = Actor(
-            name=known.email, id=known.id, address=device.address, request_id=device.request_id
-        )
-        record("session:started", by=by, now=now, target=known.email, target_id=session_id)
-        access = AccessToken.issue(
-            user_id=known.id,
-            session_id=session_id,
-            epoch=epoch,
-            claims=claims,
-            now=now,
-            session_end=session_end,
-        )
-        pair = TokenPair.of(access, secret)
-    if outdated:
-        _renew_hash(known, password)
-    return pair
+    with prepared() as cursor:
+        cursor.execute(_BEGIN, values)
+        return pair if cursor.rowcount == 1 else None
 
 
 class _Known(NamedTuple):
@@ -112,23 +120,24 @@ class _Known(NamedTuple):
     email: str
     password: str
     is_active: bool
+    epoch: int
     # None without a client that has a licence.
     claims: Claims | None
 
 
 _FIND = """
-SELECT person.id, person.email, person.password, person.is_active, claims.*
+SELECT person.id, person.email, person.password, person.is_active, person.epoch, claims.*
 FROM accounts_user person
 {claims}
 WHERE person.email = %s
 """
 
 # The update takes the lock. Whoever waited for it finds the row as the one before left it.
-_START = """
+_BEGIN = f"""
 WITH person AS (
     UPDATE accounts_user SET last_login = %(now)s
-    WHERE id = %(user)s AND password = %(password)s AND is_active AND client_id = %(client)s
-    RETURNING id, epoch
+    WHERE id = %(user)s AND password = %(password)s AND epoch = %(epoch)s AND is_active AND client_id = %(client)s
+    RETURNING id
 ),
 session AS (
     INSERT INTO accounts_session
@@ -138,13 +147,13 @@ session AS (
     FROM person
     RETURNING id, user_id
 ),
-token AS (
-    INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at)
-    SELECT %(token)s, user_id, id, %(hash)s, %(device)s, %(now)s, %(token_end)s
-    FROM session
+event AS (
+    {INSERT} SELECT {VALUES} FROM session
 )
-SELECT epoch FROM person
-"""
+INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at)
+SELECT %(token)s, user_id, id, %(hash)s, %(device)s, %(now)s, %(token_end)s
+FROM session
+"""  # noqa: S608 - built from constants
 
 
 @cache
@@ -156,18 +165,7 @@ def _known(email: str) -> _Known | None:
     with prepared() as cursor:
         cursor.execute(_question(), (email.lower(),))
         row = cursor.fetchone()
-    return _Known._make([*row[:4], read(row[4:])]) if row else None
-
-
-def _started(values: dict[str, Any]) -> int:
-    """Makes the session and its first token if what was checked still holds, and gives the person's epoch."""
-    with prepared() as cursor:
-        cursor.execute(_START, values)
-        row = cursor.fetchone()
-    if row is None:
-        raise InvalidCredentials
-    epoch: int = row[0]
-    return epoch
+    return _Known._make([*row[:5], read(row[5:])]) if row else None
 
 
 def _renew_hash(known: _Known, password: str) -> None:

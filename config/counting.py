@@ -1,8 +1,10 @@
 """The cache as a place to count in: one round trip to Redis a count, or none while Redis is away.
 
-It is a cache as Django has them, of whole numbers; anything else that is put into it is refused. Rate limits ask it
-by ``count``, and what counts failures only (``config/attempts.py``) by ``hold`` and ``settle``, which a plain cache
-does not have.
+django-ratelimit counts with ``add(key, 1, timeout)`` and, where the key was there already, ``incr(key)``. Here the
+``add`` itself counts, and the ``incr`` that the same thread sends next is answered from memory; likewise it
+looks without counting by ``add(key, 0, timeout)`` and ``get(key)``. So this is a cache of whole numbers, and
+anything else that is put into it is refused. What counts failures only (``config/attempts.py``) asks by ``hold``
+and ``settle`` instead, which a plain cache does not have.
 
 While Redis is away each process counts for itself; what it counted stays behind when Redis is back.
 """
@@ -31,36 +33,44 @@ class ProcessCounters(BaseCache):
         """Whether the shared cache answers; ``None`` where there is none."""
         return None
 
-    def count(self, key: str, *, seconds: int) -> int:
-        """Counts one, and says how many that makes; a new number lives so long."""
-        full_key = self.make_key(key)
-        return self._ask(lambda tally: tally.count(full_key, 1, seconds))
-
     def add(
         self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> bool:
-        """Counts ``value``; whether the key is new."""
-        full_key, by, seconds = self._key(key, version), _whole(value), self._seconds(timeout)
-        if seconds is not None and seconds <= 0:
-            raise ValueError("A count needs some time to live.")
-        return self._ask(lambda tally: tally.count(full_key, by, seconds)) == by
+        """Counts ``value``; whether the key is new. Of 0: looks only, and stores nothing."""
+        full_key, by = self._key(key, version), _whole(value)
+        if by == 0:
+            number = self._ask(lambda tally: tally.read(full_key))
+            is_new = number is None
+        else:
+            seconds = self._seconds(timeout)
+            if seconds is not None and seconds <= 0:
+                raise ValueError("A count needs some time to live.")
+            number = self._ask(lambda tally: tally.count(full_key, by, seconds))
+            is_new = number == by
+        _thread.last = full_key, by, number
+        return is_new
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
-        full_key, by = self._key(key, version), _whole(delta)
-        number = self._ask(lambda tally: tally.change(full_key, by))
+        full_key = self._key(key, version)
+        number = _recalled(full_key, counted=delta)
+        if number is None:
+            number = self._ask(lambda tally: tally.change(full_key, _whole(delta)))
         if number is None:
             raise ValueError("There is no such key.")
         return number
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
         full_key = self._key(key, version)
-        number = self._ask(lambda tally: tally.read(full_key))
+        number = _recalled(full_key, counted=0)
+        if number is None:
+            number = self._ask(lambda tally: tally.read(full_key))
         return default if number is None else number
 
     def set(
         self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> None:
         full_key, number, seconds = self._key(key, version), _whole(value), self._seconds(timeout)
+        _thread.last = None
         if seconds is not None and seconds <= 0:
             self._ask(lambda tally: tally.remove(full_key))
         else:
@@ -72,11 +82,13 @@ class ProcessCounters(BaseCache):
 
     def delete(self, key: str, version: int | None = None) -> bool:
         full_key = self._key(key, version)
+        _thread.last = None
         return self._ask(lambda tally: tally.remove(full_key))
 
     def clear(self) -> None:
         """Forgets every key of this prefix and version, here and in the shared cache."""
         prefix = self.make_key("")
+        _thread.last = None
         _process.clear(prefix)
         self._ask(lambda tally: tally.clear(prefix))
 
@@ -116,8 +128,9 @@ class RedisCounters(ProcessCounters):
 
 
 class _Thread(threading.local):
-    """Of one thread, or one greenlet under gevent: whether it had to count alone."""
+    """Of one thread, or one greenlet under gevent: its last count, and whether it had to count alone."""
 
+    last: tuple[str, int, int | None] | None = None
     degraded: bool = False
 
 
@@ -129,6 +142,12 @@ def watch() -> None:
 def degraded() -> bool:
     """Whether this thread has counted without the shared cache since ``watch``."""
     return _thread.degraded
+
+
+def _recalled(key: str, *, counted: int) -> int | None:
+    """The number that this thread got when it last added ``counted`` to this key, once."""
+    last, _thread.last = _thread.last, None
+    return last[2] if last and last[:2] == (key, counted) else None
 
 
 def _whole(value: Any) -> int:

@@ -1,8 +1,9 @@
 """A gate for work that would stop everything else: one at a time per process, off the loop, at low priority.
 
 Under gevent such work (argon2: about 20 ms of C that gives up the interpreter lock but not the greenlet)
-runs on one real thread whose nice value is 19, so that a flood of sign-ins leaves other answers as quick as
-they were. Under plain threads and in commands it is called directly.
+runs on a real thread whose nice value is 19, so that a flood of sign-ins leaves other answers as quick as
+they were. There are two of them: while one works the other stands ready with what comes next, for the loop needs a
+moment between hearing of an end and sending more. Under plain threads and in commands it is called directly.
 """
 
 import os
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, ParamSpec, TypeVar
 
-from gevent.monkey import is_module_patched
+from gevent.monkey import get_original, is_module_patched
 from gevent.threadpool import ThreadPool
 
 from config.problems import ServiceUnavailable
@@ -23,7 +24,11 @@ LOWEST_PRIORITY = 19
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_gate = threading.BoundedSemaphore(1)
+# At work, and ready to be.
+PLACES = 2
+_gate = threading.BoundedSemaphore(PLACES)
+# A lock of real threads, whatever gevent has made of the others.
+_turn = get_original("_thread", "allocate_lock")()
 
 
 def off_loop(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -37,21 +42,25 @@ def off_loop(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         )
     try:
         if is_module_patched("threading"):
-            result: R = _thread(os.getpid()).apply(work, args, kwargs)
+            result: R = _threads(os.getpid()).apply(_at_low_priority, (work, args, kwargs))
             return result
-        return work(*args, **kwargs)
+        return _in_turn(work, args, kwargs)
     finally:
         _gate.release()
 
 
-@cache
-def _thread(pid: int) -> Any:
-    """The process's one real thread; made anew after a fork."""
-    pool = ThreadPool(1)
-    pool.apply(_lower_priority)
-    return pool
+def _in_turn(work: Callable[..., R], args: Any, kwargs: Any) -> R:
+    with _turn:
+        return work(*args, **kwargs)
 
 
-def _lower_priority() -> None:
+def _at_low_priority(work: Callable[..., R], args: Any, kwargs: Any) -> R:
     # On Linux a nice value belongs to a thread, and 0 names the calling one.
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+    return _in_turn(work, args, kwargs)
+
+
+@cache
+def _threads(pid: int) -> Any:
+    """The process's real threads; made anew after a fork."""
+    return ThreadPool(PLACES)

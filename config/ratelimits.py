@@ -1,8 +1,8 @@
 """Every rate limit: how often one address or one person may ask before being told to wait.
 
-These guard against abuse, at the edge; what a call may cost is a cap and stands in ``usage/caps.py``. Windows are
-fixed, and begin at another moment for every key. What is kept is a hash of a key and never the key, so that no
-address reaches the cache.
+These guard against abuse, at the edge; what a call may cost is a cap and stands in ``usage/caps.py``. The windows
+are django-ratelimit's: fixed, and begun at another moment for every key. It keeps a hash of a key and never the
+key, so that no email address reaches the cache.
 
 A limit ending in ``.ip`` counts per client address (an IPv6 address counts as its /64) and is applied here by
 path, before any view. The others are spent by views:
@@ -14,16 +14,15 @@ What counts failures only is spent through ``config/attempts.py``.
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from hashlib import blake2b
-from ipaddress import ip_address, ip_network
-from typing import Literal, cast
+from ipaddress import ip_address
+from typing import Any, Literal
 
 from django.conf import settings
-from django.core.cache import caches
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponseBase
+from django_ratelimit.core import get_usage
 
 from config import counting
 from config.client_address import address_of
@@ -50,10 +49,6 @@ DEFAULTS: Mapping[AddressLimit | KeyedLimit | FailureLimit, str] = {
 DEGRADED_HEADER = "X-RateLimit-Degraded"
 RATE = re.compile(r"(\d+)/(\d*)([smhd])")
 PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-# An IPv6 host has a network of this size to itself.
-IPV6_NETWORK_BITS = 64
-# Numbers outlive their windows by this: the cache's clock is not ours.
-SLACK_SECONDS = 5
 
 
 class RateLimited(RefusedUntil):
@@ -100,7 +95,11 @@ def refuse_unknown_names() -> None:
 
 def count(name: KeyedLimit, *, key: str, now: datetime) -> None:
     """Spends one of a limit for whom ``key`` names; raises ``RateLimited`` when there was none left."""
-    _spend(name, *parts_of(rate_of(name)), key=key, now=now)
+    # Already taken apart, which the library would do at each count.
+    rate = parts_of(rate_of(name))
+    usage = get_usage(None, group=name, key=lambda *_: key, rate=rate, increment=True)
+    if usage and usage["should_limit"]:
+        raise _refusal(usage, now)
 
 
 def limit_of(method: str, path: str) -> AddressLimit | None:
@@ -115,33 +114,12 @@ def limit_of(method: str, path: str) -> AddressLimit | None:
     return None
 
 
-def window_of(name: str, key: str, *, seconds: int, now: datetime) -> tuple[str, datetime]:
-    """What a key's window of so many seconds is called in the cache, and when it ends."""
-    hidden = blake2b(f"{name}:{key}".encode(), digest_size=16).digest()
-    # Were all windows to begin together, everyone would be back at the same moment.
-    offset = int.from_bytes(hidden[:4]) % seconds
-    number = (int(now.timestamp()) + offset) // seconds
-    ends = datetime.fromtimestamp((number + 1) * seconds - offset, UTC)
-    return f"rate:{hidden.hex()}:{seconds}:{number}", ends
-
-
-def _spend(name: str, allowed: int, seconds: int, *, key: str, now: datetime) -> None:
-    window, ends = window_of(name, key, seconds=seconds, now=now)
-    counters = cast("counting.ProcessCounters", caches["default"])
-    if counters.count(window, seconds=seconds + SLACK_SECONDS) > allowed:
-        raise RateLimited(now=now, until=ends)
-
-
 def _count_address(name: AddressLimit, request: HttpRequest, *, now: datetime) -> None:
-    address = address_of(request)
     allowed, seconds = parts_of(rate_of(name))
-    _spend(name, allowed * _factor(address), seconds, key=_counted_as(address), now=now)
-
-
-def _counted_as(address: str) -> str:
-    if ":" not in address:
-        return address
-    return str(ip_network((address, IPV6_NETWORK_BITS), strict=False))
+    rate = allowed * _factor(address_of(request)), seconds
+    usage = get_usage(request, group=name, key="ip", rate=rate, increment=True)
+    if usage and usage["should_limit"]:
+        raise _refusal(usage, now)
 
 
 def _factor(address: str) -> int:
@@ -167,3 +145,9 @@ def parts_of(rate: str) -> tuple[int, int]:
     assert match, rate
     allowed, periods, unit = match.groups()
     return int(allowed), int(periods or 1) * PERIODS[unit]
+
+
+def _refusal(usage: Mapping[str, Any], now: datetime) -> RateLimited:
+    # The last second that time_left counts to belongs to this window still.
+    until = now.replace(microsecond=0) + timedelta(seconds=usage["time_left"] + 1)
+    return RateLimited(now=now, until=until)

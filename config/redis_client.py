@@ -73,7 +73,7 @@ class LeanRedis(Redis):
             if not connection.is_connected:
                 connection.connect()
             connection.send_command(*args, check_health=False)
-            return self.parse_response(connection, args[0], **options)
+            return self.parse_response(connection, args[0], **options)  # type: ignore[no-untyped-call]
         except ResponseError:
             # An answer like any other.
             raise

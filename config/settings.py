@@ -4,6 +4,7 @@ The table of variables is in the README; a missing or wrong one stops the start 
 """
 
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -347,6 +348,18 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         "config.schema.describe_problems",
     ],
 }
+
+# --- Rate limits ------------------------------------------------------------------------------------
+
+RATELIMIT_IP_META_KEY = "config.client_address.address_of"
+# Said although they are the library's own, which looks each up at each count, and long for what is not there.
+RATELIMIT_ENABLE = True
+RATELIMIT_USE_CACHE = "default"
+RATELIMIT_CACHE_PREFIX = "rl:"
+RATELIMIT_HASH_ALGORITHM = sha256
+RATELIMIT_IPV4_MASK, RATELIMIT_IPV6_MASK = 32, 64
+# Our own cache backend counts atomically; the library only knows others by name.
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
 
 # --- Mail, logs -------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from hashlib import blake2b
 from json import dumps
 from typing import Any, cast
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseNotModified
 from django.utils.cache import get_conditional_response
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
@@ -32,15 +33,37 @@ class LicenceViewSet(ViewSet):
     )
     def status(self, request: Request) -> HttpResponseBase:
         """What the shell may do now, and which micro apps it may use."""
-        body = dumps(_status(caller_of(request))).encode()
-        etag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
-        # Only headers and method are looked at, which the framework's request lends.
-        asked = cast("HttpRequest", request)
-        response = get_conditional_response(asked, etag=etag)
-        response = response or HttpResponse(body, content_type="application/json")
+        caller = caller_of(request)
+        etag = _tag(caller)
+        response = _unchanged(request, etag) or HttpResponse(
+            dumps(_status(caller)), content_type="application/json"
+        )
         response["ETag"] = etag
         response["Cache-Control"] = "private, no-cache"
         return response
+
+
+def _tag(caller: Caller) -> str:
+    """Of what the answer is made from, so that one which need not be sent need not be made; and of who makes it."""
+    facts = (
+        settings.VERSION,
+        caller.status,
+        caller.grace_until,
+        caller.plan,
+        caller.plan_entitlements,
+        caller.own_entitlements,
+    )
+    return f'"{blake2b(repr(facts).encode(), digest_size=16).hexdigest()}"'
+
+
+def _unchanged(request: Request, etag: str) -> HttpResponseBase | None:
+    """What to say in place of the answer, if it has a condition that does not hold."""
+    told = request.META
+    if told.get("HTTP_IF_NONE_MATCH") == etag and "HTTP_IF_MATCH" not in told:
+        # As nearly every shell asks. Only GET and HEAD come here.
+        return HttpResponseNotModified()
+    # Only headers and method are looked at, which the framework's request lends.
+    return get_conditional_response(cast("HttpRequest", request), etag=etag)
 
 
 def _status(caller: Caller) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """One reported event: what it must be, and what of it is kept."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from json import JSONEncoder
 from math import isfinite
+from types import NoneType
 from typing import Any, NamedTuple
 
 import orjson
@@ -17,6 +18,7 @@ ID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 NAME = r"[A-Za-z0-9$][A-Za-z0-9 _.:/$-]{0,99}"
 APP = r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}"
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}"
+_USUAL_INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)"
 _INSTANT = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
 
 OLDEST = timedelta(days=30)
@@ -58,8 +60,8 @@ class BadEvent(Exception):
 class Reader:
     """Reads the events of one batch, which came at ``now``: ``read`` says what of each is kept, or ``BadEvent``.
 
-    Members that nobody knows are ignored. The same names, apps and versions come again and again in a batch, so
-    each is judged once.
+    ``read_all`` says the same of an ordinary batch in less than half the time. Members that nobody knows are ignored.
+    The same names, apps and versions come again and again in a batch, so each is judged once.
     """
 
     def __init__(self, *, now: datetime) -> None:
@@ -74,6 +76,29 @@ class Reader:
         at = self._instant(given)
         properties = _properties(given.get("properties"))
         return Reported(event_id, name, at, app, shell_version, properties)
+
+    def read_all(self, given: Sequence[Any]) -> list[Reported] | None:
+        """What of a batch is kept; None where an event is bad or unusual, and each has to be read by itself."""
+        try:
+            ids = _ids([each["id"] for each in given])
+            times = self._instants([each["occurred_at"] for each in given])
+            words = [self._words(each) for each in given]
+            texts = _texts([each.get("properties") for each in given])
+        except (AttributeError, KeyError, TypeError, ValueError, BadEvent):
+            return None
+        return [
+            Reported(event_id, name, at, app, shell_version, text)
+            for event_id, at, (name, app, shell_version), text in zip(
+                ids, times, words, texts, strict=True
+            )
+        ]
+
+    def _instants(self, times: list[str]) -> list[str]:
+        """Those of all events, or ``ValueError``; only the usual way to write them is known here."""
+        read = [datetime.fromisoformat(each) for each in times]
+        if not all(map(_AT_USUAL, times)) or min(read) < self._oldest or max(read) > self._newest:
+            raise ValueError
+        return times
 
     def _words(self, given: dict[str, Any]) -> Words:
         said = (given.get("name"), given.get("app"), given.get("shell_version"))
@@ -105,9 +130,40 @@ class Reader:
         return written if is_plain else at.astimezone(UTC).isoformat()
 
 
-_UUID, _NAME, _APP, _VERSION, _AT = (
-    re.compile(each, re.ASCII).fullmatch for each in (ID, NAME, APP, VERSION, _INSTANT)
+_UUID, _UUIDS, _NAME, _APP, _VERSION, _AT, _AT_USUAL = (
+    re.compile(each, re.ASCII).fullmatch
+    for each in (ID, rf"{ID}(\n{ID})*+", NAME, APP, VERSION, _INSTANT, _USUAL_INSTANT)
 )
+
+
+def _ids(given: list[str]) -> list[str]:
+    """Those of all events in small letters, or ``ValueError``."""
+    lines = "\n".join(given)
+    ids = lines.lower().split("\n")
+    if not _UUIDS(lines) or len(ids) != len(given):
+        raise ValueError
+    return ids
+
+
+def _texts(given: list[Any]) -> list[str]:
+    """The properties of all events as ``_properties`` gives them, or ``ValueError`` where one may be refused."""
+    if not {dict, NoneType}.issuperset(map(type, given)):
+        raise ValueError
+    texts = ["{}" if each is None else orjson.dumps(each).decode() for each in given]
+    whole = "\n".join(texts)
+    # No character takes more than four bytes. What is infinite is null here.
+    if (
+        max(map(len, texts)) > PROPERTIES_BYTES // 4
+        or any(each in whole for each in ("null", "\\u0000"))
+        or any(each.count("{") + each.count("[") > PROPERTIES_LEVELS for each in texts)
+    ):
+        raise ValueError
+    if not is_suspect(whole):
+        return texts
+    return [
+        _written(scrubbed(each)) if is_suspect(text) else text
+        for each, text in zip(given, texts, strict=True)
+    ]
 
 
 def _text(

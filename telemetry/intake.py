@@ -6,6 +6,7 @@ statement is a transaction of its own: once it has returned, what it counted is 
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -13,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 
 from config.problems import Fault, InvalidRequest, RequestTooLarge
 from telemetry.events import BadEvent, Reader, Reported
@@ -49,10 +50,20 @@ def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: da
     Raises ``InvalidRequest`` where there is no list of events, ``TooManyEvents``, and the database's own errors:
     nothing is kept then. When it returns, the accepted are committed (outside of any transaction of the caller).
     """
+    given = _events_of(batch)
+    events, rejected = _read(given, now=now)
+    accepted = _keep(list(events.values()), client_id=client_id, user_id=user_id, now=now)
+    duplicates = len(given) - len(rejected) - accepted
+    return Taken(accepted=accepted, duplicates=duplicates, rejected=rejected)
+
+
+def _read(given: list[Any], *, now: datetime) -> tuple[dict[str, Reported], list[Fault]]:
+    """The good events by their ids, the first of several copies, and a fault for each other."""
+    reader = Reader(now=now)
+    if ordinary := reader.read_all(given):
+        return {each.id: each for each in reversed(ordinary)}, []
     events: dict[str, Reported] = {}
     rejected: list[Fault] = []
-    given = _events_of(batch)
-    reader = Reader(now=now)
     for index, each in enumerate(given):
         try:
             event = reader.read(each)
@@ -61,9 +72,7 @@ def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: da
             rejected.append(Fault(f"/events/{index}{fault.pointer}", fault.code, fault.detail))
         else:
             events.setdefault(event.id, event)
-    accepted = _keep(list(events.values()), client_id=client_id, user_id=user_id, now=now)
-    duplicates = len(given) - len(rejected) - accepted
-    return Taken(accepted=accepted, duplicates=duplicates, rejected=rejected)
+    return events, rejected
 
 
 def _events_of(batch: Mapping[str, Any]) -> list[Any]:
@@ -89,8 +98,8 @@ FROM unnest(
     string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'),
     string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n')
 ) AS given (event_id, name, occurred_at, app, shell_version, properties)
-ON CONFLICT (event_id, client_id) DO NOTHING
 """
+_KEEP_NEW = f"{_KEEP} ON CONFLICT (event_id, client_id) DO NOTHING"
 
 
 def _keep(events: list[Reported], *, client_id: UUID, user_id: UUID, now: datetime) -> int:
@@ -99,8 +108,18 @@ def _keep(events: list[Reported], *, client_id: UUID, user_id: UUID, now: dateti
         return 0
     # In one order for everyone: two copies of a batch at the same moment wait for each other, and never crosswise.
     events.sort(key=attrgetter("id"))
-    columns = map("\n".join, zip(*events, strict=True))
+    values = [client_id, user_id, now, *map("\n".join, zip(*events, strict=True))]
+    try:
+        # To be ready for a second copy of each costs the database an eighth; a batch is seldom sent again, and then
+        # its first event tells.
+        with transaction.atomic() if connection.in_atomic_block else nullcontext():
+            return _execute(_KEEP, values)
+    except IntegrityError:
+        return _execute(_KEEP_NEW, values)
+
+
+def _execute(statement: str, values: list[Any]) -> int:
     connection.ensure_connection()
     # Not Django's cursor, which writes values into the statement.
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
-        return cursor.execute(_KEEP, [client_id, user_id, now, *columns]).rowcount
+        return cursor.execute(statement, values).rowcount

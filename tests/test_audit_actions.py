@@ -43,7 +43,7 @@ def recorders(tree: ast.Module) -> dict[str, int]:
 
     Their callers are looked at as well.
     """
-    found = {"record": 0, "record_each": 0}
+    found = {"record": 0, "record_each": 0, "row_of": 0}
     while True:
         more = {
             function.name: [

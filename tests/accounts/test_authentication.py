@@ -1,12 +1,14 @@
 """Which access tokens are believed, and what is said of the others."""
 
 import time
+from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
 from rest_framework.test import APIClient
 
+from accounts import access_tokens
 from accounts.access_tokens import AccessToken, Claims
 from accounts.audit import Actor
 from accounts.key_ring import ring
@@ -108,6 +110,32 @@ def test_what_a_retired_or_a_revoked_key_has_signed_is_refused(
 def test_an_expired_token_says_so(api: APIClient, pair: TokenPair) -> None:
     token = changed(pair, exp=int(time.time()) - 1)
     assert answer(api, f"Bearer {token}")[:2] == (401, "access_token_expired")
+
+
+def test_a_token_that_was_good_expires_all_the_same(api: APIClient, pair: TokenPair) -> None:
+    expires = int(time.time()) + 2
+    token = changed(pair, exp=expires)
+    assert answer(api, f"Bearer {token}")[0] == 200
+    time.sleep(max(0.0, expires - time.time()))
+    assert answer(api, f"Bearer {token}")[:2] == (401, "access_token_expired")
+
+
+def test_a_token_that_was_good_is_verified_by_every_bit(api: APIClient, pair: TokenPair) -> None:
+    assert answer(api, f"Bearer {pair.access}")[0] == 200
+    head, _, signature = pair.access.rpartition(".")
+    for other in ("A" if signature[0] != "A" else "B") + signature[1:], signature[:-2]:
+        assert answer(api, f"Bearer {head}.{other}")[:2] == (401, "invalid_access_token")
+
+
+def test_only_so_many_tokens_are_remembered_and_the_others_are_good_as_well(
+    api: APIClient, pair: TokenPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_tokens, "REMEMBERED", 2)
+    monkeypatch.setattr(access_tokens, "_verified", OrderedDict())
+    tokens = [changed(pair, exp=int(time.time()) + 60 + number) for number in range(4)]
+    for token in [*tokens, *tokens]:
+        assert answer(api, f"Bearer {token}")[0] == 200
+        assert len(access_tokens._verified) <= 2
 
 
 def test_a_session_of_someone_else_is_no_access(api: APIClient, pair: TokenPair) -> None:

@@ -1,5 +1,8 @@
 """What is removed in time, and what must stay."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import pytest
@@ -9,7 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
-from accounts.revocation import revoke_all
+from accounts.revocation import lock_user, revoke_all
 from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
 from config.problems import instant
@@ -140,6 +143,58 @@ class TestRefreshTokens:
         call_command("prune_refresh_tokens")
         assert "5 sessions over for 30 days removed, with 5 tokens" in capsys.readouterr().out
         assert Session.objects.count() == RefreshToken.objects.count() == 1
+
+    def test_sessions_that_ended_at_one_moment_are_all_found_and_counted_alike(
+        self, user: User, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 2)
+        for _ in range(5):
+            self.enter(user, at=now)
+        revoke_all(user_id=user.pk, by=by, reason="test", now=now)
+        at = now + 31 * DAYS
+        assert prune_refresh_tokens(now=at, dry_run=True) == (5, 5)
+        assert prune_refresh_tokens(now=at) == (5, 5)
+        assert prune_refresh_tokens(now=at) == (0, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_is_busy_keeps_nobody_else_waiting(
+    organisation: Client, signing_key: None, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 1)
+    busy, other = (
+        User.objects.create_user(f"{name}@acme.test", PASSWORD, client=organisation)
+        for name in ("busy", "other")
+    )
+    for minute, user in enumerate((busy, other)):
+        at = now - 90 * DAYS + timedelta(minutes=minute)
+        sign_in(email=user.email, password=PASSWORD, device=Device(), now=at)
+    with while_locked(busy):
+        assert prune_refresh_tokens(now=now) == (1, 1)
+    assert Session.objects.get().user == busy
+    assert prune_refresh_tokens(now=now) == (1, 1)
+
+
+@contextmanager
+def while_locked(user: User) -> Iterator[None]:
+    """Another connection holds the lock that granting and revoking take."""
+    locked, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            lock_user(user.pk)
+            locked.set()
+            done.wait(30)
+        connection.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert locked.wait(30)
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -60,8 +60,9 @@ class Chain:
             self.ended, self.why = now, why
 
     def is_over_since(self, at: datetime) -> bool:
-        expired = self.started < at and all(token.ends < at for token in self.tokens)
-        return expired or (self.ended is not None and self.ended < at)
+        if self.ended is not None:
+            return self.ended < at
+        return self.started < at and all(token.ends < at for token in self.tokens)
 
 
 @dataclass(eq=False)

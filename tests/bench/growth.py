@@ -215,21 +215,30 @@ def _nights(sides: dict[str, Side], rounds: int) -> list[Line]:
 
 def _console(sides: dict[str, Side], rounds: int) -> list[Line]:
     consoles = {name: Console(side) for name, side in sides.items()}
-    lines = []
+    lines, slowest = [], [0.0] * rounds
     for name, page in PAGES.items():
         turns = {each: partial(console.ms, page) for each, console in consoles.items()}
         for turn in turns.values():
             turn()
         taken = in_turns(turns, rounds=rounds)
+        slowest = [max(pair) for pair in zip(slowest, taken["large"], strict=True)]
+        note = f"{median(taken['small']):.0f} ms at {SMALL:,} rows"
         lines.append(
             Line(
                 part=PART,
                 name=f"console: {name}",
                 unit="ms",
                 ours=taken["large"],
-                goal="well under a second: at most 500 ms",
-                at_most=MOST_OF_A_PAGE,
-                note=f"{median(taken['small']):.0f} ms at {SMALL:,} rows",
+                goal="",
+                note=note,
             )
         )
-    return lines
+    judged = Line(
+        part=PART,
+        name=f"console at {LARGE:,} rows, the slowest of {len(PAGES)} pages",
+        unit="ms",
+        ours=slowest,
+        goal=f"well under a second: at most {MOST_OF_A_PAGE:.0f} ms",
+        at_most=MOST_OF_A_PAGE,
+    )
+    return [judged, *lines]

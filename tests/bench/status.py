@@ -9,7 +9,6 @@ from django.db import connection
 from tests.bench.figures import Line, in_turns
 from tests.bench.stage import Load, Served, Stage, others
 from tests.bench.stock import running_stock
-from tests.bench.stock import StockPerson, running_stock
 
 PART = "status"
 PATH = "/v1/license/status"
@@ -24,19 +23,20 @@ SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_
 
 def measure(stage: Stage, *, rounds: int) -> list[Line]:
     people = stage.callers(PEOPLE)
-    lines = [_written(stage, people)]
+    tokens = [each.access for each in people]
+    lines = [_written(stage, tokens)]
     with (
         stage.service() as ours,
         stage.reference("bare") as bare,
         running_stock(stage) as stock,
     ):
-        strangers = stock.people(PEOPLE, called="status")
+        strangers = [each.access for each in stock.people(PEOPLE, called="status")]
         # All of one plan, so their answers and tags are the same.
         tag = stage.shell(ours, people[0]).get(PATH).headers["ETag"]
         ways = {
-            "200": partial(_load, stage, ours, people),
-            "304": partial(_load, stage, ours, people, tag=tag),
-            "bare": partial(_load, stage, bare, people),
+            "200": partial(_load, stage, ours, tokens),
+            "304": partial(_load, stage, ours, tokens, tag=tag),
+            "bare": partial(_load, stage, bare, tokens),
             "stock": partial(_load, stage, stock.served, strangers),
         }
         for callers in CALLERS:
@@ -75,7 +75,7 @@ def _rows_written(stage: Stage) -> int:
 def _load(
     stage: Stage,
     served: Served,
-    people: Sequence[Caller] | Sequence[StockPerson],
+    tokens: Sequence[str],
     *,
     callers: int,
     seconds: float = 4,

@@ -49,11 +49,13 @@ def shared(server: OwnRedis) -> RedisCounters:
 
 
 def counted(counters: ProcessCounters, key: str) -> int:
-    return counters.count(key, seconds=60)
+    """Counts one as django-ratelimit does."""
+    return 1 if counters.add(key, 1, 60) else counters.incr(key)
 
 
 def looked(counters: ProcessCounters, key: str) -> int:
-    return int(counters.get(key, 0))
+    """Looks as django-ratelimit does."""
+    return 0 if counters.add(key, 0, 60) else int(counters.get(key, 0))
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -77,12 +79,28 @@ def test_looking_counts_nothing(counters: ProcessCounters) -> None:
     assert counted(counters, "a") == 3
 
 
-def test_what_is_added_counts(counters: ProcessCounters) -> None:
-    assert counters.add("a", 1, 60)
+def test_a_count_is_remembered_for_one_increment_of_its_key_only(counters: ProcessCounters) -> None:
+    counted(counters, "a")
     assert not counters.add("a", 1, 60)
+    counters.add("b", 0, 60)
     assert counters.incr("a") == 3
-    assert counters.incr("a", 5) == 8
-    assert counters.get("a") == 8
+    assert not counters.add("a", 1, 60)
+    assert counters.incr("a") == 4
+    assert counters.incr("a") == 5
+    assert counters.incr("a", 5) == 10
+    assert not counters.add("a", 0, 60)
+    assert counters.incr("a") == 11
+    assert counters.get("a") == 11
+
+
+def test_a_count_remembered_by_one_thread_is_not_given_to_another(
+    counters: ProcessCounters,
+) -> None:
+    counted(counters, "a")
+    assert not counters.add("a", 1, 60)
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(counters.incr, "a").result() == 3
+    assert counters.incr("a") == 2
 
 
 def test_parallel_counts_lose_nothing(counters: ProcessCounters) -> None:
@@ -278,7 +296,8 @@ import os, sys
 from config.counting import RedisCounters
 
 def counted():
-    return RedisCounters(sys.argv[1], {}).count("forked", seconds=60)
+    counters = RedisCounters(sys.argv[1], {})
+    return 1 if counters.add("forked", 1, 60) else counters.incr("forked")
 
 counted()
 children = []
@@ -314,7 +333,7 @@ counters = RedisCounters(sys.argv[1], {})
 numbers = []
 
 def count(_):
-    numbers.append(counters.count("green", seconds=60))
+    numbers.append(1 if counters.add("green", 1, 60) else counters.incr("green"))
 
 wait([spawn(count, each) for each in range(500)])
 assert sorted(numbers) == list(range(1, 501)), sorted(numbers)

@@ -2,12 +2,14 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
+from types import SimpleNamespace
 
 import pytest
 from django.core.cache import cache
 from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
+from django_ratelimit import core
 from pytest_django import Settings
 
 from config import ratelimits
@@ -177,17 +179,21 @@ def test_a_browser_on_a_page_is_refused_by_a_page() -> None:
 
 
 def test_the_same_call_works_again_at_the_told_instant_and_not_before(
-    settings: Settings, now: datetime
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, now: datetime
 ) -> None:
     settings.RATE_LIMITS = {"llm.user": "1/m"}
+    clock = SimpleNamespace(time=now.timestamp)
+    monkeypatch.setattr(core, "time", clock)
     count("llm.user", key="a", now=now)
     with pytest.raises(RateLimited) as refused:
         count("llm.user", key="a", now=now)
     until = datetime.fromisoformat(refused.value.members["retry_after_iso"])
     assert now < until <= now + timedelta(seconds=61)
     just_before = until - timedelta(milliseconds=1)
+    clock.time = just_before.timestamp
     with pytest.raises(RateLimited):
         count("llm.user", key="a", now=just_before)
+    clock.time = until.timestamp
     count("llm.user", key="a", now=until)
 
 

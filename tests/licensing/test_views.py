@@ -13,6 +13,7 @@ from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 STATUS = "/v1/license/status"
+WHEN = datetime(2030, 1, 31, tzinfo=UTC)
 MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
@@ -55,6 +56,26 @@ def test_what_has_not_changed_is_not_sent_again(signed_in: APIClient) -> None:
     Licence.objects.update(operator_status="suspended", operator_reason="test")
     changed = signed_in.get(STATUS, headers={"If-None-Match": etag})
     assert (changed.status_code, changed.json()["status"]) == (200, "suspended")
+
+
+@pytest.mark.parametrize("told", ["W/{}", '"other", {}', "*"])
+def test_tags_may_be_named_in_any_way(signed_in: APIClient, told: str) -> None:
+    etag = signed_in.get(STATUS)["ETag"]
+    headers = {"If-None-Match": told.format(etag)}
+    assert signed_in.get(STATUS, headers=headers).status_code == 304
+
+
+@pytest.mark.parametrize(
+    "change", [{"entitlements": ["mail"]}, {"billing_status": "grace", "billing_grace_until": WHEN}]
+)
+def test_every_change_of_the_answer_changes_its_tag(
+    signed_in: APIClient, change: dict[str, object]
+) -> None:
+    before = signed_in.get(STATUS)
+    Licence.objects.update(**change)
+    after = signed_in.get(STATUS, headers={"If-None-Match": before["ETag"]})
+    assert after.status_code == 200
+    assert after.json() != before.json()
 
 
 def test_the_rows_decide_and_not_the_token(signed_in: APIClient, organisation: Client) -> None:

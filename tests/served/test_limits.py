@@ -1,16 +1,17 @@
 """The rate limits themselves, as they are by default: two processes that count together in a Redis of their own."""
 
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from http.client import HTTPConnection
 from itertools import count
 from uuid import uuid4
 
 import pytest
 import requests
+from django_ratelimit.core import _get_window
 
 from config.local.redis import available
-from config.ratelimits import DEFAULTS, window_of
 from tests.config.own_redis import OwnRedis, own_redis
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
@@ -284,6 +285,5 @@ def test_without_redis_model_calls_go_on_being_counted_whatever_their_path(
 
 
 def _has_time(key: str) -> bool:
-    now = datetime.now(UTC)
-    ends = (window_of(name, key, seconds=MINUTE, now=now)[1] for name in DEFAULTS)
-    return min(ends) - now > timedelta(seconds=ENOUGH)
+    left: float = _get_window(key, MINUTE) - time.time()
+    return left > ENOUGH

@@ -30,5 +30,11 @@ def report(*events: Any, client: UUID = CLIENT, now: datetime = NOON) -> Taken:
 
 
 def read(given: Any, *, now: datetime = NOON) -> Reported:
-    """What of one event is kept."""
-    return Reader(now=now).read(given)
+    """What of one event is kept; beside others too, whether they are read at once or each by itself."""
+    reader = Reader(now=now)
+    kept = reader.read(given)
+    others = [event(), event(app=..., shell_version=...)]
+    at_once = reader.read_all([others[0], given, others[1]])
+    if at_once is not None:
+        assert at_once == [reader.read(each) for each in (others[0], given, others[1])]
+    return kept
