@@ -180,10 +180,10 @@ DATABASES = {
         **_database,
         # Pooled: a request borrows a connection and gives it back when it ends or starts to wait for a provider.
         "CONN_MAX_AGE": 0,
-        # Looked at before each borrowing (config/waiting.py), so that a database that was restarted costs nobody an error.
+        # Looked at before each borrowing (config/waiting.py), so that a restarted database costs nobody an error.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
-            # At once, for the few statements that are asked all the time (config/database.py); an address can say otherwise.
+            # At once, for the few statements asked all the time (config/database.py); an address can say otherwise.
             "prepare_threshold": 0,
             **_database.get("OPTIONS", {}),
             "connect_timeout": 5,
