@@ -55,8 +55,6 @@ class Call:
     # Whether its client has hung up, and that the watch has seen so.
     has_left: Callable[[], bool] = bool
     left: bool = False
-    # That its provider had still not answered in one piece long after, and was cut.
-    given_up: bool = False
     first_byte_at: datetime | None = None
     # Whether the answer has its reason for ending.
     finished: bool = False
@@ -127,10 +125,6 @@ class Call:
                 reasoning=min(known.reasoning, output),
             )
             return spent, UsageRecord.Source.PROVIDER if whole else UsageRecord.Source.COUNTED
-        if self.given_up and end == End.CLIENT_GONE:
-            # Nobody knows what was written for a client that did not wait for it: it may have been all of it.
-            spent = Spent(input=self.input_estimate, output=self.reservation.output_limit)
-            return spent, UsageRecord.Source.ESTIMATED
         if not self.began and end not in LEFT:
             # A provider that failed before its first byte is owed nothing, and neither are we.
             return Spent(), UsageRecord.Source.COUNTED

@@ -72,8 +72,7 @@ def complete(call: Call) -> dict[str, Any]:
     finally:
         running.forget(call)
         exchange.close()
-    end = End.CLIENT_GONE if call.left or call.has_left() else End.DONE
-    if not call.settle(end) and not call.wait_settled(
+    if not call.settle(End.DONE) and not call.wait_settled(
         SETTLE_PATIENCE * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable

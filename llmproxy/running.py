@@ -46,7 +46,6 @@ class _Running:
     began: float = field(default_factory=time.monotonic)
     noted: SoFar | None = None
     noted_at: float = 0.0
-    left_at: float | None = None
     cut_at: float | None = None
 
     def cut(self) -> None:
@@ -86,20 +85,12 @@ def look() -> None:
 
 
 def look_for_departures() -> None:
-    """Ends every running call whose client has hung up; where only its usage is to come, at the next look.
-
-    An answer in one piece is read on for a while: only its end tells what has been written, and will be charged for.
-    """
-    now = time.monotonic()
+    """Ends every running call whose client has hung up; where only its usage is to come, at the next look."""
     for each in list(_running.values()):
         if each.cut_at is None and each.call.has_left():
             waits = each.call.awaits_usage() and not each.call.left
-            each.call.left, each.left_at = True, each.left_at or now
-            if each.call.chat.stream:
-                if not waits:
-                    each.cut()
-            elif now - each.left_at >= settings.LLM_READ_TIMEOUT:
-                each.call.given_up = True
+            each.call.left = True
+            if not waits:
                 each.cut()
 
 

@@ -337,21 +337,6 @@ class TestWatch:
         running.look_for_departures()
         assert (call.left, exchange.closed) == (True, True)
 
-    def test_an_answer_in_one_piece_is_read_on_for_a_while(self, call: Call, settings) -> None:
-        call.chat = replace(call.chat, stream=False)
-        watched, exchange = self.watch(call)
-        call.has_left = lambda: True
-        running.look_for_departures()
-        assert (call.left, exchange.closed) == (True, False)
-        assert watched.left_at is not None
-        watched.left_at -= settings.LLM_READ_TIMEOUT
-        running.look_for_departures()
-        assert (call.given_up, exchange.closed) == (True, True)
-        call.settle(End.CLIENT_GONE)
-        assert record().source == "estimated"
-        assert record().output_tokens == record().reserved_output
-        assert record().input_tokens == record().reserved_input
-
     @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
     def test_a_cut_call_whose_relay_is_held_up_is_settled_for_it(
         self, call: Call, end: str

@@ -385,24 +385,6 @@ def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_
         assert eventually(lambda: UsageRecord.objects.get().end == "client_gone")
 
 
-def test_what_is_written_in_one_piece_for_a_client_that_has_left_is_charged(play: Play) -> None:
-    has_left = Event()
-    answer = {"choices": [{"message": {"content": "one"}}], "usage": USAGE}
-
-    def script(peer: Peer) -> None:
-        call.has_left = lambda: True
-        running.look_for_departures()
-        has_left.set()
-        peer.answer(dumps(answer).encode())
-
-    with mock.patch.object(running, "_start_watch"), play(script, streamed=False) as call:
-        assert complete(call)["usage"] == USAGE
-        assert has_left.is_set()
-    record = UsageRecord.objects.get()
-    assert (record.end, record.source) == ("client_gone", "provider")
-    assert (record.input_tokens, record.output_tokens) == (9, 3005)
-
-
 @pytest.mark.parametrize(
     ("stopped", "left", "ended"),
     [

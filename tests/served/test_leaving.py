@@ -93,10 +93,13 @@ def test_a_client_that_leaves_before_the_first_byte_is_found_out_too(
 
 
 @pytest.mark.parametrize(
-    "telling",
+    ("path", "telling"),
     [
-        pytest.param("first=60", id="before", marks=LONG),
-        pytest.param("fault=stall after=3", id="between"),
+        # Its provider says nothing before the whole answer.
+        pytest.param("complete", "tokens=2000 delay=60", id="one-shot-before"),
+        pytest.param("complete", "fault=stall after=1", id="one-shot-between", marks=LONG),
+        pytest.param("stream", "first=60", id="stream-before", marks=LONG),
+        pytest.param("stream", "fault=stall after=3", id="stream-between"),
     ],
 )
 def test_a_client_that_hangs_up_is_noticed_though_nothing_is_written(
@@ -105,9 +108,10 @@ def test_a_client_that_hangs_up_is_noticed_though_nothing_is_written(
     provider: Provider,
     person: Person,
     shell: Shell,
+    path: str,
     telling: str,
 ) -> None:
-    caller = Caller(shell, service.port, "/v1/llm/stream", stand_in(telling))
+    caller = Caller(shell, service.port, f"/v1/llm/{path}", stand_in(telling))
     provider.wait_for(lambda stats: stats["requests_open"] == 1)
     caller.close()
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
@@ -118,18 +122,6 @@ def test_a_client_that_hangs_up_is_noticed_though_nothing_is_written(
     assert record.output_tokens < 4
     # Two comments would have to be written into the silence, ten seconds each, to find out by them.
     assert (record.settled_at - record.opened_at).total_seconds() < 18
-    assert_nothing_is_reserved(database, person)
-
-
-def test_who_does_not_wait_for_an_answer_in_one_piece_is_charged_what_was_written(
-    service: Service, database: Database, provider: Provider, person: Person, shell: Shell
-) -> None:
-    caller = Caller(shell, service.port, "/v1/llm/complete", stand_in("tokens=8 first=5"))
-    provider.wait_for(lambda stats: stats["requests_open"] == 1)
-    caller.close()
-    record = the_record(database, person)
-    assert (record.end, record.source, record.output_tokens) == ("client_gone", "provider", 8)
-    provider.wait_for(lambda stats: stats["requests_open"] == 0)
     assert_nothing_is_reserved(database, person)
 
 
