@@ -15,7 +15,7 @@ here that is a look at the socket, on which a server that has gone away has left
 
 import os
 from collections.abc import Generator
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import psycopg
 from gevent.monkey import is_module_patched
@@ -83,9 +83,18 @@ class PatientConnection(psycopg.Connection[Any]):
 
     def execute(self, query: Any, *args: Any, **options: Any) -> psycopg.Cursor[Any]:
         """As psycopg has it; ``""``, by which pools ask for a sign of life, is asked only where a look will not do."""
-        if query == SIGN_OF_LIFE and not self.closed and is_quiet(self.pgconn.socket):
+        if query != SIGN_OF_LIFE:
+            return super().execute(query, *args, **options)
+        if not self.closed and is_quiet(self.pgconn.socket):
             return self.cursor()
-        return super().execute(query, *args, **options)
+        try:
+            return super().execute(query, *args, **options)
+        except psycopg.Error:
+            # Those that lie idle will have died with it. By itself the pool would meet them one by one, and wait
+            # longer after each, until it gives up whoever asked.
+            if self._pool is not None:
+                cast("Any", self._pool).check()
+            raise
 
 
 def _waited_in_loop(gen: Generator[Any, Any, R], socket: int, patience: float | None) -> R:

@@ -109,5 +109,26 @@ def test_a_pool_replaces_what_was_given_up(server: OwnPostgres) -> None:
                 assert time.monotonic() < deadline, "the pool did not recover"
 
 
+def test_a_restart_that_ends_all_idle_connections_of_a_pool_costs_nobody_an_error(
+    server: OwnPostgres,
+) -> None:
+    chosen = settings.DATABASES["default"]["OPTIONS"]["pool"]
+    with ConnectionPool(
+        server.url,
+        kwargs={"autocommit": True},
+        open=False,
+        check=ConnectionPool.check_connection,
+        **chosen,
+    ) as pool:
+        lent = [pool.getconn() for _ in range(8)]
+        pids = [each.pgconn.backend_pid for each in lent]
+        for each in lent:
+            pool.putconn(each)
+        with psycopg.connect(server.url, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(pid, 10000) FROM unnest(%s) pid", [pids])
+        with pool.connection() as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_the_pool_of_the_service_is_made_of_such_connections() -> None:
     assert settings.DATABASES["default"]["OPTIONS"]["pool"]["connection_class"] is PatientConnection
