@@ -145,8 +145,9 @@ class _Rotation:
         successor = RefreshSecret.new()
         # Signed before anything is committed, lest a key that cannot sign cost the token.
         pair = self._pair(successor, claims, epoch=self.token.epoch)
+        values = self._values(successor)
         with prepared() as cursor:
-            cursor.execute(_REPLACE, self._values(successor))
+            cursor.execute(_REPLACE, values)
             return pair if cursor.rowcount == 1 else None
 
     def again(self) -> TokenPair | None:

@@ -1,6 +1,6 @@
 """Signing in: an email and a password become a session with its first pair of tokens."""
 
-from contextlib import suppress
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -9,14 +9,17 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.contrib.auth.hashers import check_password, make_password
+from django.db import DatabaseError
 
 from accounts.access_tokens import AccessToken, Claims
 from accounts.audit import INSERT, VALUES, Actor, row_of
 from accounts.claims import read, with_claims
 from accounts.models import User
 from accounts.refresh_tokens import RefreshSecret
-from config.database import prepared
+from config.database import prepared, release_connection
 from config.problems import Problem, ServiceUnavailable
+
+log = logging.getLogger(__name__)
 
 # Checked where there is no such user, so that an unknown email takes as long as a wrong password.
 NOBODYS_PASSWORD = (
@@ -71,9 +74,11 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
     if not right or known is None or claims is None:
         raise InvalidCredentials
     while (pair := _begun(known, claims, device=device, now=now)) is None:
-        # The epoch has moved, and with it perhaps more.
+        # The epoch has moved, and with it perhaps more; or another sign-in has renewed the hash.
         again = _known(email)
-        if again is None or again.password != checked or not again.is_active or not again.claims:
+        if again is None or not again.is_active or not again.claims:
+            raise InvalidCredentials
+        if again.password != known.password and not check_password(password, again.password):
             raise InvalidCredentials
         known, claims = again, again.claims
     if outdated:
@@ -170,10 +175,13 @@ def _known(email: str) -> _Known | None:
 
 def _renew_hash(known: _Known, password: str) -> None:
     """Replaces a hash that was made with older settings, unless the password changed meanwhile."""
-    # Where many are signing in just now, the next time will do.
-    with suppress(ServiceUnavailable):
+    # Where many are signing in just now, or the database is away, the next time will do: the session stands.
+    try:
         renewed = make_password(password)
         User.objects.filter(pk=known.id, password=known.password).update(password=renewed)
+    except (ServiceUnavailable, DatabaseError):
+        log.warning("hash_not_renewed")
+        release_connection()
 
 
 def token_end(session_end: datetime | None, *, now: datetime) -> datetime:

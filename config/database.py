@@ -8,6 +8,8 @@ from typing import Any, cast
 from django.db import connection
 from django.db.backends.postgresql.base import DatabaseWrapper, ServerBindingCursor
 from django.db.backends.utils import CursorWrapper
+from psycopg import OperationalError
+from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 
 
 def release_connection() -> None:
@@ -52,6 +54,12 @@ def prepared() -> Iterator[CursorWrapper]:
                 lent.autocommit = True
             with _cursor(lent) as cursor:
                 yield cursor
+        except (FeatureNotSupported, InvalidSqlStatementName) as error:
+            # A migration has changed what a statement gives, or a pooler in between has lost it. All connections
+            # begin anew, and whoever asked may ask again.
+            lent.close()
+            pool.drain()
+            raise OperationalError("a prepared statement no longer fits") from error
         finally:
             pool.putconn(lent)
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
+from http.client import HTTPException
 from queue import Empty, SimpleQueue
 from select import POLLIN
 from typing import Any, NamedTuple
@@ -99,8 +100,12 @@ class _Pool(HTTPConnectionPool):
             if is_new := connection.sock is None:
                 connection.connect()
             line.use(connection.sock, is_reused=not is_new)
-            line.send(request)
-            head, ahead = _heard(line)
+            try:
+                line.send(request)
+            except (BrokenPipeError, ConnectionResetError) as error:
+                head, ahead = _heard_early(line, error)
+            else:
+                head, ahead = _heard(line)
             return Answer(self, connection, head, ahead)
         except BaseException:
             connection.close()
@@ -146,6 +151,10 @@ class Request(NamedTuple):
     url: str
     headers: Mapping[str, str]
     body: bytes
+
+    def __repr__(self) -> str:
+        """Nothing of it: it holds the credential and what somebody has written."""
+        return "<Request>"
 
 
 class Connections(PoolManager):
@@ -199,6 +208,15 @@ def _heard(line: Line) -> tuple[Head, bytes]:
         if head.status >= HTTPStatus.OK or head.status == HTTPStatus.SWITCHING_PROTOCOLS:
             return head, data[end:]
         data = data[end:]
+
+
+def _heard_early(line: Line, error: OSError) -> tuple[Head, bytes]:
+    """What was answered by who would not hear all of a request, one that is too large perhaps; else the error."""
+    try:
+        head, ahead = _heard(line)
+    except (OSError, HTTPException):
+        raise error from None
+    return head._replace(stays=False), ahead
 
 
 def _has_news(sock: socket.socket) -> bool:

@@ -182,6 +182,8 @@ class Exchange:
         if self._ahead:
             ahead, self._ahead = self._ahead, b""
             piece = self._taken(ahead)
+            # From here on a silence is one within an answer.
+            self._line.answering = self._line.answering or bool(piece)
         while not piece and not self._framing.over:
             data = self._line.receive(until - time.monotonic())
             if self._failure is not None:

@@ -121,8 +121,14 @@ def framing_of(head: Head) -> Framing:
     """That of an answer to a request that may have one. Raises ``BadHead`` where its length is not clear."""
     if head.status in NO_BODY:
         return Sized(0)
-    if (coding := head.headers.get("Transfer-Encoding")) is not None:
-        return Chunked() if coding.lower() == "chunked" else Framing()
+    codings = {
+        each.strip().lower() for each in head.headers.get("Transfer-Encoding", "").split(",")
+    }
+    if codings := codings - {"", "identity"}:
+        # Proxies say it twice. Anything else was not asked for and cannot be read.
+        if codings != {"chunked"}:
+            raise BadHead
+        return Chunked()
     if (said := head.headers.get("Content-Length")) is None:
         return Framing()
     lengths = {each.strip() for each in said.split(",")}

@@ -7,6 +7,7 @@ from unittest.mock import patch
 import pytest
 from argon2 import PasswordHasher
 from django.contrib.auth.hashers import check_password, make_password
+from django.db import OperationalError
 
 from accounts import sign_in as module
 from accounts.access_tokens import AccessToken
@@ -84,7 +85,7 @@ def test_nobodys_password_costs_what_a_real_one_does(user: User) -> None:
 def test_what_changes_while_the_password_is_checked_refuses_the_login(
     user: User, now: datetime
 ) -> None:
-    def changed_meanwhile(password: str, encoded: str, renew: Any) -> bool:
+    def changed_meanwhile(password: str, encoded: str, renew: Any = None) -> bool:
         right = check_password(password, encoded, renew)
         user.set_password("another one entirely")
         user.save()
@@ -147,8 +148,28 @@ def test_renewing_does_not_bring_back_a_password_that_changed_meanwhile(
 
 
 @pytest.mark.usefixtures("signing_key")
-def test_a_hash_that_cannot_be_renewed_just_now_keeps_nobody_out(user: User, now: datetime) -> None:
+def test_a_hash_that_another_login_renews_meanwhile_keeps_nobody_out(
+    user: User, now: datetime
+) -> None:
+    old_hash(user)
+
+    def renewed_meanwhile(password: str, encoded: str, renew: Any = None) -> bool:
+        right = check_password(password, encoded, renew)
+        if encoded == User.objects.get().password and "m=8192" in encoded:
+            User.objects.update(password=make_password(PASSWORD))
+        return right
+
+    with patch.object(module, "check_password", renewed_meanwhile):
+        assert sign_in(email=user.email, password=PASSWORD, device=Device(), now=now).access
+    assert "m=19456" in User.objects.get().password
+
+
+@pytest.mark.usefixtures("signing_key")
+@pytest.mark.parametrize("failure", [ServiceUnavailable, OperationalError])
+def test_a_hash_that_cannot_be_renewed_just_now_keeps_nobody_out(
+    user: User, now: datetime, failure: type[Exception]
+) -> None:
     old = old_hash(user)
-    with patch.object(module, "make_password", side_effect=ServiceUnavailable):
+    with patch.object(module, "make_password", side_effect=failure):
         assert sign_in(email=user.email, password=PASSWORD, device=Device(), now=now).access
     assert User.objects.get().password == old

@@ -165,6 +165,49 @@ def test_status_and_headers_are_told_and_names_have_no_case(
         assert exchange.body() == b"no"
 
 
+def test_an_answer_that_comes_before_the_whole_request_was_read_is_heard(
+    start: Start, session: Connections
+) -> None:
+    asked = threading.Semaphore(0)
+
+    def script(peer: Peer) -> None:
+        # Of a body that is too large, no more is read than it takes to say so.
+        peer.sock.recv(1000)
+        asked.release()
+        peer.send(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        peer.close()
+
+    body = b"x" * 16 * 1024 * 1024
+    with ask(session, start(script).url, body=body, patience=30.0) as exchange:
+        head = exchange.head(GENEROUS)
+        assert head is not None
+        assert head.status == 413
+        assert exchange.body() == b"no"
+    assert asked.acquire(timeout=1)
+    assert not asked.acquire(timeout=SHORT)
+
+
+def test_a_silence_after_what_came_with_the_head_is_one_within_the_answer(
+    start: Start, session: Connections
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.request()
+        peer.send(OK + b"Content-Length: 20\r\n\r\nonly this")
+        peer.wait_until_gone()
+
+    began = time.monotonic()
+    limits = {"read_timeout": 0.3, "first_byte_timeout": 30.0}
+    with ask(session, start(script).url, **limits) as exchange, pytest.raises(TimedOut):
+        exchange.body()
+    assert time.monotonic() - began < 15
+
+
+def test_what_is_asked_shows_nothing_of_itself() -> None:
+    shown = repr(connections.Request("POST", "/", {"Authorization": "Bearer hidden-key"}, b"what"))
+    assert "hidden" not in shown
+    assert "what" not in shown
+
+
 @pytest.mark.parametrize(
     "head", [b"HTTP/1.1 204 Gone Quiet\r\n\r\n", OK + b"Content-Length: 0\r\n\r\n"]
 )

@@ -103,7 +103,9 @@ def test_a_connection_stays_where_its_server_says_so(head: bytes, stays: bool) -
         (OK + b"Content-Length: 5\r\n", Sized),
         (OK + b"Content-Length: 5\r\nContent-Length: 5\r\n", Sized),
         (OK + b"Transfer-Encoding: Chunked\r\nContent-Length: 5\r\n", Chunked),
-        (OK + b"Transfer-Encoding: gzip\r\n", Framing),
+        (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Chunked),
+        (OK + b"Transfer-Encoding: identity\r\nContent-Length: 5\r\n", Sized),
+        (OK + b"Transfer-Encoding: identity\r\n", Framing),
         (OK, Framing),
         (b"HTTP/1.1 204 No Content\r\n", Sized),
         (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n", Sized),
@@ -117,3 +119,9 @@ def test_the_head_says_how_the_body_ends(head: bytes, kind: type[Framing]) -> No
 def test_a_length_that_is_not_clear_is_refused(length: bytes) -> None:
     with pytest.raises(BadHead):
         framing_of(parsed(OK + b"Content-Length: " + length + b"\r\n\r\n"))
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"gzip, chunked", b"Chunked, deflate"])
+def test_a_coding_that_was_not_asked_for_is_refused(coding: bytes) -> None:
+    with pytest.raises(BadHead):
+        framing_of(parsed(OK + b"Transfer-Encoding: " + coding + b"\r\n\r\n"))
