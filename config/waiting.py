@@ -15,7 +15,7 @@ here that is a look at the socket, on which a server that has gone away has left
 
 import os
 from collections.abc import Generator
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
 import psycopg
 from gevent.monkey import is_module_patched
@@ -92,8 +92,8 @@ class PatientConnection(psycopg.Connection[Any]):
         except psycopg.Error:
             # Those that lie idle will have died with it. By itself the pool would meet them one by one, and wait
             # longer after each, until it gives up whoever asked.
-            if self._pool is not None:
-                cast("Any", self._pool).check()
+            if pool := getattr(self, "_pool", None):
+                pool.check()
             raise
 
 
