@@ -93,6 +93,11 @@ class AccessToken(Token):
     session_id: UUID
     epoch: int
 
+    def __init__(self, token: Any = None, verify: bool = True) -> None:  # noqa: FBT001, FBT002 - as its base has it
+        # simplejwt starts a new one with claims of its own (a kind, a jti); ours are those of issue() and no others.
+        if token is not None:
+            super().__init__(token, verify)
+
     @classmethod
     def issue(
         cls,
@@ -107,7 +112,6 @@ class AccessToken(Token):
         """A new token for a session, which it does not outlive; ``str()`` signs it."""
         token = cls()
         end = now + settings.ACCESS_LIFETIME
-        # simplejwt starts a payload with claims of its own (a kind, a jti); ours are these and no others.
         token.payload = {
             "sub": str(user_id),
             "cid": str(claims.client_id),
@@ -155,7 +159,15 @@ def _kid_of(header: bytes) -> str:
 
 
 def _uuid(text: object) -> UUID:
+    if not isinstance(text, str):
+        raise TokenError("Token names nobody")
+    return _parsed(text)
+
+
+# The same of each shell for as long as it is signed in.
+@lru_cache(maxsize=2 * REMEMBERED)
+def _parsed(text: str) -> UUID:
     try:
-        return UUID(text)  # type: ignore[arg-type]  # what else it may be is what this asks
-    except (TypeError, ValueError, AttributeError) as error:
+        return UUID(text)
+    except ValueError as error:
         raise TokenError("Token names nobody") from error

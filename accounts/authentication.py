@@ -55,6 +55,9 @@ class Caller(Protocol):
 class AccessTokenAuthentication(JWTAuthentication):
     """RFC 6750 bearer tokens. The rows decide: user, session, client and licence come in one query."""
 
+    def __init__(self) -> None:
+        """The library's would look up the model of the rows that it would load."""
+
     def authenticate(self, request: Request) -> tuple[Any, AccessToken] | None:
         raw = _presented(request)
         if raw is None:

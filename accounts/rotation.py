@@ -6,6 +6,7 @@ Presented again it is either the retry of its own lost answer (``accounts.retrie
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from accounts.models import RefreshToken, Session, User
 from accounts.refresh_tokens import RefreshSecret
 from accounts.revocation import lock_user
 from accounts.sign_in import Device, TokenPair, token_end
-from config.database import prepared
+from config.database import Statement
 from config.problems import Problem
 
 
@@ -83,7 +84,8 @@ WHERE token.id = %s
 
 # The lock comes first. Whoever waited for it sees the token as the one before left it: a row that has changed
 # meanwhile is looked at anew before it is updated. What ends a session revokes its tokens in the same transaction.
-_REPLACE = """
+_REPLACE = Statement(
+    """
 WITH holder AS (
     SELECT id FROM accounts_user
     WHERE id = %(user)s AND is_active AND epoch = %(epoch)s
@@ -112,18 +114,19 @@ used AS (
 INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at)
 SELECT %(successor)s, user_id, session_id, %(hash)s, %(device)s, %(now)s, %(expires)s
 FROM replaced
-"""
+RETURNING id
+""",
+    order=itemgetter("user"),
+)
 
 
 @cache
-def _question() -> str:
-    return with_claims(_FIND)
+def _question() -> Statement:
+    return Statement(with_claims(_FIND))
 
 
 def _held(secret: RefreshSecret) -> _Held | None:
-    with prepared() as cursor:
-        cursor.execute(_question(), (secret.id,))
-        row = cursor.fetchone()
+    row = _question().row((secret.id,))
     return _Held._make([*row[:9], read(row[9:])]) if row else None
 
 
@@ -145,10 +148,7 @@ class _Rotation:
         successor = RefreshSecret.new()
         # Signed before anything is committed, lest a key that cannot sign cost the token.
         pair = self._pair(successor, claims, epoch=self.token.epoch)
-        values = self._values(successor)
-        with prepared() as cursor:
-            cursor.execute(_REPLACE, values)
-            return pair if cursor.rowcount == 1 else None
+        return pair if _REPLACE.row(self._values(successor)) else None
 
     def again(self) -> TokenPair | None:
         """The pair of a keyed retry; whatever else this use is, is weighed as reuse and committed."""

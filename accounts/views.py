@@ -8,6 +8,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.viewsets import ViewSet
 
 from accounts.access_tokens import AccessToken
@@ -37,6 +38,9 @@ from config.problems import NotFound
 from config.request_ids import current as request_id
 from config.schema import problems
 
+# Each for all requests: making its fields anew costs half of what reading a small body does.
+LOGIN, REFRESH, LOGOUT = LoginSerializer(), RefreshSerializer(), LogoutSerializer()
+PASSWORD_CHANGE, PASSWORD_RESET = PasswordChangeSerializer(), PasswordResetSerializer()
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
     {"type": "string", "minLength": SHORTEST_KEY, "maxLength": LONGEST_KEY, "pattern": "^[!-~]*$"},
@@ -63,7 +67,7 @@ class AccessViewSet(ViewSet):
     )
     def login(self, request: Request) -> Response:
         """Sign in with email and password."""
-        given = _valid(LoginSerializer, request)
+        given = _valid(LOGIN, request)
         email, device, now = given["email"], _device(request, given), timezone.now()
         limits = limits_of_sign_in(email=email, device=device)
         with attempt(*limits, failing=InvalidCredentials, now=now):
@@ -79,12 +83,12 @@ class AccessViewSet(ViewSet):
     )
     def refresh(self, request: Request) -> Response:
         """Exchange a refresh token for the next pair. Each is good for one use."""
-        given = _valid(RefreshSerializer, request)
+        given = _valid(REFRESH, request)
         return _tokens(
             rotate(
                 presented=given["refresh"],
                 device=_device(request, given),
-                retry_key=checked_key(request.headers.get("Idempotency-Key")),
+                retry_key=checked_key(request.META.get("HTTP_IDEMPOTENCY_KEY")),
                 now=timezone.now(),
             )
         )
@@ -97,7 +101,7 @@ class AccessViewSet(ViewSet):
     )
     def logout(self, request: Request) -> Response:
         """End the session of a refresh token."""
-        given = _valid(LogoutSerializer, request)
+        given = _valid(LOGOUT, request)
         sign_out(
             presented=given["refresh"],
             by_address=address_of(request),
@@ -179,7 +183,7 @@ class PasswordViewSet(ViewSet):
     )
     def change(self, request: Request) -> Response:
         """Change one's password. It ends every session, this one too."""
-        given = _valid(PasswordChangeSerializer, request)
+        given = _valid(PASSWORD_CHANGE, request)
         now = timezone.now()
         user_id = cast("Caller", request.user).user_id
         with attempt(*limits_of_holder(user_id=user_id), failing=WrongPassword, now=now):
@@ -211,15 +215,13 @@ class PasswordResetViewSet(ViewSet):
     )
     def reset(self, request: Request) -> Response:
         """Have a link mailed that sets a new password. It works once, within 30 minutes."""
-        given = _valid(PasswordResetSerializer, request)
+        given = _valid(PASSWORD_RESET, request)
         request_reset(email=given["email"], address=address_of(request), request_id=request_id())
         return Response(status=204)
 
 
-def _valid(serializer: type[Any], request: Request) -> dict[str, Any]:
-    given = serializer(data=request.data)
-    given.is_valid(raise_exception=True)
-    valid: dict[str, Any] = given.validated_data
+def _valid(serializer: Serializer[Any], request: Request) -> dict[str, Any]:
+    valid: dict[str, Any] = serializer.run_validation(request.data)
     return valid
 
 

@@ -66,7 +66,7 @@ class BodyLimitMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         try:
             _refuse_nul(request)
-            _bound_body(request, limit_of(request.path_info))
+            _bound_body(request)
         except Problem as problem:
             return answer(request, problem)
         return self.get_response(request)
@@ -152,9 +152,12 @@ def _refuse_nul(request: HttpRequest) -> None:
         raise MalformedRequest("An address cannot hold a NUL character.")
 
 
-def _bound_body(request: HttpRequest, limit: int) -> None:
+def _bound_body(request: HttpRequest) -> None:
     length = request.META.get("CONTENT_LENGTH") or ""
     chunked = bool(request.META.get("HTTP_TRANSFER_ENCODING"))
+    if not (length or chunked):
+        return
+    limit = limit_of(request.path_info)
     if length and (chunked or not (length.isascii() and length.isdecimal())):
         raise MalformedRequest("The length of the body is not clear.")
     if length and (len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit):

@@ -24,6 +24,7 @@ META_KEY = "config.client_address"
 LOOPBACK = ip_address("127.0.0.1")
 # 192.0.2.1:443 and [2001:db8::1]:443, as some balancers write it, and both without the port.
 WITH_PORT = re.compile(r"\[(?P<six>[^\]]+)\](?::\d{1,5})?|(?P<four>[\d.]+):\d{1,5}")
+CLAIM = re.compile(r"HTTP_(X_)?FORWARDED")
 
 
 class ClientAddressMiddleware:
@@ -92,9 +93,7 @@ def _parsed(entry: str) -> Address | None:
 
 
 def _remove_claims(request: HttpRequest) -> None:
-    claims = [
-        name for name in request.META if name.startswith(("HTTP_X_FORWARDED", "HTTP_FORWARDED"))
-    ]
+    claims = [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]
     for name in claims:
         del request.META[name]
     if claims:

@@ -13,5 +13,8 @@ class CrossOriginMiddleware(CorsMiddleware):
             return super().__call__(request)  # type: ignore[return-value]  # never awaited: there is no ASGI here
         response = self.get_response(request)
         assert isinstance(response, HttpResponseBase)
-        patch_vary_headers(response, ("origin",))
+        if "Vary" in response.headers:
+            patch_vary_headers(response, ("origin",))
+        else:
+            response.headers["Vary"] = "origin"
         return response

@@ -1,15 +1,17 @@
 """The database connection of this thread: giving it back early, statements asked all the time, and the shared clock."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection, connections
 from django.db.backends.postgresql.base import DatabaseWrapper, ServerBindingCursor
 from django.db.backends.utils import CursorWrapper
 from psycopg import OperationalError
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
+
+from config.together import Together
 
 
 def release_connection() -> None:
@@ -39,12 +41,13 @@ def prepared() -> Iterator[CursorWrapper]:
     statements alone and each of them is a transaction: nothing is held between one question and the next, and
     nothing is spent on making Django ready for more.
     """
-    with connection.wrap_database_errors:
-        pool: Any = cast("Any", connection).pool
-        if pool is None or connection.connection is not None or connection.queries_logged:
-            connection.ensure_connection()
+    ours = _ours()
+    with ours.wrap_database_errors:
+        pool = _lender(ours)
+        if pool is None:
+            ours.ensure_connection()
             # What Django's own cursor() ends with.
-            with cast("Any", connection)._prepare_cursor(_cursor(connection.connection)) as cursor:  # noqa: SLF001
+            with ours._prepare_cursor(_cursor(ours.connection)) as cursor:  # noqa: SLF001
                 yield cursor
             return
         pool.open()
@@ -62,6 +65,79 @@ def prepared() -> Iterator[CursorWrapper]:
             raise OperationalError("a prepared statement no longer fits") from error
         finally:
             pool.putconn(lent)
+
+
+Row = tuple[Any, ...]
+
+
+class Statement:
+    """What requests ask all the time, each for one row at most. It is prepared.
+
+    Those that requests of this process ask at the same time go as one: as a transaction of their own, in which each
+    is executed as if it were alone, sorted by ``order`` of their values. Where they lock rows, this must be an order
+    of the rows, so that two such transactions never wait for each other. What only reads can be one question for
+    all: ``of_many`` is asked with a list for each place of the values, and gives before each row its number in them,
+    counted from 1. In a transaction of its caller a statement is part of that.
+    """
+
+    def __init__(
+        self, text: str, *, order: Callable[[Any], Any] | None = None, of_many: str = ""
+    ) -> None:
+        self.text = text
+        self._order = order
+        self._of_many = of_many
+        self._together = Together(self._rows, undone=_is_undone)
+
+    def row(self, values: Any) -> Row | None:
+        """The row for these values, by place or by name; values that the text does not name are left out."""
+        if _lender(_ours()) is not None:
+            return self._together(values)
+        (row,) = self._rows([values])
+        return row
+
+    def _rows(self, asked: Sequence[Any]) -> list[Row | None]:
+        with prepared() as cursor:
+            if len(asked) == 1:
+                cursor.execute(self.text, asked[0])
+                return [cursor.fetchone()]
+            found: dict[int, Row | None]
+            if self._of_many:
+                cursor.execute(self._of_many, [list(each) for each in zip(*asked, strict=True)])
+                found = {number - 1: tuple(row) for number, *row in cursor}
+            else:
+                numbers = list(range(len(asked)))
+                if order := self._order:
+                    numbers.sort(key=lambda number: order(asked[number]))
+                ordered = [asked[number] for number in numbers]
+                cast("Any", cursor).executemany(self.text, ordered, returning=True)
+                found = {number: _next(cursor) for number in numbers}
+            return [found.get(number) for number in range(len(asked))]
+
+
+def _next(cursor: CursorWrapper) -> Row | None:
+    row: Row | None = cursor.fetchone()
+    cursor.nextset()
+    return row
+
+
+def _is_undone(error: Exception) -> bool:
+    """Whether the database itself has said so: then it has taken back all that it was asked in this transaction."""
+    cause: BaseException | None = error
+    while cause is not None and getattr(cause, "sqlstate", None) is None:
+        cause = cause.__cause__
+    return cause is not None
+
+
+def _ours() -> Any:
+    """What ``connection`` stands for in this thread; that looks for it anew for each of its attributes."""
+    return connections[DEFAULT_DB_ALIAS]
+
+
+def _lender(ours: Any) -> Any:
+    """The pool, where nothing keeps this thread on a connection of its own."""
+    if ours.connection is not None or ours.queries_logged:
+        return None
+    return ours.pool
 
 
 def _cursor(of: Any) -> Any:

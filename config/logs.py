@@ -146,6 +146,8 @@ def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
 def take_over() -> None:
     """Sends what Python would print with values in it through the loggers: warnings, and errors that nobody caught."""
     logging.raiseExceptions = False
+    # What would be found out for each record, to be written by nobody.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     warnings.showwarning = _show_warning
     sys.excepthook = lambda _kind, error, _where: log.critical("uncaught", exc_info=error)
     threading.excepthook = _log_thread_error

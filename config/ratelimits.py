@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Any, Literal
 
 from django.conf import settings
@@ -117,9 +117,21 @@ def limit_of(method: str, path: str) -> AddressLimit | None:
 def _count_address(name: AddressLimit, request: HttpRequest, *, now: datetime) -> None:
     allowed, seconds = parts_of(rate_of(name))
     rate = allowed * _factor(address_of(request)), seconds
-    usage = get_usage(request, group=name, key="ip", rate=rate, increment=True)
+    usage = get_usage(request, group=name, key=_counted_as, rate=rate, increment=True)
     if usage and usage["should_limit"]:
         raise _refusal(usage, now)
+
+
+def _counted_as(_: str, request: HttpRequest) -> str:
+    """What the library makes of an address: its network by ``RATELIMIT_IPV4_MASK`` and ``RATELIMIT_IPV6_MASK``."""
+    return _network_of(address_of(request))
+
+
+@lru_cache(maxsize=4096)
+def _network_of(address: str) -> str:
+    version = ip_address(address).version
+    mask = settings.RATELIMIT_IPV6_MASK if version == 6 else settings.RATELIMIT_IPV4_MASK
+    return str(ip_network(f"{address}/{mask}", strict=False).network_address)
 
 
 def _factor(address: str) -> int:

@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis import ConnectionPool, Redis
@@ -21,7 +22,7 @@ class LeanRedis(Redis):
 
     At most ``CONNECTIONS`` are open: under a burst, waiting for one is right, and an error or a thousand connections
     are not. One that its server has closed meanwhile is opened anew. No connecting, waiting or answering may take
-    longer than ``seconds``. Pipelines and subscriptions are not for this client: they have ways of their own.
+    longer than ``seconds``. redis-py's pipelines and subscriptions have ways of their own and are not for this client.
     """
 
     def __init__(self, location: str, *, seconds: float) -> None:
@@ -41,19 +42,15 @@ class LeanRedis(Redis):
         self._idle: deque[Any] = deque()
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
-        if not self._room.acquire(timeout=self._seconds):
-            raise NotConnected("All connections are in use.")
-        try:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self.connection_pool.make_connection()
-            try:
-                return self._answer(connection, *args, **options)
-            finally:
-                self._idle.append(connection)
-        finally:
-            self._room.release()
+        with self._connection() as connection:
+            connection.send_command(*args, check_health=False)
+            return self.parse_response(connection, args[0], **options)  # type: ignore[no-untyped-call]
+
+    def execute_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """The answers to some commands, sent in one go, as they come from the server; a refusal is one of them."""
+        with self._connection() as connection:
+            connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+            return [_answer(connection) for _ in commands]
 
     def disconnect_idle(self) -> None:
         """Closes what nobody uses just now; it is opened again when it is needed."""
@@ -65,19 +62,38 @@ class LeanRedis(Redis):
             connection.disconnect()
         self._idle.extendleft(closed)
 
-    def _answer(self, connection: Any, *args: Any, **options: Any) -> Any:
-        socket = connection._sock  # noqa: SLF001 - it shows it to nobody
-        if socket is not None and not is_quiet(socket.fileno()):
-            connection.disconnect()
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """One that is open, for as many answers as there are questions."""
+        if not self._room.acquire(timeout=self._seconds):
+            raise NotConnected("All connections are in use.")
         try:
-            if not connection.is_connected:
-                connection.connect()
-            connection.send_command(*args, check_health=False)
-            return self.parse_response(connection, args[0], **options)  # type: ignore[no-untyped-call]
-        except ResponseError:
-            # An answer like any other.
-            raise
-        except BaseException:
-            # An answer may still come, and must not become that of the next question.
-            connection.disconnect()
-            raise
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self.connection_pool.make_connection()
+            try:
+                socket = connection._sock  # noqa: SLF001 - it shows it to nobody
+                if socket is not None and not is_quiet(socket.fileno()):
+                    connection.disconnect()
+                if not connection.is_connected:
+                    connection.connect()
+                yield connection
+            except ResponseError:
+                # An answer like any other.
+                raise
+            except BaseException:
+                # An answer may still come, and must not become that of the next question.
+                connection.disconnect()
+                raise
+            finally:
+                self._idle.append(connection)
+        finally:
+            self._room.release()
+
+
+def _answer(connection: Any) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as refusal:
+        return refusal

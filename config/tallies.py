@@ -7,13 +7,14 @@ once that it is away, so that an outage costs neither requests nor time.
 import heapq
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError
 
 from config.redis_client import LeanRedis
+from config.together import Together
 
 log = logging.getLogger(__name__)
 
@@ -184,6 +185,8 @@ class RedisTally:
     def __init__(self, location: str) -> None:
         self._client = LeanRedis(location, seconds=SOCKET_SECONDS)
         self._count = self._client.register_script(COUNT)
+        # A failure is everyone's: where Redis is away, it is not asked for each of them.
+        self._counted = Together(self._counted_all, undone=lambda _: False)
         self._hold = self._client.register_script(HOLD)
         self._settle = self._client.register_script(SETTLE)
         self._lock = threading.Lock()
@@ -191,7 +194,7 @@ class RedisTally:
         self._next_try = 0.0
 
     def count(self, key: str, by: int, seconds: int | None) -> int:
-        return self._ask(lambda: self._counted(key, by, seconds or 0))
+        return self._ask(lambda: self._counted((key, by, seconds or 0)))
 
     def change(self, key: str, by: int) -> int | None:
         return self._ask(
@@ -237,14 +240,17 @@ class RedisTally:
             return False
         return True
 
-    def _counted(self, key: str, by: int, seconds: int) -> int:
+    def _counted_all(self, wanted: Sequence[tuple[str, int, int]]) -> list[int | Exception]:
         """What nearly every request asks, without what the library's scripts weigh first."""
-        try:
-            return int(
-                self._client.execute_command("EVALSHA", self._count.sha, 1, key, by, seconds)
-            )
-        except NoScriptError:
-            return int(self._count(keys=[key], args=[by, seconds]))
+        answers = self._client.execute_all(
+            [("EVALSHA", self._count.sha, 1, *each) for each in wanted]
+        )
+        return [
+            int(self._count(keys=[key], args=[by, seconds]))
+            if isinstance(answer, NoScriptError)
+            else answer
+            for (key, by, seconds), answer in zip(wanted, answers, strict=True)
+        ]
 
     def _ask(self, command: Callable[[], T]) -> T:
         if self._away:

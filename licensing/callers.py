@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from accounts.access_tokens import Claims
 from accounts.claims import ClaimsSource
-from config.database import prepared
+from config.database import Statement
 from licensing.models import Standing, merged
 
 
@@ -61,25 +61,35 @@ def caller_of(request: Request) -> Caller:
     return cast("Caller", request.user)
 
 
-# In the order of the caller's fields. A session that stands is found by its primary key, and all else by others.
-_QUESTION = """
-SELECT person.id, person.email, person.epoch, person.is_active, session.id, session.ended_at, client.id, client.name,
-       licence.status, licence.grace_until, plan.id, plan.name, plan.entitlements, licence.entitlements,
-       plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens
-FROM accounts_session session
+# In the order of the caller's fields.
+_FIELDS = """
+person.id, person.email, person.epoch, person.is_active, session.id, session.ended_at, client.id, client.name,
+licence.status, licence.grace_until, plan.id, plan.name, plan.entitlements, licence.entitlements,
+plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens
+"""
+_OF_SESSION = """
 JOIN accounts_user person ON person.id = session.user_id
 LEFT JOIN accounts_client client ON client.id = person.client_id
 LEFT JOIN licensing_licence licence ON licence.client_id = client.id
 LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
-WHERE session.id = %s AND session.user_id = %s
 """
+# A session that stands is found by its primary key, and all else by others.
+_QUESTION = Statement(
+    f"""
+SELECT {_FIELDS} FROM accounts_session session {_OF_SESSION}
+WHERE session.id = %s AND session.user_id = %s
+""",  # noqa: S608 - built from constants of this project
+    of_many=f"""
+SELECT asked.number, {_FIELDS}
+FROM unnest(%s::uuid[], %s::uuid[]) WITH ORDINALITY AS asked(session_id, user_id, number)
+JOIN accounts_session session ON session.id = asked.session_id AND session.user_id = asked.user_id {_OF_SESSION}
+""",  # noqa: S608 - as above
+)
 
 
 def load_caller(*, user_id: UUID, session_id: UUID) -> Caller | None:
     """The caller that a session of a user stands for, or None where there is no such session."""
-    with prepared() as cursor:
-        cursor.execute(_QUESTION, (session_id, user_id))
-        row = cursor.fetchone()
+    row = _QUESTION.row((session_id, user_id))
     return Caller(*row) if row else None
 
 

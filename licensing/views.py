@@ -16,6 +16,13 @@ from config.problems import instant
 from licensing.callers import Caller, caller_of
 from licensing.serializers import LicenceStatusSerializer
 
+CONDITIONS = (
+    "HTTP_IF_MATCH",
+    "HTTP_IF_NONE_MATCH",
+    "HTTP_IF_MODIFIED_SINCE",
+    "HTTP_IF_UNMODIFIED_SINCE",
+)
+
 
 class LicenceViewSet(ViewSet):
     """The caller's licence."""
@@ -36,7 +43,7 @@ class LicenceViewSet(ViewSet):
         caller = caller_of(request)
         etag = _tag(caller)
         response = _unchanged(request, etag) or HttpResponse(
-            dumps(_status(caller)), content_type="application/json"
+            dumps(_status(caller)).encode(), content_type="application/json"
         )
         response["ETag"] = etag
         response["Cache-Control"] = "private, no-cache"
@@ -60,8 +67,10 @@ def _unchanged(request: Request, etag: str) -> HttpResponseBase | None:
     """What to say in place of the answer, if it has a condition that does not hold."""
     told = request.META
     if told.get("HTTP_IF_NONE_MATCH") == etag and "HTTP_IF_MATCH" not in told:
-        # As nearly every shell asks. Only GET and HEAD come here.
-        return HttpResponseNotModified()
+        # As nearly every shell asks. Only GET and HEAD come here. It has no content, of no type: none is to be found.
+        return HttpResponseNotModified(content_type="")
+    if told.keys().isdisjoint(CONDITIONS):
+        return None
     # Only headers and method are looked at, which the framework's request lends.
     return get_conditional_response(cast("HttpRequest", request), etag=etag)
 

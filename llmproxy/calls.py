@@ -87,7 +87,7 @@ class Call:
             if self._settled is None:
                 self.end = end
                 self.spent, source = self._spent(end)
-                due = Due(self.id, self.spent, source, end, self.first_byte_at)
+                due = Due(self.id, self.caller.user_id, self.spent, source, end, self.first_byte_at)
                 self._settled = settle_surely(due)
             return self._settled.is_set()
 

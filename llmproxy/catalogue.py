@@ -58,19 +58,15 @@ _DEFAULT_LIMIT = Int8(LanguageModel().output_limit)
 
 # The same for the statement that admits a call, which is how nearly all of them are chosen.
 _TERMS = """
-SELECT chosen.name AS model, %(text)s::bigint + %(images)s::bigint * COALESCE(image_tokens, %(usual)s::bigint) AS input,
-       LEAST(%(most)s::bigint, output_limit) AS wanted, provider_name, output_limit, image_tokens
-FROM (
-    SELECT id, name, provider_name, output_limit, image_tokens, is_on FROM llmproxy_languagemodel
-    WHERE name = %(name)s
-    UNION ALL
-    SELECT 0, %(default)s::text, %(default)s::text, %(default_limit)s::bigint, NULL, true
-    WHERE %(default)s::text = %(name)s::text
-      AND NOT EXISTS (SELECT 1 FROM llmproxy_languagemodel WHERE name = %(name)s)
-) AS chosen
-WHERE is_on AND (
+SELECT COALESCE(model.name, %(default)s::text) AS model,
+       %(text)s::bigint + %(images)s::bigint * COALESCE(image_tokens, %(usual)s::bigint) AS input,
+       LEAST(%(most)s::bigint, COALESCE(output_limit, %(default_limit)s::bigint)) AS wanted,
+       COALESCE(provider_name, %(default)s::text) AS provider_name,
+       COALESCE(output_limit, %(default_limit)s::bigint) AS output_limit, image_tokens
+FROM (SELECT) AS one LEFT JOIN llmproxy_languagemodel AS model ON name = %(name)s
+WHERE COALESCE(is_on, %(default)s::text = %(name)s::text) AND (
     SELECT COALESCE(bool_or(plan_id IS NOT DISTINCT FROM %(plan)s::bigint), true)
-    FROM llmproxy_languagemodel_plans WHERE languagemodel_id = chosen.id
+    FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id
 )
 """
 

@@ -36,6 +36,9 @@ MAX_IDLE_SECONDS = 4.0
 PROBE_SECONDS = 30
 # How soon a cut is noticed while a name is looked up.
 LOOK_UP_SECONDS = 0.2
+# How long the addresses of a name are used again. A kept connection trusts one for longer, and over TLS whoever answers
+# there has to prove the name.
+KNOWN_SECONDS = 5.0
 
 # Not gevent's: this one does not wait, so there is nothing for its loop to do.
 _poll = get_original("select", "poll")
@@ -65,9 +68,8 @@ class _Connection(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         """Connect to the first address that answers, all of them within the connect timeout."""
         failure = OSError("no address")
-        for family, kind, proto, _, address in _addresses(
-            self.host.strip("[]"), self.port, line=current_line()
-        ):
+        asked = self.host.strip("[]"), self.port
+        for family, kind, proto, _, address in _addresses(*asked, line=current_line()):
             sock = socket.socket(family, kind, proto)
             try:
                 current_line().hold(sock)
@@ -83,6 +85,8 @@ class _Connection(HTTPConnection):
                 raise
             else:
                 return sock
+        # It may have others by now.
+        _known.pop(asked, None)
         raise failure
 
 
@@ -226,8 +230,15 @@ def _has_news(sock: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
+# The addresses that names had, and until when they are used again.
+_known: dict[tuple[str, int], tuple[float, list[Any]]] = {}
+
+
 def _addresses(host: str, port: int, *, line: Line) -> list[Any]:
     """The addresses of a name. Looking up knows no limit, so a thread does it, and is left behind after ours."""
+    until, known = _known.get((host, port), (0.0, []))
+    if time.monotonic() < until:
+        return known
     found: SimpleQueue[list[Any] | Exception] = SimpleQueue()
 
     def look_up() -> None:
@@ -246,4 +257,5 @@ def _addresses(host: str, port: int, *, line: Line) -> list[Any]:
             break
     if isinstance(answer, Exception):
         raise answer
+    _known[host, port] = time.monotonic() + KNOWN_SECONDS, answer
     return answer

@@ -100,7 +100,7 @@ class Exchange:
         """
         if self._ended:
             return b""
-        if self.head(timeout) is None:
+        if self._head is None and self.head(timeout) is None:
             return None
         # Said before it is looked whether this was closed, as that is said before it is looked who receives: of two
         # at once, one sees the other.

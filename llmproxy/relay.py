@@ -100,15 +100,15 @@ class Stream:
         # Until when the last word is waited for, once everything else has been said.
         self._end_by: float | None = None
         self._spoke = time.monotonic()
+        # Settings are looked up, which at each chunk is too often.
+        self._patience = settings.LLM_KEEPALIVE_SECONDS
         self._parts = self._relay(first)
 
     def __iter__(self) -> Iterator[bytes]:
-        return self
+        return self._parts
 
     def __next__(self) -> bytes:
-        part = next(self._parts)
-        self._spoke = time.monotonic()
-        return part
+        return next(self._parts)
 
     def close(self) -> None:
         """The server calls this when it is done with us, whether we were done or not."""
@@ -141,6 +141,7 @@ class Stream:
                 if chunk is None:
                     chunk = self._next_chunk()
                 if chunk is None:
+                    self._spoke = time.monotonic()
                     yield KEEP_ALIVE
                     continue
                 out = bytearray()
@@ -148,11 +149,10 @@ class Stream:
                 chunk = None
                 if self._over or failure is not None:
                     yield from self._last_words(out, failure)
-                elif out:
-                    yield bytes(out)
-                elif self._is_silent():
-                    # The provider said something that is not for the caller.
-                    yield KEEP_ALIVE
+                elif out or self._is_silent():
+                    self._spoke = time.monotonic()
+                    # Where it is silent, the provider said something that is not for the caller.
+                    yield bytes(out) or KEEP_ALIVE
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
@@ -161,7 +161,7 @@ class Stream:
             yield stream_error(self.failure)
 
     def _is_silent(self) -> bool:
-        return time.monotonic() - self._spoke >= settings.LLM_KEEPALIVE_SECONDS
+        return time.monotonic() - self._spoke >= self._patience
 
     def _has_said_all(self) -> bool:
         return self._end_by is not None and time.monotonic() >= self._end_by
@@ -169,13 +169,12 @@ class Stream:
     def _next_chunk(self) -> bytes | None:
         """The next bytes, none at the end, None after a silence. Reads the head on the way, which may be a refusal."""
         if not self._call.began:
-            if self._exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
+            if self._exchange.head(self._patience) is None:
                 return None
             _check_head(self._call, self._exchange)
-        wait = settings.LLM_KEEPALIVE_SECONDS
-        if self._end_by is not None:
-            wait = max(0.0, min(wait, self._end_by - time.monotonic()))
-        chunk = self._exchange.chunk(wait)
+        if self._end_by is None:
+            return self._exchange.chunk(self._patience)
+        chunk = self._exchange.chunk(max(0.0, min(self._patience, self._end_by - time.monotonic())))
         # A provider that does not hang up, and says no last word either, has ended as well.
         return b"" if chunk is None and self._has_said_all() else chunk
 
@@ -196,47 +195,49 @@ class Stream:
 
     def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
         """Adds to ``out`` what the caller gets of these bytes; where the provider failed after that, says how."""
-        if chunk:
-            self._call.heard()
+        call = self._call
+        if chunk and call.first_byte_at is None:
+            call.heard()
         for event in self._parser.feed(chunk) if chunk else self._parser.finish():
             piece = self._translator.piece(event)
             if piece.failed is not None:
                 return piece.failed
-            had_finished = self._call.finished
+            had_finished = call.finished
             self._count(piece)
             if piece.ended:
                 self._over = True
                 return None
             out += _whole(piece.forward)
             # A large report that comes with the end must not cost the caller a whole answer.
-            goes_on = piece.size > 0 if had_finished else not self._call.finished
-            if goes_on and self._call.is_runaway():
+            goes_on = piece.size > 0 if had_finished else not call.finished
+            if goes_on and call.is_runaway():
                 log.warning("provider_past_its_limit")
                 return ProviderError()
         if not chunk:
             # The end of the connection without the end of the answer is a truncated answer.
-            if not self._call.finished:
+            if not call.finished:
                 return ProviderError()
             self._over = True
         return None
 
     def _until_settled(self) -> Iterator[bytes]:
         for _ in range(SETTLE_PATIENCE):
-            if self._call.wait_settled(settings.LLM_KEEPALIVE_SECONDS):
+            if self._call.wait_settled(self._patience):
                 return
             yield KEEP_ALIVE
         raise ServiceUnavailable
 
     def _count(self, piece: Piece) -> None:
+        call = self._call
         if piece.reported is not None:
-            self._call.reported = piece.reported
+            call.reported = piece.reported
         if piece.prompt is not None:
-            self._call.prompt = piece.prompt
+            call.prompt = piece.prompt
         if piece.size:
-            self._call.deltas += 1
-            self._call.size += piece.size
-        self._call.finished = self._call.finished or piece.finished
-        is_whole = self._call.finished and self._call.reported is not None
+            call.deltas += 1
+            call.size += piece.size
+        call.finished = call.finished or piece.finished
+        is_whole = call.finished and call.reported is not None
         if is_whole and (self._end_by is None or piece.size):
             self._end_by = time.monotonic() + LAST_WORD_SECONDS
 

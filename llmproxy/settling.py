@@ -27,9 +27,10 @@ LONGEST_WAIT = 5.0
 
 
 class Due(NamedTuple):
-    """The settlement of one record: what it cost, how that is known, and how it ended."""
+    """The settlement of one record of a person: what it cost, how that is known, and how it ended."""
 
     record_id: UUID
+    user_id: UUID
     spent: Spent
     source: UsageRecord.Source
     end: UsageRecord.End

@@ -116,7 +116,8 @@ class Line:
         Raises TimeoutError after as much silence as there may be, and at the deadline. The time in which nobody
         waits is no silence. It can be called again after a None; what `http.client` reads with cannot.
         """
-        sock = self._taken()
+        if (sock := self._sock) is None:
+            raise LineCutError
         most = self._read_timeout if self.answering else self._first_byte_timeout
         began = time.monotonic()
         patience = min(most - self._silence, self.deadline - began)

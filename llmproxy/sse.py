@@ -57,9 +57,9 @@ class EventParser:
         Raises EventTooLarge where an event passes the limit, after the events before it have been
         returned (that is, on the following call where there were any).
         """
-        if not self._buffer and _is_plain(data) and len(data) <= self._max:
+        if not self._buffer and len(data) <= self._max and (events := _plain(data)):
             self._at_start = False
-            return [Event(data, data[len(_DATA) : -len(_END)].removeprefix(b" "), None)]
+            return events
         self._buffer += data
         return self._events(final=False)
 
@@ -111,11 +111,13 @@ class EventParser:
         return Event(raw, b"\n".join(data) if data else None, name)
 
 
-def _is_plain(data: bytes) -> bool:
-    """Whether these bytes are one whole event of one line, as providers mostly send them."""
-    return (
-        data.startswith(_DATA)
-        and data.find(b"\n") == len(data) - len(_END)
-        and data.endswith(_END)
-        and b"\r" not in data
-    )
+def _plain(data: bytes) -> list[Event]:
+    """The events in these bytes if each is whole and has one line, as providers mostly send them; else none."""
+    if not data.endswith(_END) or b"\r" in data:
+        return []
+    events: list[Event] = []
+    for line in data[: -len(_END)].split(_END):
+        if not line.startswith(_DATA) or b"\n" in line:
+            return []
+        events.append(Event(line + _END, line[len(_DATA) :].removeprefix(b" "), None))
+    return events

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from psycopg.types.numeric import Int8
 
-from config.database import prepared
+from config.database import Statement
 from config.ids import timed_uuid
 from config.problems import Problem, RefusedUntil
 from licensing.callers import Caller
@@ -126,9 +127,9 @@ _LIMITS = limits_of(
 # What is left of output for one call: LEAST ignores NULL, which is how "no cap" drops out.
 _TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
 _TODAY_RESERVED = "CASE WHEN m.day >= %(day)s THEN m.day_reserved ELSE 0 END"
-_LEFT = f"""LEAST(
+_LEFT = """LEAST(
     l.output_cap - m.output_used - m.output_reserved,
-    l.day_cap - ({_TODAY_USED}) - ({_TODAY_RESERVED}) - q.input
+    l.day_cap - CASE WHEN m.day >= %(day)s THEN m.day_used + m.day_reserved ELSE 0 END - q.input
 )"""
 _GRANT = f"LEAST(q.wanted, {_LEFT})"
 _AS_ASKED = (
@@ -137,11 +138,12 @@ _AS_ASKED = (
 
 
 @cache
-def _admission(terms: str) -> str:
-    """The statement that admits a call, or gives no row; the columns of the terms follow its own."""
+def _admission(terms: str) -> Statement:
+    """Admits a call, or gives no row; the columns of the terms follow its own. Locks one row, of its person."""
+    # Materialized, or else the sums of limits and terms are worked out anew at each place that names them.
     statement = f"""
-WITH l AS ({_LIMITS}),
-q AS ({terms}),
+WITH l AS MATERIALIZED ({_LIMITS}),
+q AS MATERIALIZED ({terms}),
 admitted AS (
     UPDATE usage_monthlyusage AS m
     SET granted = {_GRANT},
@@ -156,10 +158,11 @@ admitted AS (
     WHERE m.user_id = %(user)s AND m.period = %(period)s AND NOT l.stopped
       AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + q.input <= l.input_cap)
       AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
-    RETURNING m.granted, m.day,
+    RETURNING m.granted,
         LEAST(l.input_cap - m.input_used - m.input_reserved,
               l.output_cap - m.output_used - m.output_reserved) AS left_month,
-        l.day_cap - m.day_used - m.day_reserved AS left_day
+        l.day_cap - m.day_used - m.day_reserved AS left_day,
+        m.day, q.*
 ),
 opened AS (
     INSERT INTO usage_usagerecord (
@@ -167,17 +170,17 @@ opened AS (
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
         reasoning_tokens, source, "end", opened_at, expires_at
     )
-    SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(period)s, a.day, q.model, %(provider)s,
-           %(request)s, %(streamed)s, 'open', q.input, a.granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s
-    FROM admitted AS a, q
+    SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(period)s, day, model, %(provider)s,
+           %(request)s, %(streamed)s, 'open', input, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s
+    FROM admitted
 )
-SELECT a.granted, a.left_month, a.left_day, q.* FROM admitted AS a, q
+SELECT * FROM admitted
 """  # noqa: S608 - built from constants of this project
     # psycopg reads anew, each time, how a statement of over 4,096 characters is to be prepared.
-    return " ".join(statement.split())
+    return Statement(" ".join(statement.split()), order=itemgetter("user"))
 
 
-_EFFECTIVE = f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l"  # noqa: S608 - as above
+_EFFECTIVE = Statement(f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l")  # noqa: S608 - as above
 
 
 def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
@@ -192,7 +195,7 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
         "wanted": Int8(asked.output_wanted),
     }
     for _ in range(TRIES):
-        if row := _one(_admission(_AS_ASKED), values):
+        if row := _admission(_AS_ASKED).row(values):
             return Reservation(values["id"], *row[:3])
         if refusal := _refusal(asked=asked, plan=plan, period=Period.of(now), now=now):
             raise refusal
@@ -207,13 +210,13 @@ def reserve_on(
     None where it was not admitted, whatever the reason: whoever reads the terms and calls :func:`reserve` is told.
     """
     values = _values(asking, plan, now)
-    row = _one(_admission(terms.query), {**terms.values, **values})
-    return (Reservation(values["id"], *row[:3]), row[3:]) if row else None
+    row = _admission(terms.query).row({**terms.values, **values})
+    return (Reservation(values["id"], *row[:3]), row[4:]) if row else None
 
 
 def effective(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Caps:
     """The caps that count for a person now."""
-    row = _one(_EFFECTIVE, _limit_values(user_id, plan, now))
+    row = _EFFECTIVE.row(_limit_values(user_id, plan, now))
     assert row is not None
     return Caps(*row)
 
@@ -355,10 +358,3 @@ def _limit_values(user_id: UUID, plan: PlanCaps, now: datetime) -> dict[str, Any
 def _number(tokens: int | None) -> Int8 | None:
     """Of one type whatever its size, so that the statement is prepared once."""
     return None if tokens is None else Int8(tokens)
-
-
-def _one(statement: str, values: dict[str, Any]) -> tuple[Any, ...] | None:
-    with prepared() as cursor:
-        cursor.execute(statement, values)
-        row: tuple[Any, ...] | None = cursor.fetchone()
-        return row

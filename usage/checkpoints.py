@@ -11,14 +11,22 @@ from usage.caps import EXPIRY_MARGIN
 
 # Sixty seconds from now by the database's clock, the only one that all hosts share: the reservation of a call
 # that is known to run does not expire because a host's clock is wrong. Open is what has not been settled, as in
-# settling.
+# settling. What is locked is about to be settled: waiting for it would be in vain, and since settling locks several
+# at once as well, without end.
 _CHECKPOINT = """
+WITH s AS (
+    SELECT * FROM unnest(%(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[])
+        AS s(id, input, output, first_byte_at)
+),
+free AS (
+    SELECT r.id FROM usage_usagerecord AS r JOIN s USING (id)
+    WHERE r.settled_at IS NULL FOR NO KEY UPDATE OF r SKIP LOCKED
+)
 UPDATE usage_usagerecord AS r
 SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.output,
     first_byte_at = COALESCE(r.first_byte_at, s.first_byte_at),
     expires_at = GREATEST(r.expires_at, now() + make_interval(secs => %(margin)s))
-FROM unnest(%(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[])
-    AS s(id, input, output, first_byte_at)
+FROM s JOIN free USING (id)
 WHERE r.id = s.id AND r.settled_at IS NULL
 """
 
@@ -33,7 +41,7 @@ class SoFar(NamedTuple):
 
 
 def checkpoint(calls: Sequence[SoFar]) -> int:
-    """Notes this of open records, all in one statement, and that they run. Gives how many were open."""
+    """Notes this of open records, all in one statement, and that they run. Gives how many were open and free."""
     if not calls:
         return 0
     with connection.cursor() as cursor:

@@ -6,7 +6,18 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Least
+from django.db.models.lookups import GreaterThanOrEqual
 from django.utils import timezone
+
+
+def _none_below_zero(*names: str) -> GreaterThanOrEqual:
+    """A condition on all of these numbers; an empty one counts for nothing.
+
+    One, and not one a column: in every statement that writes to a table, PostgreSQL reads the text of each of its
+    constraints anew.
+    """
+    return GreaterThanOrEqual(Least(*names), 0)
 
 
 class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
@@ -57,18 +68,18 @@ class UsageRecord(models.Model):
     request_id = models.CharField(max_length=64, blank=True)
     streamed = models.BooleanField()
     state = models.CharField(max_length=8, choices=State, default=State.OPEN)
-    reserved_input = models.PositiveBigIntegerField()
-    reserved_output = models.PositiveBigIntegerField()
-    input_tokens = models.PositiveBigIntegerField(default=0)
-    cached_input_tokens = models.PositiveBigIntegerField(default=0)
-    output_tokens = models.PositiveBigIntegerField(default=0)
-    reasoning_tokens = models.PositiveBigIntegerField(default=0)
+    reserved_input = models.BigIntegerField()
+    reserved_output = models.BigIntegerField()
+    input_tokens = models.BigIntegerField(default=0)
+    cached_input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    reasoning_tokens = models.BigIntegerField(default=0)
     source = models.CharField(max_length=9, choices=Source, blank=True)
     end = models.CharField(max_length=15, choices=End, blank=True)
-    checkpoint_input = models.PositiveBigIntegerField(
+    checkpoint_input = models.BigIntegerField(
         null=True, help_text="While it runs: what it has cost so far, as its process last said."
     )
-    checkpoint_output = models.PositiveBigIntegerField(null=True)
+    checkpoint_output = models.BigIntegerField(null=True)
     opened_at = models.DateTimeField(help_text="When it was admitted.")
     first_byte_at = models.DateTimeField(
         null=True, help_text="When the provider began to answer; empty if it never did."
@@ -102,6 +113,19 @@ class UsageRecord(models.Model):
                     checkpoint_output__isnull=False,
                 ),
                 name="usage_checkpoint_is_whole",
+            ),
+            models.CheckConstraint(
+                condition=_none_below_zero(
+                    "reserved_input",
+                    "reserved_output",
+                    "input_tokens",
+                    "cached_input_tokens",
+                    "output_tokens",
+                    "reasoning_tokens",
+                    "checkpoint_input",
+                    "checkpoint_output",
+                ),
+                name="usage_tokens_not_below_zero",
             ),
         )
         indexes = (
@@ -176,16 +200,16 @@ class MonthlyUsage(models.Model):
         db_index=False,
     )
     period = models.DateField()
-    input_used = models.PositiveBigIntegerField(default=0)
-    input_reserved = models.PositiveBigIntegerField(default=0)
-    output_used = models.PositiveBigIntegerField(default=0)
-    output_reserved = models.PositiveBigIntegerField(default=0)
+    input_used = models.BigIntegerField(default=0)
+    input_reserved = models.BigIntegerField(default=0)
+    output_used = models.BigIntegerField(default=0)
+    output_reserved = models.BigIntegerField(default=0)
     day = models.DateField()
-    day_used = models.PositiveBigIntegerField(default=0)
-    day_reserved = models.PositiveBigIntegerField(default=0)
-    granted = models.PositiveBigIntegerField(default=0)
-    input_cap = models.PositiveBigIntegerField(null=True)
-    output_cap = models.PositiveBigIntegerField(null=True)
+    day_used = models.BigIntegerField(default=0)
+    day_reserved = models.BigIntegerField(default=0)
+    granted = models.BigIntegerField(default=0)
+    input_cap = models.BigIntegerField(null=True)
+    output_cap = models.BigIntegerField(null=True)
 
     class Meta:
         verbose_name_plural = "monthly usage"
@@ -193,6 +217,20 @@ class MonthlyUsage(models.Model):
         constraints = (
             models.UniqueConstraint(
                 fields=("user", "period"), name="one_usage_row_per_user_and_month"
+            ),
+            models.CheckConstraint(
+                condition=_none_below_zero(
+                    "input_used",
+                    "input_reserved",
+                    "output_used",
+                    "output_reserved",
+                    "day_used",
+                    "day_reserved",
+                    "granted",
+                    "input_cap",
+                    "output_cap",
+                ),
+                name="usage_totals_not_below_zero",
             ),
         )
         # A look at everybody's month reads that month alone.

@@ -5,17 +5,19 @@ The same statement notes it where a person has come to 80 % of a cap; operators 
 
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from uuid import UUID
 
 from psycopg.types.numeric import Int8
 
-from config.database import prepared
+from config.database import Statement
 from usage.alerts import notice_shares
 from usage.models import UsageRecord
 
 # Open is what has not been settled, which a constraint holds. Said this way it is found by its id: the index of open
 # records would offer itself, and grows with the calls that run.
-_SETTLE = f"""
+_SETTLE = Statement(
+    f"""
 WITH settled AS (
     UPDATE usage_usagerecord
     SET state = 'settled', input_tokens = %(input)s, cached_input_tokens = %(cached)s,
@@ -40,7 +42,9 @@ RETURNING m.user_id, m.period, m.input_used, m.input_cap, m.output_used, m.outpu
 ),
 noticed AS ({notice_shares("counted")})
 SELECT 1 FROM counted
-"""  # noqa: S608 - built from constants of this project
+""",  # noqa: S608 - built from constants of this project
+    order=itemgetter("user"),
+)
 SWEEP_SIZE = 500
 
 
@@ -57,29 +61,27 @@ class Spent:
 def settle(
     *,
     record_id: UUID,
+    user_id: UUID,
     spent: Spent,
     source: UsageRecord.Source,
     end: UsageRecord.End,
     now: datetime,
     first_byte_at: datetime | None = None,
 ) -> bool:
-    """Settles a record; False where it had been settled before, which changes nothing."""
-    with prepared() as cursor:
-        cursor.execute(
-            _SETTLE,
-            {
-                "id": record_id,
-                "input": Int8(spent.input),
-                "cached": Int8(spent.cached_input),
-                "output": Int8(spent.output),
-                "reasoning": Int8(spent.reasoning),
-                "source": source.value,
-                "end": end.value,
-                "now": now,
-                "first_byte": first_byte_at,
-            },
-        )
-        return bool(cursor.rowcount == 1)
+    """Settles a person's record; False where it had been settled before, which changes nothing."""
+    values = {
+        "id": record_id,
+        "user": user_id,
+        "input": Int8(spent.input),
+        "cached": Int8(spent.cached_input),
+        "output": Int8(spent.output),
+        "reasoning": Int8(spent.reasoning),
+        "source": source.value,
+        "end": end.value,
+        "now": now,
+        "first_byte": first_byte_at,
+    }
+    return _SETTLE.row(values) is not None
 
 
 def settle_abandoned(*, now: datetime) -> int:
@@ -94,12 +96,18 @@ def settle_abandoned(*, now: datetime) -> int:
         UsageRecord.objects.abandoned(at=now)
         .order_by("expires_at", "id")
         .values_list(
-            "pk", "checkpoint_input", "checkpoint_output", "reserved_input", "reserved_output"
+            "pk",
+            "user_id",
+            "checkpoint_input",
+            "checkpoint_output",
+            "reserved_input",
+            "reserved_output",
         )[:SWEEP_SIZE]
     ):
-        for record_id, input_tokens, output_tokens, most_input, most_output in batch:
+        for record_id, user_id, input_tokens, output_tokens, most_input, most_output in batch:
             settled += settle(
                 record_id=record_id,
+                user_id=user_id,
                 spent=Spent(
                     input=most_input if input_tokens is None else input_tokens,
                     output=most_output if output_tokens is None else output_tokens,

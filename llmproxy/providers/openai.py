@@ -24,6 +24,7 @@ from llmproxy.providers.reading import (
     REFUSED,
     is_count,
     note_refused,
+    read,
     refuses_key,
     said,
     usage_of,
@@ -111,23 +112,26 @@ class _Translator:
         if data == DONE:
             return Piece(ended=True)
         try:
-            chunk = loads(data)
+            chunk = read(data)
             if chunk.get("error") or event.event == "error":
                 return Piece(failed=ProviderError())
-            choices = chunk.get("choices") or ()
-            usage = reported(chunk.get("usage"))
+            choices = chunk.get("choices")
+            usage = None if (told := chunk.get("usage")) is None else reported(told)
             size, finished = 0, False
-            for choice in choices:
-                size += _size(choice.get("delta") or {})
+            for choice in choices or ():
+                if delta := choice.get("delta"):
+                    size += _size(delta)
                 finished = finished or bool(choice.get("finish_reason"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
         # Events of other kinds (some servers have a ping) are no chunks, and SDKs would stumble over them.
-        is_chunk = isinstance(chunk.get("choices"), list)
+        is_chunk = isinstance(choices, list)
         self._chunk = chunk if is_chunk else self._chunk
         self._usage = self._usage if usage is None else chunk["usage"]
         is_usage_alone = usage is not None and not choices
-        forward = self._forward(event, chunk) if is_chunk and not is_usage_alone else b""
+        forward = b""
+        if is_chunk and not is_usage_alone:
+            forward = event.raw if self._called is None else self._renamed(chunk)
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
 
     def usage_chunk(self, known: Reported) -> bytes:
@@ -136,8 +140,8 @@ class _Translator:
         usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
         return _event({**head, **self._name(), "choices": [], "usage": usage})
 
-    def _forward(self, event: Event, chunk: dict[str, Any]) -> bytes:
-        return event.raw if self._called is None else _event({**chunk, **self._name()})
+    def _renamed(self, chunk: dict[str, Any]) -> bytes:
+        return _event({**chunk, **self._name()})
 
     def _name(self) -> dict[str, str]:
         return {} if self._called is None else {"model": self._called}
@@ -173,14 +177,14 @@ def _size(message: dict[str, Any]) -> int:
     size = 0
     for name in _TEXTS:
         if text := message.get(name):
-            size += _bytes(text)
+            size += len(text) if text.isascii() else _bytes(text)
     if message.get("tool_calls"):
         size += sum(_bytes(text) for text in _arguments(message) if text)
     return size
 
 
 def _bytes(text: str) -> int:
-    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return len(text.encode("utf-8", "replace"))
 
 
 def _arguments(message: dict[str, Any]) -> Iterable[str | None]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from json import loads
 from typing import Any, TypeGuard
 
+import orjson
 from django.conf import settings
 
 from llmproxy.providers.protocol import Reported
@@ -34,6 +35,17 @@ _BAD_KEY = re.compile(
 # Seconds after which a process says again that it is not taken; at once where the credential is another.
 SAID_AGAIN_AFTER = 3_600.0
 _last_said: dict[str, Any] = {"key": "", "at": 0.0}
+
+
+def read(data: bytes) -> Any:
+    """JSON, also such as is none by the letter: halves of a character, which some servers send in two pieces, or NaN.
+
+    Raises ``ValueError`` or ``RecursionError``.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return loads(data)
 
 
 def note_refused(status: int) -> None:

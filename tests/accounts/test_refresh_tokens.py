@@ -1,11 +1,14 @@
 """Refresh tokens as people hold them."""
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounts import refresh_tokens
 from accounts.refresh_tokens import RefreshSecret
 
 
@@ -46,3 +49,38 @@ def test_a_token_is_not_shown() -> None:
 @pytest.mark.parametrize("text", ["", "a" * 42, "a" * 44, "=" * 43, "é" * 43, "\x00" * 43])
 def test_odd_texts_are_refused(text: str) -> None:
     assert RefreshSecret.parse(text) is None
+
+
+@pytest.fixture
+def hasher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mock]:
+    """The real one, watched, in a process that has made no token yet."""
+    refresh_tokens._hashes.clear()
+    watched = Mock(wraps=refresh_tokens.TOKEN_HASHER)
+    monkeypatch.setattr(refresh_tokens, "TOKEN_HASHER", watched)
+    yield watched
+    refresh_tokens._hashes.clear()
+
+
+def test_a_token_of_this_process_is_known_again_once(hasher: Mock) -> None:
+    secret = RefreshSecret.new()
+    made = secret.hash()
+    assert secret.matches(made)
+    assert not hasher.verify.called
+    assert secret.matches(made)
+    assert hasher.verify.call_count == 1, "what is used is remembered no longer"
+
+
+def test_what_is_remembered_is_no_key_to_another_record(hasher: Mock) -> None:
+    secret, other = RefreshSecret.new(), RefreshSecret.new()
+    secret.hash()
+    assert not secret.matches(other.hash())
+    same_id = RefreshSecret(other.raw[:16] + secret.raw[16:])
+    assert not same_id.matches(other.hash())
+    assert hasher.verify.call_count == 2
+
+
+def test_only_so_many_are_remembered(hasher: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refresh_tokens, "REMEMBERED", 2)
+    made = [(secret, secret.hash()) for secret in (RefreshSecret.new() for _ in range(3))]
+    assert all(secret.matches(hashed) for secret, hashed in made)
+    assert hasher.verify.call_count == 1, "the oldest is computed"

@@ -6,11 +6,11 @@ report; nights are measured by what they remove, the same at both sizes; the con
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection
-from itertools import cycle
+from itertools import cycle, islice
 from statistics import median
 from typing import Any
 
@@ -23,17 +23,20 @@ from tests.bench.grown import LARGE, SMALL, Person, Side, grown
 from tests.bench.processes import cpu_seconds, tree
 from tests.bench.stage import HOST, Stage
 from tests.releases.cdn import running_cdn
+from tests.releases.conftest import Release
 from tests.releases.signing import Signer
 from tests.served.releasing import ServedPipeline
 
 PART = "growth"
-REQUESTS = 300
-PUBLISHES = 8
+# So many to each side in a round, so many before it is the other's turn; of what is published each one.
+REQUESTS, BLOCK = 300, 10
+PUBLISHES = 20
 MOST = 1.2
 # What is removed lies all over an index that is two pages deeper and lies in no cache.
 MOST_OF_A_NIGHT = 2.0
 MOST_OF_A_PAGE = 500.0
 Ask = Callable[["Caller", Person], None]
+Requests = dict[str, list[Callable[[], None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +71,8 @@ def compare(
     """The two against each other, once there are both."""
     lines: list[Line] = []
     for name, ask in ASKED.items():
-        turns: dict[str, Callable[[], Taken]] = {
-            each: partial(_ask, stage, side, ask) for each, side in sides.items()
-        }
-        lines += _lines(name, turns, rounds)
-    lines += _lines(
-        "publish",
-        {name: partial(_publish, stage, each) for name, each in pipelines.items()},
-        rounds,
-    )
+        lines += _lines(stage, name, partial(_asked, sides, ask), rounds, block=BLOCK)
+    lines += _lines(stage, "publish", partial(_published, pipelines), rounds, block=1)
     where = claim(claim(LOCAL) / "bench") / "growth-plans.md"
     where.write_text("\n".join(plans.told(sides)))
     lines += [*_nights(sides, rounds), *_console(sides, rounds)]
@@ -128,43 +124,55 @@ ASKED: dict[str, Ask] = {
 }
 
 
-def _ask(stage: Stage, side: Side, ask: Ask) -> Taken:
-    caller, people = Caller(side.served.port), cycle(side.people)
-    return _timed(stage, (partial(ask, caller, next(people)) for _ in range(REQUESTS)))
+def _asked(sides: dict[str, Side], ask: Ask) -> Requests:
+    return {name: _asked_of(side, ask) for name, side in sides.items()}
 
 
-def _publish(stage: Stage, pipeline: ServedPipeline) -> Taken:
-    def one(version: str) -> Callable[[], None]:
-        release = pipeline.made(version)
+def _asked_of(side: Side, ask: Ask) -> list[Callable[[], None]]:
+    caller = Caller(side.served.port)
+    return [partial(ask, caller, person) for person in islice(cycle(side.people), REQUESTS)]
 
-        def post() -> None:
-            answer = pipeline.post(release)
-            assert answer.status_code == 201, answer.text
 
-        return post
-
+def _published(pipelines: dict[str, ServedPipeline]) -> Requests:
     # Made beforehand: what is signed and uploaded is not the service's time. Newer than any before.
-    made = [one(f"{time.time_ns()}.0.{number}") for number in range(PUBLISHES)]
-    return _timed(stage, iter(made))
+    return {
+        name: [
+            partial(_publish, pipeline, pipeline.made(f"{time.time_ns()}.0.{number}"))
+            for number in range(PUBLISHES)
+        ]
+        for name, pipeline in pipelines.items()
+    }
 
 
-def _timed(stage: Stage, requests: Iterator[Callable[[], None]]) -> Taken:
-    taken = []
-    postgres = tree(stage.postgres.pid)
-    before = cpu_seconds(postgres)
-    for request in requests:
-        began = time.perf_counter()
-        request()
-        taken.append(time.perf_counter() - began)
-    spent = cpu_seconds(tree(stage.postgres.pid)) - before
-    return Taken(ms=median(taken) * 1000, postgres_ms=spent / len(taken) * 1000)
+def _publish(pipeline: ServedPipeline, release: Release) -> None:
+    answer = pipeline.post(release)
+    assert answer.status_code == 201, answer.text
 
 
-def _lines(name: str, turns: dict[str, Callable[[], Taken]], rounds: int) -> list[Line]:
-    for turn in turns.values():
-        turn()
-    taken = in_turns(turns, rounds=rounds)
-    small, large = taken["small"], taken["large"]
+def _taken(stage: Stage, requests: Requests, *, block: int) -> dict[str, Taken]:
+    """A few requests to one side, as many to the other, so that what slows down the machine for a second slows both."""
+    seconds: dict[str, list[float]] = {name: [] for name in requests}
+    spent = dict.fromkeys(requests, 0.0)
+    for number in range(0, max(map(len, requests.values())), block):
+        for name in list(requests) if number // block % 2 == 0 else reversed(requests):
+            before = cpu_seconds(tree(stage.postgres.pid))
+            for request in requests[name][number : number + block]:
+                began = time.perf_counter()
+                request()
+                seconds[name].append(time.perf_counter() - began)
+            spent[name] += cpu_seconds(tree(stage.postgres.pid)) - before
+    return {
+        name: Taken(ms=median(each) * 1000, postgres_ms=spent[name] / len(each) * 1000)
+        for name, each in seconds.items()
+    }
+
+
+def _lines(
+    stage: Stage, name: str, requests: Callable[[], Requests], rounds: int, *, block: int
+) -> list[Line]:
+    _taken(stage, requests(), block=block)
+    taken = [_taken(stage, requests(), block=block) for _ in range(rounds)]
+    small, large = [each["small"] for each in taken], [each["large"] for each in taken]
     return [
         Line(
             part=PART,

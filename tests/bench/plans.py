@@ -102,6 +102,7 @@ def _call(person: Person) -> None:
     opened = reserve(asked=asked, plan=NO_CAPS, now=now)
     settle(
         record_id=opened.record_id,
+        user_id=person.id,
         spent=Spent(input=50, output=50),
         source=UsageRecord.Source.PROVIDER,
         end=UsageRecord.End.DONE,

@@ -204,6 +204,13 @@ def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
     assert statuses(1, "/v1/auth/login", "2001:db8:0:2::1") == [200]
 
 
+@pytest.mark.parametrize("address", [HERE, "2001:db8:0:1:ffff::2", "::1", "::ffff:0:0"])
+def test_an_address_is_counted_as_the_library_would(address: str) -> None:
+    request = RequestFactory().get("/", REMOTE_ADDR=address)
+
+    assert ratelimits._counted_as("", request) == core._get_ip(request)
+
+
 def test_a_forged_address_spends_the_limit_of_who_forged_it() -> None:
     middleware = ClientAddressMiddleware(AddressLimitMiddleware(lambda request: HttpResponse()))
     for number in range(4):

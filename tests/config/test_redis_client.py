@@ -63,3 +63,22 @@ def test_what_the_server_closed_is_opened_anew(client: LeanRedis, server: OwnRed
     with server.client() as other:
         other.client_kill_filter(_type="normal", skipme=True)
     assert client.get("a") == b"1"
+
+
+def test_commands_that_go_together_are_answered_in_their_order(
+    client: LeanRedis, server: OwnRedis
+) -> None:
+    before = connected(server)
+    commands = [("SET", "text", "word"), ("INCRBY", "n", 2), ("INCR", "text"), ("GET", "n")]
+    done, number, refusal, again = client.execute_all(commands)
+    assert (done, number, again) == (b"OK", 2, b"2")
+    assert isinstance(refusal, ResponseError)
+    assert client.get("text") == b"word"
+    assert connected(server) == before + 1
+
+
+def test_answers_that_come_too_late_are_nobodys(client: LeanRedis, server: OwnRedis) -> None:
+    client.set("a", "late")
+    with server.frozen(), pytest.raises(TimeoutError):
+        client.execute_all([("GET", "a"), ("GET", "a")])
+    assert client.get("b") is None

@@ -120,7 +120,7 @@ class TestAdmission:
         assert UsageRecord.objects.filter(model="small", reserved_output=50).exists()
 
     def test_psycopg_reads_that_statement_once(self) -> None:
-        assert len(caps._admission(catalogue._TERMS)) <= _queries.MAX_CACHED_STATEMENT_LENGTH
+        assert len(caps._admission(catalogue._TERMS).text) <= _queries.MAX_CACHED_STATEMENT_LENGTH
 
     def test_what_may_not_be_chosen_is_not_admitted(
         self, call: Call, caller: Caller, now: datetime, settings

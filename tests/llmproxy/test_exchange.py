@@ -1036,6 +1036,45 @@ def test_the_first_address_that_answers_is_used(
         assert exchange.body() == b"one two three"
 
 
+def test_a_name_is_not_looked_up_for_every_connection(
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    look_up = socket.getaddrinfo
+
+    def noting(*args: Any, **options: Any) -> Any:
+        asked.append(args)
+        return look_up(*args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", noting)
+    provider = start(until_closed)
+    for _ in range(3):
+        with ask(session, provider.url) as exchange:
+            assert exchange.body() == b"one two three"
+    assert provider.connections == 3
+    assert len(asked) == 1
+
+
+def test_a_name_is_looked_up_again_once_nobody_answers_where_it_was(
+    start: Start, session: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dead = listener.getsockname()
+    provider = start(with_length)
+    moved = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def moving(*args: Any, **options: Any) -> Any:
+        (found,) = look_up(*args, **options)
+        return [found if moved.is_set() else (*found[:4], dead)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", moving)
+    refused(provider.url, session)
+    moved.set()
+    with ask(session, provider.url) as exchange:
+        assert exchange.body() == b"one two three"
+
+
 @pytest.mark.parametrize(
     ("url", "headers"),
     [

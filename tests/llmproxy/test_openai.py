@@ -88,6 +88,12 @@ class TestEvents:
     def test_everything_a_provider_counts_as_output_is_counted(self, delta: dict[str, Any]) -> None:
         assert piece({"choices": [{"delta": delta}]}).size == 2
 
+    def test_half_of_a_character_is_output_and_goes_on_untouched(self) -> None:
+        data = b'{"choices": [{"delta": {"content": "\\ud83d"}}]}'
+        got = piece(data)
+        assert (got.size, got.failed) == (1, None)
+        assert data in got.forward
+
     def test_a_role_alone_is_no_output(self) -> None:
         assert piece({"choices": [{"delta": {"role": "assistant", "content": ""}}]}).size == 0
 

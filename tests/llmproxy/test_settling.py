@@ -48,6 +48,7 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Database:
 def due(user: User, output: int = 20) -> Due:
     return Due(
         record_id=ask(user, ROOMY).record_id,
+        user_id=user.pk,
         spent=Spent(input=10, output=output),
         source=UsageRecord.Source.COUNTED,
         end=UsageRecord.End.DONE,

@@ -68,9 +68,12 @@ def ask(
     return reserve(asked=asked, plan=plan, now=now)
 
 
-def end(record_id: UUID, *, prompt: int = 10, output: int = 0, now: datetime = NOON) -> bool:
+def end(
+    user: User, record_id: UUID, *, prompt: int = 10, output: int = 0, now: datetime = NOON
+) -> bool:
     return settle(
         record_id=record_id,
+        user_id=user.pk,
         spent=Spent(input=prompt, output=output),
         source=UsageRecord.Source.PROVIDER,
         end=UsageRecord.End.DONE,
@@ -79,7 +82,7 @@ def end(record_id: UUID, *, prompt: int = 10, output: int = 0, now: datetime = N
 
 
 def use(user: User, output: int, *, plan: PlanCaps = PLAN, now: datetime = NOON) -> None:
-    end(ask(user, plan=plan, output=output, now=now).record_id, output=output, now=now)
+    end(user, ask(user, plan=plan, output=output, now=now).record_id, output=output, now=now)
 
 
 def mails() -> list[dict[str, str]]:
@@ -124,13 +127,13 @@ class TestNoticing:
         assert kinds() == ["output"]
 
     def test_each_dimension_and_each_month_has_its_own(self, user: User) -> None:
-        end(ask(user).record_id, prompt=8_000, output=900)
+        end(user, ask(user).record_id, prompt=8_000, output=900)
         assert sorted(kinds()) == ["input", "output"]
-        end(ask(user, now=NOON + timedelta(days=20)).record_id, output=900)
+        end(user, ask(user, now=NOON + timedelta(days=20)).record_id, output=900)
         assert sorted(kinds()) == ["input", "output", "output"]
 
     def test_what_is_reserved_is_not_used(self, user: User) -> None:
-        end(ask(user, output=900).record_id, output=100)
+        end(user, ask(user, output=900).record_id, output=100)
         assert kinds() == []
 
     @pytest.mark.parametrize("cap", [None, 0])
@@ -142,7 +145,7 @@ class TestNoticing:
         if cap == 0:
             with connection.cursor() as cursor:
                 cursor.execute("UPDATE usage_monthlyusage SET output_cap = 0, input_cap = 0")
-        end(running.record_id, prompt=10**6, output=10**6)
+        end(user, running.record_id, prompt=10**6, output=10**6)
         assert kinds() == []
 
     def test_the_cap_of_the_latest_admission_counts(self, user: User, by: Actor) -> None:
@@ -170,13 +173,13 @@ class TestNoticing:
     def test_settling_takes_one_statement(self, user: User, django_assert_num_queries: Any) -> None:
         running = ask(user, output=900)
         with django_assert_num_queries(1):
-            end(running.record_id, output=900)
+            end(user, running.record_id, output=900)
         assert kinds() == ["output"]
 
     def test_a_settlement_that_is_rolled_back_notices_nothing(self, user: User) -> None:
         running = ask(user, output=900)
-        assert end(running.record_id, output=900)
-        assert not end(running.record_id, output=950)
+        assert end(user, running.record_id, output=900)
+        assert not end(user, running.record_id, output=950)
         assert Alert.objects.get().used == 900
 
     def test_the_daily_limit_is_noticed_once_a_day(self, user: User) -> None:
@@ -249,7 +252,7 @@ def test_two_hundred_calls_that_cross_at_once_are_noticed_once(user: User) -> No
     parts = [running[n::10] for n in range(10)]
 
     def settle_all(mine: list[Reservation]) -> int:
-        return sum(end(each.record_id, output=16) for each in mine)
+        return sum(end(user, each.record_id, output=16) for each in mine)
 
     done = race(*[partial(settle_all, mine) for mine in parts])
     assert sum(done) == 200  # type: ignore[arg-type]

@@ -55,6 +55,7 @@ def ask(
 def done(reservation: Reservation, *, prompt: int, output: int, now: datetime = NOON) -> bool:
     return settle(
         record_id=reservation.record_id,
+        user_id=UsageRecord.objects.get(pk=reservation.record_id).user_id,
         spent=Spent(input=prompt, output=output),
         source=UsageRecord.Source.PROVIDER,
         end=UsageRecord.End.DONE,

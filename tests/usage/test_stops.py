@@ -176,6 +176,7 @@ class TestRunningCalls:
         call = ask(user)
         settle(
             record_id=call.record_id,
+            user_id=user.pk,
             spent=Spent(),
             source=UsageRecord.Source.COUNTED,
             end=UsageRecord.End.DONE,

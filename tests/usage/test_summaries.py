@@ -48,6 +48,7 @@ def call(
     if spent is not None:
         settle(
             record_id=record_id,
+            user_id=user.pk,
             spent=Spent(input=spent[0], output=spent[1]),
             source=UsageRecord.Source.PROVIDER,
             end=UsageRecord.End.DONE,

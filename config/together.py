@@ -1,0 +1,122 @@
+"""Questions that come at the same time, asked as one.
+
+What a small question costs is mostly the way there and back and, where it writes, a commit. While one of a kind is on
+its way, others of that kind wait for it and then go together; whoever comes alone waits for nobody. So the more a
+process has to do, the less each costs.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Lock
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+# A question that has been away for longer than this may be waiting for a lock, and nobody else waits behind it.
+PATIENCE_SECONDS = 0.05
+MOST = 32
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Together(Generic[Q, A]):
+    """Called with a question by many threads or greenlets at once, gives each its answer.
+
+    ``ask`` gives the answers to some questions in their order, or raises. What it raises all of them get; where
+    ``undone`` says that with this error nothing has been done for anyone, each is asked again by itself, so that
+    no question fails because of its company. An answer that is an exception is raised for the one who asked.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[Sequence[Q]], Sequence[A | Exception]],
+        *,
+        undone: Callable[[Exception], bool],
+        most: int = MOST,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._ask = ask
+        self._undone = undone
+        self._most = most
+        self._patience = patience
+        self._lock = Lock()
+        self._waiting: deque[_Place] = deque()
+        # How many groups are on their way, and when the last of them left.
+        self._away = 0
+        self._left_at = 0.0
+
+    def __call__(self, question: Q) -> A:
+        place = _Place(question)
+        with self._lock:
+            waits = self._away > 0 and monotonic() - self._left_at < self._patience
+            if waits:
+                place.turn = Lock()
+                place.turn.acquire()
+                self._waiting.append(place)
+            else:
+                group = self._leave(place)
+        if waits:
+            group = self._wait(place)
+        if group:
+            self._go(group)
+        if place.alone:
+            (place.answer,) = self._ask([question])
+        if isinstance(place.answer, BaseException):
+            raise place.answer
+        answer: A = place.answer
+        return answer
+
+    def _leave(self, first: "_Place") -> list["_Place"]:
+        """Who goes now: ``first`` and those who wait. Under the lock."""
+        group = [first]
+        while self._waiting and len(group) < self._most:
+            group.append(self._waiting.popleft())
+        self._away += 1
+        self._left_at = monotonic()
+        return group
+
+    def _wait(self, place: "_Place") -> list["_Place"]:
+        """Until there is an answer, or it is one's turn to go for those who wait; gives with whom."""
+        if not place.turn.acquire(timeout=self._patience):
+            with self._lock:
+                if place in self._waiting:
+                    self._waiting.remove(place)
+                    return self._leave(place)
+            # It has gone with others.
+            place.turn.acquire()
+        return place.group
+
+    def _go(self, group: list["_Place"]) -> None:
+        """Asks for a group, of which the first is who does this, and sends the next on its way."""
+        try:
+            answers: Sequence[Any] = self._ask([place.question for place in group])
+            for place, answer in zip(group, answers, strict=True):
+                place.answer, place.alone = answer, False
+        except Exception as error:  # noqa: BLE001 - whatever it is, each is told
+            for place in group:
+                place.answer = error
+                place.alone = len(group) > 1 and self._undone(error)
+        finally:
+            # Also where this process ends whoever asks, who then raises that: the others go on.
+            with self._lock:
+                self._away -= 1
+                if self._waiting:
+                    following = self._waiting.popleft()
+                    following.group = self._leave(following)
+                    following.turn.release()
+            for place in group[1:]:
+                place.turn.release()
+
+
+class _Place:
+    """One who asks: the answer or an error, and whether to ask alone, as is meant until there is one."""
+
+    __slots__ = ("alone", "answer", "group", "question", "turn")
+
+    turn: Any
+
+    def __init__(self, question: Any) -> None:
+        self.question = question
+        self.group: list[_Place] = []
+        self.answer: Any = None
+        self.alone = True

@@ -1,0 +1,48 @@
+"""What the bench holds to a share of a core keeps to it."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.processes import cpu_seconds
+from tests.bench.rationing import rationed
+
+BUSY = "while True: pass"
+
+
+@contextmanager
+def busy() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", BUSY]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+
+
+def test_a_process_that_is_rationed_computes_no_more_than_its_share_and_goes_on_afterwards() -> (
+    None
+):
+    with busy() as process:
+        with rationed([process.pid], 0.2):
+            began, before = time.monotonic(), cpu_seconds([process.pid])
+            time.sleep(1)
+            spent = cpu_seconds([process.pid]) - before
+            seconds = time.monotonic() - began
+
+        assert spent < 0.5 * seconds
+        assert not is_stopped(process.pid)
+
+
+def test_who_has_ended_keeps_nobody_from_being_rationed() -> None:
+    with busy() as process:
+        pid = process.pid
+
+    with rationed([pid], 0.2):
+        time.sleep(0.01)

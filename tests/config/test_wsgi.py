@@ -1,0 +1,18 @@
+"""What is loaded before the first request is served."""
+
+import subprocess
+import sys
+
+from config.local.folders import ROOT
+
+# Each takes a good part of a second and some MB of every worker, and most installations never use it.
+SELDOM_USED = ("boto3", "stripe", "sentry_sdk")
+LOADED = f"import sys, config.serving, config.wsgi; print(*set({SELDOM_USED}) & set(sys.modules))"
+
+
+def test_what_most_installations_never_use_is_not_loaded_at_the_start() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == []
