@@ -5,13 +5,18 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
-from django.db import DEFAULT_DB_ALIAS, connection, connections
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+)
 from django.db.backends.postgresql.base import DatabaseWrapper, ServerBindingCursor
 from django.db.backends.utils import CursorWrapper
-from psycopg import OperationalError
 from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
 
-from config.together import Together
+from config.together import Together, Unanswered
 
 
 def release_connection() -> None:
@@ -90,28 +95,62 @@ class Statement:
 
     def row(self, values: Any) -> Row | None:
         """The row for these values, by place or by name; values that the text does not name are left out."""
-        if _lender(_ours()) is not None:
+        if _lender(_ours()) is None:
+            return self._own_row(values)
+        try:
             return self._together(values)
-        (row,) = self._rows([values])
-        return row
+        except Unanswered as error:
+            raise OperationalError("whoever asked was ended") from error
 
-    def _rows(self, asked: Sequence[Any]) -> list[Row | None]:
+    def _rows(self, asked: Sequence[Any]) -> Sequence[Row | None]:
+        if len(asked) == 1:
+            return [self._own_row(asked[0])]
+        return self._rows_of_one(asked) if self._of_many else self._rows_of_each(asked)
+
+    def _own_row(self, values: Any) -> Row | None:
         with prepared() as cursor:
-            if len(asked) == 1:
-                cursor.execute(self.text, asked[0])
-                return [cursor.fetchone()]
-            found: dict[int, Row | None]
-            if self._of_many:
-                cursor.execute(self._of_many, [list(each) for each in zip(*asked, strict=True)])
-                found = {number - 1: tuple(row) for number, *row in cursor}
-            else:
-                numbers = list(range(len(asked)))
-                if order := self._order:
-                    numbers.sort(key=lambda number: order(asked[number]))
-                ordered = [asked[number] for number in numbers]
-                cast("Any", cursor).executemany(self.text, ordered, returning=True)
+            cursor.execute(self.text, values)
+            row: Row | None = cursor.fetchone()
+            return row
+
+    def _rows_of_one(self, asked: Sequence[Any]) -> list[Row | None]:
+        """Those of one question for all."""
+        with prepared() as cursor:
+            cursor.execute(self._of_many, [list(each) for each in zip(*asked, strict=True)])
+            found = {number - 1: tuple(row) for number, *row in cursor}
+        return [found.get(number) for number in range(len(asked))]
+
+    def _rows_of_each(self, asked: Sequence[Any]) -> list[Row | None]:
+        """Those of each in one transaction, sent in one go. Raises ``_Undone`` where nothing has come of it."""
+        numbers = list(range(len(asked)))
+        if order := self._order:
+            numbers.sort(key=lambda number: order(asked[number]))
+        is_sent = False
+        try:
+            with prepared() as cursor:
+                lent: Any = cursor.connection
+                with lent.pipeline():
+                    with lent.transaction():
+                        lent.execute(_SHORT_LOCKS)
+                        ordered = [asked[number] for number in numbers]
+                        cast("Any", cursor).executemany(self.text, ordered, returning=True)
+                    is_sent = True
                 found = {number: _next(cursor) for number in numbers}
-            return [found.get(number) for number in range(len(asked))]
+        except Exception as error:
+            if _is_refusal(error) or not (
+                is_sent or isinstance(error, (OperationalError, InterfaceError))
+            ):
+                raise _Undone from error
+            raise
+        return [found[number] for number in range(len(asked))]
+
+
+# Nobody waits long for the locks that another needs: whose row is locked is asked for alone, with more patience.
+_SHORT_LOCKS = "SET LOCAL lock_timeout = '100ms'"
+
+
+class _Undone(Exception):
+    """All that a transaction was to do has not been done."""
 
 
 def _next(cursor: CursorWrapper) -> Row | None:
@@ -121,11 +160,14 @@ def _next(cursor: CursorWrapper) -> Row | None:
 
 
 def _is_undone(error: Exception) -> bool:
-    """Whether the database itself has said so: then it has taken back all that it was asked in this transaction."""
-    cause: BaseException | None = error
-    while cause is not None and getattr(cause, "sqlstate", None) is None:
-        cause = cause.__cause__
-    return cause is not None
+    return isinstance(error, _Undone) or _is_refusal(error)
+
+
+def _is_refusal(error: BaseException | None) -> bool:
+    """Whether the database itself has said so: then it has taken back what it was asked in this transaction."""
+    while error is not None and getattr(error, "sqlstate", None) is None:
+        error = error.__cause__
+    return error is not None
 
 
 def _ours() -> Any:

@@ -43,8 +43,13 @@ class Entrance(WSGIHandler):
         response._handler_class = Entrance  # noqa: SLF001 - the sender of request_finished
         # Its pairs as they are, which it would look up one by one.
         headers = list(response.headers._store.values())  # noqa: SLF001
-        headers += [("Set-Cookie", each.output(header="")) for each in response.cookies.values()]
-        start_response(f"{response.status_code} {response.reason_phrase}", headers)
+        headers += [("Set-Cookie", each.OutputString()) for each in response.cookies.values()]
+        try:
+            start_response(f"{response.status_code} {response.reason_phrase}", headers)
+        except BaseException:
+            # The server, which closes what it is given, is not given this.
+            response.close()
+            raise
         wrapped = environ.get("wsgi.file_wrapper")
         if wrapped is None or getattr(response, "file_to_stream", None) is None:
             return response  # type: ignore[no-any-return]

@@ -19,6 +19,10 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
+class Unanswered(ConnectionError):
+    """Whoever asked for a group was ended on the way: nobody knows whether anything has been done."""
+
+
 class Together(Generic[Q, A]):
     """Called with a question by many threads or greenlets at once, gives each its answer.
 
@@ -61,7 +65,9 @@ class Together(Generic[Q, A]):
             self._go(group)
         if place.alone:
             (place.answer,) = self._ask([question])
-        if isinstance(place.answer, BaseException):
+        if place.answer is _NONE:
+            raise Unanswered
+        if isinstance(place.answer, Exception):
             raise place.answer
         answer: A = place.answer
         return answer
@@ -77,13 +83,17 @@ class Together(Generic[Q, A]):
 
     def _wait(self, place: "_Place") -> list["_Place"]:
         """Until there is an answer, or it is one's turn to go for those who wait; gives with whom."""
-        if not place.turn.acquire(timeout=self._patience):
-            with self._lock:
-                if place in self._waiting:
-                    self._waiting.remove(place)
-                    return self._leave(place)
-            # It has gone with others.
-            place.turn.acquire()
+        try:
+            if not place.turn.acquire(timeout=self._patience):
+                with self._lock:
+                    if place in self._waiting:
+                        self._waiting.remove(place)
+                        return self._leave(place)
+                # It has gone with others.
+                place.turn.acquire()
+        except BaseException:
+            self._give_up(place)
+            raise
         return place.group
 
     def _go(self, group: list["_Place"]) -> None:
@@ -91,25 +101,39 @@ class Together(Generic[Q, A]):
         try:
             answers: Sequence[Any] = self._ask([place.question for place in group])
             for place, answer in zip(group, answers, strict=True):
-                place.answer, place.alone = answer, False
+                place.answer = answer
         except Exception as error:  # noqa: BLE001 - whatever it is, each is told
+            alone = len(group) > 1 and self._undone(error)
             for place in group:
-                place.answer = error
-                place.alone = len(group) > 1 and self._undone(error)
+                place.answer, place.alone = error, alone
         finally:
-            # Also where this process ends whoever asks, who then raises that: the others go on.
+            # Also where this thread or greenlet is ended just here.
             with self._lock:
                 self._away -= 1
-                if self._waiting:
-                    following = self._waiting.popleft()
-                    following.group = self._leave(following)
-                    following.turn.release()
+                self._send_next()
             for place in group[1:]:
                 place.turn.release()
 
+    def _give_up(self, place: "_Place") -> None:
+        """Whoever waited is ended. If it was just told to go, the others of its group are not left behind."""
+        with self._lock:
+            if place in self._waiting:
+                self._waiting.remove(place)
+            elif place.group:
+                self._away -= 1
+                self._waiting.extendleft(reversed(place.group[1:]))
+                self._send_next()
+
+    def _send_next(self) -> None:
+        """Has the first of those who wait go with the others. Under the lock."""
+        if self._waiting:
+            following = self._waiting.popleft()
+            following.group = self._leave(following)
+            following.turn.release()
+
 
 class _Place:
-    """One who asks: the answer or an error, and whether to ask alone, as is meant until there is one."""
+    """One who asks: the answer or an error, and whether to ask again alone."""
 
     __slots__ = ("alone", "answer", "group", "question", "turn")
 
@@ -118,5 +142,9 @@ class _Place:
     def __init__(self, question: Any) -> None:
         self.question = question
         self.group: list[_Place] = []
-        self.answer: Any = None
-        self.alone = True
+        self.answer: Any = _NONE
+        self.alone = False
+
+
+# Of a group whose first was ended.
+_NONE = object()

@@ -57,7 +57,11 @@ class EventParser:
         Raises EventTooLarge where an event passes the limit, after the events before it have been
         returned (that is, on the following call where there were any).
         """
-        if not self._buffer and len(data) <= self._max and (events := _plain(data)):
+        if (
+            not (self._buffer or self._too_large)
+            and len(data) <= self._max
+            and (events := _plain(data))
+        ):
             self._at_start = False
             return events
         self._buffer += data

@@ -53,6 +53,7 @@ _NOTICE_ALL = f"""
     INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at)
     SELECT d.kind, m.user_id, m.period, d.used, d.cap, %(now)s {_OF_ALL}
       AND d.used * 100 >= d.cap * {SHARE_PERCENT}
+    ORDER BY m.user_id, d.kind
     ON CONFLICT DO NOTHING
 """
 

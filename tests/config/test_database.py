@@ -3,7 +3,7 @@
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from operator import itemgetter
-from threading import Event
+from threading import Event, Timer
 from time import monotonic, sleep
 from typing import Any
 
@@ -147,6 +147,47 @@ def test_one_that_is_refused_costs_the_others_nothing(
     assert isinstance(refused, IntegrityError)
     assert (one[0], other[0]) == ("Ulysses", "Persuasion")
     assert books() == ["Emma", "Persuasion", "Ulysses", "first"]
+
+
+@pytest.mark.parametrize("impossible", ["a\0b", "a\ud800b", object()])
+def test_what_cannot_be_sent_costs_the_others_nothing_and_them_alone_an_error(
+    table: None, monkeypatch: pytest.MonkeyPatch, impossible: Any
+) -> None:
+    # In this order: some have been sent when it is found out.
+    monkeypatch.setattr(PUT, "_order", None)
+    asked = [*named("first", "Ulysses", "Dracula"), {"book": impossible}, *named("Persuasion")]
+    one, two, refused, other = at_once(PUT, asked, monkeypatch)
+    assert isinstance(refused, Exception)
+    assert (one[0], two[0], other[0]) == ("Ulysses", "Dracula", "Persuasion")
+    assert books() == ["Dracula", "Emma", "Persuasion", "Ulysses", "first"]
+
+
+def test_what_is_refused_at_the_very_end_costs_the_others_nothing(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE shelf ADD after varchar(10) REFERENCES shelf DEFERRABLE INITIALLY DEFERRED"
+        )
+    release_connection()
+    put = Statement("INSERT INTO shelf VALUES (%(book)s, %(after)s) RETURNING book")
+    asked = [{"book": "first", "after": None}]
+    asked += [{"book": "Ulysses", "after": "Emma"}, {"book": "Dracula", "after": "Nobody"}]
+    one, refused = at_once(put, asked, monkeypatch)
+    assert one == ("Ulysses",)
+    assert isinstance(refused, IntegrityError)
+    assert books() == ["Emma", "Ulysses", "first"]
+
+
+def test_a_row_that_somebody_holds_is_waited_for_by_who_needs_it(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("Ulysses")
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("SELECT book FROM shelf WHERE book = 'Emma' FOR UPDATE")
+        Timer(1.0, other.rollback).start()
+        rows = at_once(TOUCH, named("first", "Ulysses", "Emma"), monkeypatch)
+    assert rows == [("Ulysses",), ("Emma",)]
 
 
 def test_a_row_that_is_not_there_is_none_of_that_one_alone(

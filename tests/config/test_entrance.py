@@ -55,7 +55,7 @@ def test_status_headers_and_each_cookie(entrance: Entrance) -> None:
         "x-name": "the later",
     }
     assert [name for name, _ in headers[2:]] == ["Set-Cookie", "Set-Cookie"]
-    assert [value.strip() for _, value in headers[2:]] == ["a=1; Path=/", "b=2; HttpOnly; Path=/"]
+    assert [value for _, value in headers[2:]] == ["a=1; Path=/", "b=2; HttpOnly; Path=/"]
     assert b"".join(body) == b"body"
 
 

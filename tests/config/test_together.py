@@ -1,5 +1,8 @@
 """Questions that wait for each other and go together, and none of which fails for its company."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Lock
@@ -7,6 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
+from config.local.folders import ROOT
 from config.together import Together
 
 SECONDS = 20.0
@@ -140,29 +144,21 @@ def test_nobody_waits_long_behind_one_that_takes_long(make) -> None:
     assert [each.result(SECONDS) for each in (*first, second, *third)] == [2, 4, 6]
 
 
-class Killed(BaseException):
-    """As a greenlet or an interpreter is ended."""
-
-
-def test_who_is_killed_on_the_way_leaves_the_others_to_ask_for_themselves(make) -> None:
-    room = make()
-    first_killed = Event()
-    answer = room.together._ask
-
-    def killing(asked: Sequence[int]) -> Sequence[int | Exception]:
-        given = answer(asked)
-        if len(asked) > 1 and not first_killed.is_set():
-            first_killed.set()
-            raise Killed
-        return given
-
-    room.together._ask = killing
-    asking = room.ask(1, 2, 3, 4)
-    room.oracle.may_answer.set()
-    with pytest.raises(Killed):
-        asking.pop(1).result(SECONDS)
-    assert [each.result(SECONDS) for each in asking] == [2, 6, 8]
-    assert room.together._away == 0
+def test_whoever_is_killed_takes_nobody_along() -> None:
+    """As greenlets are when a process has to end; threads cannot be, so this is told by a process with greenlets."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.config.killed_together"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(done.stdout) == {
+        "waiting": [2, "GreenletExit", 6, 8],
+        "just told to go": [2, "GreenletExit", 6, 8],
+        "on the way for others": [2, "GreenletExit", "Unanswered", "Unanswered"],
+    }
 
 
 def test_many_at_once_all_get_their_own(make) -> None:
