@@ -164,10 +164,13 @@ def _is_undone(error: Exception) -> bool:
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """Whether the database itself has said so: then it has taken back what it was asked in this transaction."""
+    """Whether the database itself has said so: then it has taken back what it was asked in this transaction.
+
+    One that goes away (class 57P) may have committed before it says that.
+    """
     while error is not None and getattr(error, "sqlstate", None) is None:
         error = error.__cause__
-    return error is not None
+    return error is not None and not cast("Any", error).sqlstate.startswith("57P")
 
 
 def _ours() -> Any:

@@ -106,9 +106,10 @@ def note() -> None:
         so_far = each.call.so_far()
         if so_far != each.noted or now - each.noted_at >= HEARTBEAT_SECONDS:
             news.append((each, so_far))
-    checkpoint([so_far for _, so_far in news])
+    noted = checkpoint([so_far for _, so_far in news])
     for each, so_far in news:
-        each.noted, each.noted_at = so_far, now
+        if each.call.id in noted:
+            each.noted, each.noted_at = so_far, now
 
 
 def settle_held_up() -> None:

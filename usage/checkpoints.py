@@ -28,6 +28,7 @@ SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.out
     expires_at = GREATEST(r.expires_at, now() + make_interval(secs => %(margin)s))
 FROM s JOIN free USING (id)
 WHERE r.id = s.id AND r.settled_at IS NULL
+RETURNING r.id
 """
 
 
@@ -40,10 +41,10 @@ class SoFar(NamedTuple):
     first_byte_at: datetime | None
 
 
-def checkpoint(calls: Sequence[SoFar]) -> int:
-    """Notes this of open records, all in one statement, and that they run. Gives how many were open and free."""
+def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
+    """Notes this of open records, all in one statement, and that they run. Gives which were open and free."""
     if not calls:
-        return 0
+        return set()
     with connection.cursor() as cursor:
         cursor.execute(
             _CHECKPOINT,
@@ -55,4 +56,4 @@ def checkpoint(calls: Sequence[SoFar]) -> int:
                 "margin": EXPIRY_MARGIN.total_seconds(),
             },
         )
-        return int(cursor.rowcount)
+        return {record_id for (record_id,) in cursor.fetchall()}

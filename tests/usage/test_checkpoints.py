@@ -3,8 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
+import psycopg
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 
 from accounts.models import Client, User
 from config.database import database_now
@@ -24,7 +25,7 @@ class TestNoting:
         calls = [ask(user, ROOMY).record_id for _ in range(3)]
         news = [SoFar(pk, 5 + at, 6 + at, FIRST_BYTE) for at, pk in enumerate(calls)]
         with django_assert_num_queries(1):
-            assert checkpoint(news) == 3
+            assert checkpoint(news) == set(calls)
         for at, pk in enumerate(calls):
             record = UsageRecord.objects.get(pk=pk)
             assert (record.checkpoint_input, record.checkpoint_output) == (5 + at, 6 + at)
@@ -34,18 +35,18 @@ class TestNoting:
 
     def test_with_nothing_to_note_nothing_is_asked(self, django_assert_num_queries) -> None:
         with django_assert_num_queries(0):
-            assert checkpoint([]) == 0
+            assert checkpoint([]) == set()
 
     def test_a_settled_record_is_left_as_it_is(self, user: User) -> None:
         call = ask(user, ROOMY)
         done(call, prompt=1, output=2)
         before = UsageRecord.objects.values().get()
-        assert checkpoint([SoFar(call.record_id, 50, 60, None)]) == 0
+        assert checkpoint([SoFar(call.record_id, 50, 60, None)]) == set()
         assert UsageRecord.objects.values().get() == before
 
     def test_that_a_call_runs_can_be_noted_without_any_number(self, user: User) -> None:
         call = ask(user, ROOMY)
-        assert checkpoint([SoFar(call.record_id, None, None, None)]) == 1
+        assert checkpoint([SoFar(call.record_id, None, None, None)]) == {call.record_id}
         record = UsageRecord.objects.get()
         assert (record.checkpoint_input, record.checkpoint_output) == (None, None)
         assert record.checkpoint_at is not None
@@ -148,3 +149,13 @@ class TestRaces:
             assert settled[0] in {0, 1}
             assert sum(each for each in settled if isinstance(each, int)) == 1, settled
             assert_totals_are_the_ledger(user)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_record_that_is_being_settled_is_not_waited_for(user: User) -> None:
+    free, held = ask(user, ROOMY).record_id, ask(user, ROOMY).record_id
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("SELECT 1 FROM usage_usagerecord WHERE id = %s FOR NO KEY UPDATE", [held])
+        news = [SoFar(each, 1, 1, None) for each in (held, free)]
+        assert checkpoint(news) == {free}
+    assert checkpoint(news) == {held, free}

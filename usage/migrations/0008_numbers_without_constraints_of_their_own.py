@@ -39,7 +39,7 @@ class Migration(migrations.Migration):
     # As before it: a statement at a time.
     atomic = False
 
-    dependencies = [("usage", "0006_one_constraint_for_all_numbers")]
+    dependencies = [("usage", "0007_one_constraint_for_all_totals")]
 
     operations = [
         ValidateConstraint(model_name="usagerecord", name="usage_tokens_not_below_zero"),
