@@ -97,3 +97,21 @@ def test_addresses_begin_where_the_service_does(entrance: Entrance, prefix: str)
     _, _, body = called(entrance, "/here", SCRIPT_NAME=prefix)
 
     assert b"".join(body) == f"{prefix}/here".encode()
+
+
+def test_what_the_server_does_not_take_is_closed_here(entrance: Entrance) -> None:
+    finished: list[Any] = []
+
+    def refuse(status: str, headers: list[tuple[str, str]]) -> None:
+        raise ValueError
+
+    def note(**_: Any) -> None:
+        finished.append(True)
+
+    request_finished.connect(note)
+    try:
+        with pytest.raises(ValueError):
+            entrance(RequestFactory().get("/cookies").environ, refuse)
+    finally:
+        request_finished.disconnect(note)
+    assert finished == [True]
