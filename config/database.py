@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from typing import Any, cast
 
 from django.db import (
@@ -24,8 +25,9 @@ def release_connection() -> None:
 
     Called before anything that waits for someone else: a provider, storage, a browser.
     """
-    if not connection.in_atomic_block:
-        connection.close()
+    for ours in connections.all(initialized_only=True):
+        if not ours.in_atomic_block:
+            ours.close()
 
 
 def close_pool() -> None:
@@ -50,6 +52,7 @@ def prepared() -> Iterator[CursorWrapper]:
     with ours.wrap_database_errors:
         pool = _lender(ours)
         if pool is None:
+            ours = cast("Any", connections[DEFAULT_DB_ALIAS])
             ours.ensure_connection()
             # What Django's own cursor() ends with.
             with ours._prepare_cursor(_cursor(ours.connection)) as cursor:  # noqa: SLF001
@@ -174,8 +177,17 @@ def _is_refusal(error: BaseException | None) -> bool:
 
 
 def _ours() -> Any:
-    """What ``connection`` stands for in this thread; that looks for it anew for each of its attributes."""
-    return connections[DEFAULT_DB_ALIAS]
+    """What ``connection`` stands for in this thread, or where it has not been asked for anything yet, in none.
+
+    To be made for each connection that a client opens it is too large, and part of cycles that have to be collected.
+    """
+    return getattr(connections._connections, DEFAULT_DB_ALIAS, None) or _nobodys()  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+@cache
+def _nobodys() -> Any:
+    """What knows the pool, and how errors are told, and never has a connection itself."""
+    return connections.create_connection(DEFAULT_DB_ALIAS)
 
 
 def _lender(ours: Any) -> Any:

@@ -92,6 +92,10 @@ class _Counted:
         self.bytes += len(chunk)
         return chunk
 
+    def close(self) -> None:
+        """What gives the chunks knows the answer that this is part of: together they would be garbage to be found."""
+        self._chunks = iter(())
+
 
 def _say_when_sent(request: HttpRequest, response: HttpResponseBase, started: float) -> None:
     """The server closes an answer when it has sent it, or when the client has left."""
@@ -100,18 +104,10 @@ def _say_when_sent(request: HttpRequest, response: HttpResponseBase, started: fl
     if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
         counted = _Counted(response.streaming_content)  # type: ignore[arg-type]
         response.streaming_content = counted
-    close, said = response.close, False
-
-    def close_and_say() -> None:
-        nonlocal said
-        try:
-            close()
-        finally:
-            if not said:
-                said = True
-                log.info("request", extra=_facts(request, response, counted, started))
-
-    response.close = close_and_say  # type: ignore[method-assign]
+    # Run once by close(), which then forgets it. A close() of ours in place of Django's would be known to the answer
+    # that it knows, and each answer with all around it wait for the collector of garbage.
+    closers: list[Callable[[], object]] = response._resource_closers  # type: ignore[attr-defined]  # noqa: SLF001
+    closers.append(lambda: log.info("request", extra=_facts(request, response, counted, started)))
 
 
 def _facts(

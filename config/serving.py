@@ -204,6 +204,9 @@ def when_ready(server: Any) -> None:
     # What was loaded stays for good: workers neither look through it for garbage nor copy its pages by doing so. What
     # little of it is garbage stays too: to look for it takes a tenth of the start.
     gc.freeze()
+    # Requests free what they used by themselves (tests/composition/test_garbage.py), and what lives for long is
+    # streams: looking through those of a thousand stops all of them for a twentieth of a second, every few seconds.
+    gc.set_threshold(10_000)
     gc.enable()
     for listener in server.LISTENERS:
         address, port = listener.sock.getsockname()[:2]

@@ -94,7 +94,9 @@ class Together(Generic[Q, A]):
         except BaseException:
             self._give_up(place)
             raise
-        return place.group
+        # It is in there itself, and would be garbage that has to be found.
+        group, place.group = place.group, []
+        return group
 
     def _go(self, group: list["_Place"]) -> None:
         """Asks for a group, of which the first is who does this, and sends the next on its way."""

@@ -9,13 +9,13 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from config import ratelimits
 from config.negotiation import WhateverAccept
 from config.problems import Problem
 from config.request_ids import current as request_id
 from config.schema import problems
+from config.viewsets import ViewSet
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, End, admit

@@ -11,9 +11,9 @@ from django.utils.cache import get_conditional_response
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
-from rest_framework.viewsets import ViewSet
 
 from config.schema import problems
+from config.viewsets import ViewSet
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks, NotEntitled
 from releases.micro_apps.offers import Offer, offered
