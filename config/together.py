@@ -1,14 +1,15 @@
 """Questions that come at the same time, asked as one.
 
 What a small question costs is mostly the way there and back and, where it writes, a commit. While one of a kind is on
-its way, others of that kind wait for it and then go together; whoever comes alone waits for nobody. So the more a
-process has to do, the less each costs.
+its way, others of that kind wait for it and then go together; whoever comes alone waits for nobody. Where the last did
+not go alone, the next lets those ask who were about to, which takes no time. So the more a process has to do, the less
+each costs.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Lock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
 # A question that has been away for longer than this may be waiting for a lock, and nobody else waits behind it.
@@ -45,22 +46,29 @@ class Together(Generic[Q, A]):
         self._patience = patience
         self._lock = Lock()
         self._waiting: deque[_Place] = deque()
-        # How many groups are on their way, and when the last of them left.
+        # How many groups are on their way or about to be, when the last of them left, and whether it had company.
         self._away = 0
         self._left_at = 0.0
+        self._crowded = False
 
     def __call__(self, question: Q) -> A:
         place = _Place(question)
         with self._lock:
             waits = self._away > 0 and monotonic() - self._left_at < self._patience
+            gathers = self._crowded and not self._away
             if waits:
                 place.turn = Lock()
                 place.turn.acquire()
                 self._waiting.append(place)
+            elif gathers:
+                self._away = 1
+                self._left_at = monotonic()
             else:
                 group = self._leave(place)
         if waits:
             group = self._wait(place)
+        elif gathers:
+            group = self._gather(place)
         if group:
             self._go(group)
         if place.alone:
@@ -79,7 +87,21 @@ class Together(Generic[Q, A]):
             group.append(self._waiting.popleft())
         self._away += 1
         self._left_at = monotonic()
+        self._crowded = len(group) > 1
         return group
+
+    def _gather(self, first: "_Place") -> list["_Place"]:
+        """Lets everybody else have a turn, and gives who has come to ask as well."""
+        try:
+            sleep(0)
+        except BaseException:
+            with self._lock:
+                self._away -= 1
+                self._send_next()
+            raise
+        with self._lock:
+            self._away -= 1
+            return self._leave(first)
 
     def _wait(self, place: "_Place") -> list["_Place"]:
         """Until there is an answer, or it is one's turn to go for those who wait; gives with whom."""

@@ -42,8 +42,15 @@ def _ends(killed: str) -> list[Any]:
     together = _Leaving(ask, undone=lambda _: False, patience=SECONDS)
     asking = []
     for number in (1, 2, 3, 4):
+        # Once somebody has had company, whoever comes first lets others come.
+        together._crowded = killed == "letting others come" and number == 2
+        if together._crowded:
+            first_may_come_back.set()
+            asking[0].join(SECONDS)
         asking.append(gevent.spawn(together, number))
         gevent.sleep(0)
+        if together._crowded:
+            asking[1].kill(block=False)
     second = asking[1]
     if killed == "just told to go":
         together.told_to_go = lambda: second.kill(block=False)
@@ -68,7 +75,7 @@ def _end(asker: gevent.Greenlet) -> Any:
 
 
 if __name__ == "__main__":
-    kinds = ("waiting", "just told to go", "on the way for others")
+    kinds = ("letting others come", "waiting", "just told to go", "on the way for others")
     # What is raised in a greenlet is printed as well, which is not what is asked for here.
     gevent.get_hub().exception_stream = None
     print(json.dumps({kind: _ends(kind) for kind in kinds}))

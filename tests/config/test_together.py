@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Lock
 from time import monotonic, sleep
+from unittest import mock
 
 import pytest
 
@@ -133,6 +134,23 @@ def test_where_something_may_have_been_done_nothing_is_asked_twice(make) -> None
     assert room.oracle.groups == [[1], [2, -1, 3]]
 
 
+def test_who_has_had_company_lets_others_come_first(make) -> None:
+    room = make()
+    asking = room.ask(1, 2, 3)
+    room.oracle.may_answer.set()
+    assert [each.result(SECONDS) for each in asking] == [2, 4, 6]
+    with mock.patch("config.together.sleep") as let_come:
+        let_come.side_effect = lambda _: asking.extend(room.ask(5, 6))
+        assert room.together(4) == 8
+        assert room.oracle.groups[2:] == [[4, 5, 6]]
+        assert [each.result(SECONDS) for each in asking[3:]] == [10, 12]
+        # And goes at once again when nobody did.
+        let_come.side_effect = None
+        assert [room.together(7), room.together(8)] == [14, 16]
+    assert let_come.call_count == 2
+    assert room.oracle.groups[3:] == [[7], [8]]
+
+
 def test_nobody_waits_long_behind_one_that_takes_long(make) -> None:
     room = make(patience=0.02)
     first = room.ask(1)
@@ -155,6 +173,7 @@ def test_whoever_is_killed_takes_nobody_along() -> None:
         check=True,
     )
     assert json.loads(done.stdout) == {
+        "letting others come": [2, "GreenletExit", 6, 8],
         "waiting": [2, "GreenletExit", 6, 8],
         "just told to go": [2, "GreenletExit", 6, 8],
         "on the way for others": [2, "GreenletExit", "Unanswered", "Unanswered"],
