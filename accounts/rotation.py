@@ -19,8 +19,8 @@ from accounts.models import RefreshToken, Session, User
 from accounts.refresh_tokens import RefreshSecret
 from accounts.revocation import lock_user
 from accounts.sign_in import Device, TokenPair, token_end
-from config.database import Statement
 from config.problems import Problem
+from config.statements import Statement
 
 
 class InvalidRefreshToken(Problem):

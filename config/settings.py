@@ -183,7 +183,7 @@ DATABASES = {
         # Looked at before each borrowing (config/waiting.py), so that a restarted database costs nobody an error.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
-            # At once, for the few statements asked all the time (config/database.py); an address can say otherwise.
+            # At once, for the few statements asked all the time (config/statements.py); an address can say otherwise.
             "prepare_threshold": 0,
             **_database.get("OPTIONS", {}),
             "connect_timeout": 5,

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 
 from accounts.access_tokens import Claims
 from accounts.claims import ClaimsSource
-from config.database import Statement
+from config.statements import Statement
 from licensing.models import Standing, merged
 
 

@@ -15,9 +15,9 @@ from uuid import UUID
 from django.conf import settings
 from psycopg.types.numeric import Int8
 
-from config.database import Statement
 from config.ids import timed_uuid
 from config.problems import Problem, RefusedUntil
+from config.statements import Statement
 from licensing.callers import Caller
 from usage.alerts import note_daily_limit
 from usage.limits import Caps, limits_of

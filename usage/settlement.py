@@ -10,7 +10,7 @@ from uuid import UUID
 
 from psycopg.types.numeric import Int8
 
-from config.database import Statement
+from config.statements import Statement
 from usage.alerts import notice_shares
 from usage.models import UsageRecord
 
