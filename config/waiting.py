@@ -15,6 +15,7 @@ here that is a look at the socket, on which a server that has gone away has left
 
 import os
 from collections.abc import Generator
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import psycopg
@@ -55,6 +56,10 @@ class PatientConnection(psycopg.Connection[Any]):
 
     patience: float | None = FIRST_ANSWER_SECONDS
 
+    @cached_property
+    def _sign(self) -> psycopg.Cursor[Any]:
+        return self.cursor()
+
     @classmethod
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
         connection = super().connect(conninfo, **options)
@@ -86,7 +91,8 @@ class PatientConnection(psycopg.Connection[Any]):
         if query != SIGN_OF_LIFE:
             return super().execute(query, *args, **options)
         if not self.closed and is_quiet(self.pgconn.socket):
-            return self.cursor()
+            # Nobody looks at it, and to make one each time takes as long as the look at the socket.
+            return self._sign
         try:
             return super().execute(query, *args, **options)
         except psycopg.Error:
