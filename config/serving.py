@@ -36,10 +36,10 @@ from gunicorn.http import errors  # noqa: E402
 from gunicorn.util import close_graceful, http_date  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
+from config import sending, sharing  # noqa: E402
 from config.handlers import render  # noqa: E402
 from config.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
 from config.request_ids import RequestIdMiddleware  # noqa: E402
-from config.sending import install  # noqa: E402
 from config.waiting import limit_statements  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -106,15 +106,27 @@ class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's gevent worker that answers its own errors as problems and ends idle connections when it stops."""
 
+    # Among the shares.
+    place: int | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._idle: set[socket] = set()
+        self._connections = 0
+
+    def run(self) -> None:
+        sharing.Accepting.among = shares, self.place
+        super().run()
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         self._idle.add(client)
+        self._connections += 1
+        shares.say(self.place, self._connections)
         try:
             super().handle(listener, client, addr)
         finally:
+            self._connections -= 1
+            shares.say(self.place, self._connections)
             self._idle.discard(client)
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket, addr: Any) -> None:
@@ -131,6 +143,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         """The heartbeat, once a second."""
         super().notify()
         if not self.alive:
+            shares.leave(self.place)
             # Without this a stop would wait for every client that keeps a connection for later. What such a
             # client has sent already can still be read and is answered.
             for client in tuple(self._idle):
@@ -213,6 +226,14 @@ def when_ready(server: Any) -> None:
         log.info("serving", extra={"address": address, "port": port, "count": server.num_workers})
 
 
+def pre_fork(server: Any, worker: Any) -> None:
+    worker.place = shares.take()
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    shares.give_back(worker.place)
+
+
 def post_worker_init(worker: Any) -> None:
     """From now on this process looks after the one of queued work as well."""
     import_string("config.console.watch.start")()
@@ -227,7 +248,8 @@ def worker_exit(server: Any, worker: Any) -> None:
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-install()
+sending.install()
+sharing.install()
 _allow_many_connections()
 limit_statements(STATEMENT_LIMITS)
 
@@ -239,6 +261,8 @@ bind = (
     else f"{settings.HOST}:{settings.PORT}"
 )
 workers = settings.WEB_WORKERS or len(os.sched_getaffinity(0))
+# With room for a second set of workers, which takes over from the first, and some that are added by hand.
+shares = sharing.Shares(2 * workers + 8)
 worker_class = Worker
 worker_connections = 4096
 preload_app = True

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +191,40 @@ def test_a_killed_worker_is_replaced(service: Service) -> None:
     assert service.get("/healthz").status == 200
 
 
+def test_workers_share_clients_evenly() -> None:
+    with serving(WEB_WORKERS="2", TRUSTED_PROXIES="127.0.0.1") as service, ExitStack() as clients:
+
+        def arrive(number: int) -> None:
+            # As fast as they can: who is awake would have nearly all of them.
+            for _ in range(number):
+                client = clients.enter_context(service.connect())
+                client.sendall(b"GET /livez HTTP/1.1\r\nHost: probe\r\n\r\n")
+
+        def shares() -> list[int]:
+            return [_clients_of(each, service.port) for each in _children(service.child.pid)]
+
+        eventually(lambda: len(_children(service.child.pid)) == 2)
+        arrive(60)
+        eventually(lambda: sum(shares()) == 60)
+        assert min(shares()) >= 24
+
+        # One that has stopped answering keeps nobody waiting.
+        before, other = _children(service.child.pid)
+        os.kill(before, signal.SIGSTOP)
+        began = time.monotonic()
+        arrive(20)
+        eventually(lambda: _clients_of(other, service.port) >= 44)
+        assert service.get("/livez").status == 204
+        assert time.monotonic() - began < 5
+
+        # One in its place has none, and gets nearly all until it has as many.
+        os.kill(before, signal.SIGKILL)
+        eventually(lambda: before not in _children(service.child.pid) and len(shares()) == 2)
+        eventually(lambda: arrive(1) or min(shares()) > 0)
+        arrive(15)
+        eventually(lambda: min(shares()) >= 12)
+
+
 def test_told_to_stop_it_finishes_what_is_running_and_waits_for_nobody_else() -> None:
     with (
         serving(BASE_URL="https://shell.test", TRUSTED_PROXIES="127.0.0.1") as service,
@@ -301,6 +335,18 @@ def _run(command: list[str], environ: dict[str, str]) -> subprocess.CompletedPro
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _clients_of(pid: int, port: int) -> int:
+    """How many connections a process has that came in by a port."""
+    tables = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    came_in = {f"socket:[{row[9]}]" for row in tables if row[1].endswith(f":{port:04X}")}
+    listening = {f"socket:[{row[9]}]" for row in tables if row[3] == "0A"}
+    held = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            held.add(str(each.readlink()))
+    return len(held & (came_in - listening))
 
 
 def _connects(port: int) -> bool:
