@@ -107,7 +107,19 @@ def _say_when_sent(request: HttpRequest, response: HttpResponseBase, started: fl
     # Run once by close(), which then forgets it. A close() of ours in place of Django's would be known to the answer
     # that it knows, and each answer with all around it wait for the collector of garbage.
     closers: list[Callable[[], object]] = response._resource_closers  # type: ignore[attr-defined]  # noqa: SLF001
-    closers.append(lambda: log.info("request", extra=_facts(request, response, counted, started)))
+    closers.append(lambda: _say(request, response, counted, started))
+
+
+def _say(
+    request: HttpRequest, response: HttpResponseBase, counted: _Counted | None, started: float
+) -> None:
+    try:
+        facts = _facts(request, response, counted, started)
+    except Exception:
+        # Whoever closes an answer hears nothing of this.
+        log.exception("request_without_facts")
+    else:
+        log.info("request", extra=facts)
 
 
 def _facts(

@@ -116,7 +116,11 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def run(self) -> None:
         sharing.Accepting.among = shares, self.place
-        super().run()
+        try:
+            super().run()
+        finally:
+            # Its last settlements are still to come, but no connections.
+            shares.leave(self.place)
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         self._idle.add(client)

@@ -7,6 +7,7 @@ that have nothing to do. So a worker that has more connections than another lets
 
 import mmap
 from array import array
+from time import monotonic
 from typing import Any, ClassVar
 
 from gevent.server import StreamServer
@@ -14,6 +15,7 @@ from gunicorn.workers import ggevent
 
 # How long another is given. It is awake within a fraction of that, unless it is busy, and then nobody waits for it.
 MOMENT_SECONDS = 0.002
+LONGEST_SECONDS = 0.064
 # In place of a number of connections: there is no such worker, or it takes no more of them.
 ABSENT, LEAVING = -1, -2
 
@@ -57,23 +59,56 @@ class Shares:
 
 
 class Accepting(StreamServer):  # type: ignore[misc]  # gevent has no types
-    """gevent's server of a worker, which lets others go first who have fewer connections."""
+    """gevent's server of a worker, which lets others go first who have fewer connections.
+
+    Where that was in vain they are busy, or stuck, and it does so less often the more often it was: a moment for each
+    of those that wait in line would be more than the line can bear.
+    """
 
     # The shares, and the place of the worker that this process is.
     among: ClassVar[tuple[Shares, int | None] | None] = None
-    _has_waited = False
+    # Each is counted before the next one is looked at.
+    max_accept = 1
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._insists = False
+        self._has_taken = False
+        # Until when nobody is let go first, and for how long not after the next time in vain.
+        self._goes_first_until = 0.0
+        self._in_vain = MOMENT_SECONDS
 
     def do_read(self) -> Any:
-        if self.among and not self._has_waited:
-            shares, place = self.among
-            if shares.is_ahead(place):
-                self._has_waited = True
-                self.stop_accepting()
-                self._timer = self.loop.timer(MOMENT_SECONDS)
-                self._timer.start(self._start_accepting_if_started)
-                return None
-        self._has_waited = False
-        return super().do_read()
+        if not self._insists and self._is_ahead() and monotonic() >= self._goes_first_until:
+            self.stop_accepting()
+            self._timer = self.loop.timer(MOMENT_SECONDS)
+            self._timer.start(self._after_a_moment)
+            return None
+        taken = super().do_read()
+        self._has_taken = taken is not None
+        return taken
+
+    def _is_ahead(self) -> bool:
+        if self.among is None:
+            return False
+        shares, place = self.among
+        return shares.is_ahead(place)
+
+    def _after_a_moment(self) -> None:
+        """Takes the connection if it is still there."""
+        if not self.started:
+            return
+        self.start_accepting()
+        self._insists, self._has_taken = True, False
+        try:
+            self._do_read()
+        finally:
+            self._insists = False
+        if self._has_taken:
+            self._goes_first_until = monotonic() + self._in_vain
+            self._in_vain = min(2 * self._in_vain, LONGEST_SECONDS)
+        else:
+            self._in_vain = MOMENT_SECONDS
 
 
 def install() -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from psycopg import generators
 from psycopg._preparing import Prepare
 from psycopg.adapt import PyFormat, Transformer
@@ -86,8 +86,9 @@ class Statement:
                 ordered = [asked[number] for number in numbers]
                 rows = lent.wait(_first_rows_of_each(lent, self._one, ordered, sent))
         except Exception as error:
-            # What cannot be sent is found out before anything is.
-            if _is_refusal(error) or not sent.anything:
+            # What cannot be sent is found out before anything is. Where there is no connection, none is for each alone.
+            is_away = isinstance(error, (OperationalError, InterfaceError))
+            if _is_refusal(error) or not (sent.anything or is_away):
                 raise _Undone from error
             raise
         found = dict(zip(numbers, rows, strict=True))
@@ -115,8 +116,10 @@ class _Words(NamedTuple):
                     names[name] = places
             return f"${places if name is None else names[name]}"
 
-        numbered = _PLACE.sub(place, text).encode()
-        return cls(numbered, tuple(names), (PyFormat.AUTO,) * places)
+        numbered = _PLACE.sub(place, text)
+        # A cursor, which a transaction around it takes, would read another statement.
+        assert "%" not in numbered, text
+        return cls(numbered.encode(), tuple(names), (PyFormat.AUTO,) * places)
 
     def arranged(self, values: Any) -> Sequence[Any]:
         return [values[name] for name in self.names] if self.names else values
@@ -161,6 +164,8 @@ def _first_rows_of_each(
     """The first row of each. To the server all that comes before the end of a pipeline is one transaction."""
     reading: Any = Transformer(lent)
     ready = [_ready(reading, words, values) for values in asked]
+    # What is left to do by who asked before: an error of that must not come when something has been done.
+    yield from lent._prepared.maintain_gen(lent)  # noqa: SLF001 - what all who ask on a connection share
     sent.anything = True
     results = yield from _asked_at_once(lent, ready)
     rows: list[Row | None] = []
@@ -176,7 +181,8 @@ def _ready(writing: Any, words: _Words, values: Any) -> _Ready:
 
 
 def _asked(lent: Any, ready: _Ready) -> Asking:
-    connection, known = lent.pgconn, lent._prepared  # noqa: SLF001 - what all who ask on a connection share
+    connection, known = lent.pgconn, lent._prepared  # noqa: SLF001 - as above
+    yield from known.maintain_gen(lent)
     prepare, name = known.get(ready)
     if prepare is Prepare.SHOULD:
         connection.send_prepare(name, ready.query, param_types=ready.types)
@@ -187,7 +193,8 @@ def _asked(lent: Any, ready: _Ready) -> Asking:
     if key is not None:
         known.validate(key, prepare, name, results)
     _refuse_failure(results)
-    yield from known.maintain_gen(lent)
+    if not results:
+        raise OperationalError("the database has given no answer")
     return results
 
 
@@ -196,17 +203,16 @@ def _asked_at_once(lent: Any, ready: Sequence[_Ready]) -> Asking:
     connection, known = lent.pgconn, lent._prepared  # noqa: SLF001 - as above
     connection.enter_pipeline_mode()
     connection.send_query_params(SHORT_LOCKS, None)
-    # How many results come before each one's.
-    before, new = 1, []
-    places = []
+    # How many results come before each one's, and before that of what prepares it.
+    before, places, new = 1, [], []
     for each in ready:
         prepare, name = known.get(each)
         if prepare is Prepare.SHOULD:
             connection.send_prepare(name, each.query, param_types=each.types)
+            new.append((known.key(each), prepare, name, before))
             before += 1
         _send(connection, each, name)
-        if key := known.maybe_add_to_cache(each, prepare, name):
-            new.append((key, prepare, name, before))
+        known.maybe_add_to_cache(each, prepare, name)
         places.append(before)
         before += 1
     connection.pipeline_sync()
@@ -219,9 +225,9 @@ def _asked_at_once(lent: Any, ready: Sequence[_Ready]) -> Asking:
         results += more
     connection.exit_pipeline_mode()
     for key, prepare, name, place in new:
+        # Forgotten where it has not come to that.
         known.validate(key, prepare, name, results[place : place + 1])
     _refuse_failure(results)
-    yield from known.maintain_gen(lent)
     return [results[place] for place in places]
 
 
@@ -248,8 +254,8 @@ def _is_undone(error: Exception) -> bool:
 def _is_refusal(error: BaseException | None) -> bool:
     """Whether the database itself has said so: then it has taken back what it was asked in this transaction.
 
-    One that goes away (class 57P) may have committed before it says that.
+    One that goes away (class 57P), or of which a pooler says that it has (class 08), may have committed before that.
     """
     while error is not None and getattr(error, "sqlstate", None) is None:
         error = error.__cause__
-    return error is not None and not error.sqlstate.startswith("57P")  # type: ignore[attr-defined]
+    return error is not None and not error.sqlstate.startswith(("57P", "08"))  # type: ignore[attr-defined]

@@ -194,6 +194,20 @@ def test_the_line_of_a_stream_is_written_when_it_has_ended(written: Written) -> 
     assert {line["request_id"] for line in written.lines()} == {"stream-0001"}
 
 
+def test_a_request_of_which_nothing_can_be_said_is_not_passed_over(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> dict[str, object]:
+        raise RuntimeError
+
+    monkeypatch.setattr(request_ids, "_facts", fail)
+    response = served("/named/things/secret")
+    response.close()
+    (line,) = written.lines()
+    assert line["event"] == "request_without_facts"
+    assert line["level"] == "error"
+
+
 def test_a_stream_whose_client_left_says_so(written: Written) -> None:
     answer = served("/streaming")
     assert next(iter(answer)) == b"123"

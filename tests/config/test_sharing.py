@@ -1,5 +1,10 @@
 """Who has more connections than another."""
 
+import json
+import subprocess
+import sys
+
+from config.local.folders import ROOT
 from config.sharing import Shares
 
 
@@ -45,3 +50,23 @@ def test_who_has_no_place_shares_with_nobody() -> None:
     shares.leave(none)
     shares.give_back(none)
     assert shares.take() is None
+
+
+def test_one_that_is_ahead_leaves_connections_to_another_and_does_not_wait_for_one_that_is_stuck() -> (
+    None
+):
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.config.accepting_workers"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+    assert told["waits"]["ahead"] + told["waits"]["other"] == 200
+    # Some, where the other one is not given a core for a moment.
+    assert told["waits"]["ahead"] <= 60
+    assert told["stuck"]["ahead"] == 200
+    # Less and less often; each of them would be 200.
+    assert 1 <= told["stuck"]["pauses"] <= 60

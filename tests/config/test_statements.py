@@ -1,6 +1,8 @@
 """Statements that go together, and by a way of their own."""
 
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
 from threading import Event, Timer
@@ -10,7 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
+from psycopg._preparing import PrepareManager
 
+from config import statements
 from config.database import close_pool, prepared, release_connection
 from config.statements import Statement
 from tests.config.shelf import books, put, shelf
@@ -240,3 +244,88 @@ def test_where_nothing_may_be_prepared_nothing_is(
         cursor.execute("SELECT count(*) FROM pg_prepared_statements")
         assert cursor.fetchone() == (0,)
     close_pool()
+
+
+def test_what_a_pooler_says_of_a_lost_connection_is_no_refusal(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server may have done what it was asked before the pooler lost it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            CREATE FUNCTION lose(book text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
+            IF book = 'lost' THEN RAISE EXCEPTION 'server conn crashed' USING ERRCODE = '08P01'; END IF;
+            RETURN book; END $$
+            """
+        )
+    release_connection()
+    put_or_lose = Statement("INSERT INTO shelf VALUES (lose(%(book)s)) RETURNING book")
+    asked = named("first", "Ulysses", "lost", "Dracula")
+    assert [type(each) for each in at_once(put_or_lose, asked, monkeypatch)] == [
+        OperationalError
+    ] * 3
+    assert books() == ["Emma", "first"]
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION lose")
+
+
+def test_where_no_connection_is_to_be_had_nobody_waits_for_one_twice(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[None] = []
+
+    @contextmanager
+    def none_left() -> Iterator[Any]:
+        tried.append(None)
+        raise OperationalError("couldn't get a connection")
+        yield
+
+    monkeypatch.setattr(statements, "borrowed", none_left)
+    ended = at_once(PUT, named("first", "Ulysses", "Dracula", "Persuasion"), monkeypatch)
+    assert [type(each) for each in ended] == [OperationalError] * 3
+    assert len(tried) == 2
+
+
+def test_what_is_left_to_tidy_up_is_not_done_behind_what_has_been_committed(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of that would be taken for one of the statement."""
+    monkeypatch.setattr(PrepareManager, "prepared_max", 1)
+    rotate = PrepareManager.maintain_gen
+    kept: list[list[str]] = []
+    looks = [True]
+
+    def note(self: PrepareManager, conn: Any) -> Any:
+        if self._to_flush and looks:
+            with psycopg.connect(**connection.get_connection_params()) as other:
+                rows = other.execute("SELECT book FROM shelf ORDER BY book").fetchall()
+                kept.append([book for (book,) in rows])
+        return rotate(self, conn)
+
+    monkeypatch.setattr(PrepareManager, "maintain_gen", note)
+    assert PUT.row({"book": "Ulysses"})
+    assert TOUCH.row({"book": "Emma"})
+    assert PUT.row({"book": "Dracula"})
+    assert at_once(PUT, named("first", "Lolita", "Persuasion"), monkeypatch)
+    looks.clear()
+    # Each time what was committed before, and never what had just been.
+    assert kept[0] == ["Emma", "Ulysses"]
+
+
+@pytest.mark.parametrize("threshold", [0, 1, 2, 3])
+def test_a_group_that_fails_leaves_no_name_of_what_was_not_prepared(
+    table: None, monkeypatch: pytest.MonkeyPatch, threshold: int
+) -> None:
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "prepare_threshold", threshold)
+    close_pool()
+    asked = named("first", "Emma", "Dracula", "Persuasion", "Ulysses")
+    refused, *others = at_once(PUT, asked, monkeypatch)
+    assert isinstance(refused, IntegrityError)
+    assert [row[0] for row in others] == ["Dracula", "Persuasion", "Ulysses"]
+    assert PUT.row({"book": "Lolita"})
+    close_pool()
+
+
+def test_a_statement_means_the_same_in_a_transaction_and_outside_of_any() -> None:
+    with pytest.raises(AssertionError):
+        Statement("SELECT 1 WHERE %s LIKE 'x%%'")
