@@ -15,7 +15,8 @@ from gunicorn.workers import ggevent
 
 # How long another is given. It is awake within a fraction of that, unless it is busy, and then nobody waits for it.
 MOMENT_SECONDS = 0.002
-LONGEST_SECONDS = 0.064
+# For how long nobody is let go first after that has been in vain once, and at most.
+FIRST_SECONDS, LONGEST_SECONDS = MOMENT_SECONDS / 16, 0.064
 # In place of a number of connections: there is no such worker, or it takes no more of them.
 ABSENT, LEAVING = -1, -2
 
@@ -76,7 +77,7 @@ class Accepting(StreamServer):  # type: ignore[misc]  # gevent has no types
         self._has_taken = False
         # Until when nobody is let go first, and for how long not after the next time in vain.
         self._goes_first_until = 0.0
-        self._in_vain = MOMENT_SECONDS
+        self._in_vain = FIRST_SECONDS
 
     def do_read(self) -> Any:
         if not self._insists and self._is_ahead() and monotonic() >= self._goes_first_until:
@@ -99,16 +100,17 @@ class Accepting(StreamServer):  # type: ignore[misc]  # gevent has no types
         if not self.started:
             return
         self.start_accepting()
+        was_in_vain = self._is_ahead()
         self._insists, self._has_taken = True, False
         try:
             self._do_read()
         finally:
             self._insists = False
-        if self._has_taken:
+        if was_in_vain and self._has_taken:
             self._goes_first_until = monotonic() + self._in_vain
             self._in_vain = min(2 * self._in_vain, LONGEST_SECONDS)
         else:
-            self._in_vain = MOMENT_SECONDS
+            self._in_vain = FIRST_SECONDS
 
 
 def install() -> None:
