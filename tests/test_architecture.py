@@ -1,4 +1,5 @@
-"""What import contracts cannot see: foreign keys, reverse accessors, names of rooms, signals, imports in functions."""
+"""What import contracts cannot see: foreign keys, reverse accessors, names of rooms, signals, imports
+in functions, and whose view sets these are."""
 
 import ast
 from collections.abc import Iterator
@@ -83,6 +84,17 @@ def test_reverse_accessors_are_used_from_above_only() -> None:
 def test_there_are_rooms_and_no_shelves() -> None:
     named = {path.stem for path in sources()} | {path.parent.name for path in sources()}
     assert not named & SHELVES
+
+
+def test_view_sets_are_those_that_let_go_of_a_request() -> None:
+    theirs = [
+        path.relative_to(ROOT).as_posix()
+        for path in sources()
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom)
+        and f"{node.module}.{node.names[0].name}".startswith("rest_framework.viewsets")
+    ]
+    assert theirs == ["config/viewsets.py"]
 
 
 def test_nothing_is_imported_inside_a_function_and_nothing_listens_to_signals() -> None:
