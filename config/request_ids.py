@@ -104,8 +104,9 @@ def _say_when_sent(request: HttpRequest, response: HttpResponseBase, started: fl
     if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
         counted = _Counted(response.streaming_content)  # type: ignore[arg-type]
         response.streaming_content = counted
-    # Run once by close(), which then forgets it. A close() of ours in place of Django's would be known to the answer
-    # that it knows, and each answer with all around it wait for the collector of garbage.
+    # Run once by close(), which then forgets it; not where this process is made to end in the middle of closing. A
+    # close() of ours in place of Django's would be known to the answer that it knows, and each answer with all around
+    # it wait for the collector of garbage.
     closers: list[Callable[[], object]] = response._resource_closers  # type: ignore[attr-defined]  # noqa: SLF001
     closers.append(lambda: _say(request, response, counted, started))
 

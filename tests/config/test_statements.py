@@ -289,27 +289,23 @@ def test_where_no_connection_is_to_be_had_nobody_waits_for_one_twice(
 def test_what_is_left_to_tidy_up_is_not_done_behind_what_has_been_committed(
     table: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of that would be taken for one of the statement."""
-    monkeypatch.setattr(PrepareManager, "prepared_max", 1)
-    rotate = PrepareManager.maintain_gen
-    kept: list[list[str]] = []
-    looks = [True]
+    """An error of that would be taken for one of the group, which would be done again."""
+    tidied: list[None] = []
+    tidy = PrepareManager.maintain_gen
 
-    def note(self: PrepareManager, conn: Any) -> Any:
-        if self._to_flush and looks:
-            with psycopg.connect(**connection.get_connection_params()) as other:
-                rows = other.execute("SELECT book FROM shelf ORDER BY book").fetchall()
-                kept.append([book for (book,) in rows])
-        return rotate(self, conn)
+    def fail_for_the_group(self: PrepareManager, conn: Any) -> Any:
+        tidied.append(None)
+        if len(tidied) == 2:
+            raise psycopg.errors.QueryCanceled
+        return tidy(self, conn)
 
-    monkeypatch.setattr(PrepareManager, "maintain_gen", note)
-    assert PUT.row({"book": "Ulysses"})
-    assert TOUCH.row({"book": "Emma"})
-    assert PUT.row({"book": "Dracula"})
-    assert at_once(PUT, named("first", "Lolita", "Persuasion"), monkeypatch)
-    looks.clear()
-    # Each time what was committed before, and never what had just been.
-    assert kept[0] == ["Emma", "Ulysses"]
+    # From here on there is a connection, so that the first is for who goes alone and the second for the others.
+    assert books() == ["Emma"]
+    monkeypatch.setattr(PrepareManager, "maintain_gen", fail_for_the_group)
+    rows = at_once(PUT, named("first", "Lolita", "Persuasion"), monkeypatch)
+    assert [row[0] for row in rows] == ["Lolita", "Persuasion"]
+    assert len(tidied) > 2
+    assert books() == ["Emma", "Lolita", "Persuasion", "first"]
 
 
 @pytest.mark.parametrize("threshold", [0, 1, 2, 3])
