@@ -19,8 +19,8 @@ from accounts.audit import Actor, record
 from accounts.models import PasswordLink, User
 from accounts.people import hash_password, put_password
 from accounts.revocation import lock_user
-from config.problems import InvalidRequest, NotFound
-from config.queue import UNHURRIED
+from config.problems import InvalidRequest, NotFound, ServiceUnavailable
+from config.queue import RESETS, UNHURRIED, crowded
 
 LIFETIMES = {
     PasswordLink.Kind.RESET: timedelta(minutes=30),
@@ -35,6 +35,10 @@ HOW: Mapping[str, str] = {
 # What a stranger can have sent to one person within the lifetime of a reset link.
 RESETS_AT_A_TIME = 3
 FORGOTTEN_AFTER = timedelta(days=1)
+TOO_MANY_WAIT = (
+    "Too many have asked for a reset at the same time. Please try again in a few minutes."
+)
+CROWDED_SECONDS = 60
 
 
 class LinkSpent(NotFound):
@@ -50,11 +54,18 @@ class Disabled(InvalidRequest):
 
 
 def request_reset(*, email: str, address: str | None, request_id: str) -> None:
-    """Queues a reset for whoever has this email, if anybody has."""
+    """Queues a reset for whoever has this email, if anybody has.
+
+    Raises ``ServiceUnavailable``, whoever is meant, while too many wait. One for each email would be no bound, since
+    emails can be made up; and to find one that waits would take another time than to queue one, which would tell
+    whose mail could not be sent.
+    """
     if "@" not in email:
         # Nobody's address, and perhaps a password in the wrong field, which must not be kept with a job.
         return
-    job = app.configure_task("accounts.send_reset", queue="resets", priority=UNHURRIED)
+    if crowded():
+        raise ServiceUnavailable(TOO_MANY_WAIT, retry_after=CROWDED_SECONDS)
+    job = app.configure_task("accounts.send_reset", queue=RESETS, priority=UNHURRIED)
     job.defer(email=email.lower(), address=address, request_id=request_id)
 
 

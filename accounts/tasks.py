@@ -9,7 +9,7 @@ from accounts.audit import Actor
 from accounts.connections import authorisation, disconnecting, reencrypting
 from accounts.models import PasswordLink
 from accounts.retries import wipe_expired
-from config.queue import BACKOFF, UNHURRIED, periodic, task
+from config.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
 
 
 @periodic(cron="7 * * * *")
@@ -19,7 +19,7 @@ def wipe_retries(timestamp: int) -> None:
     wipe_expired(now=timezone.now())
 
 
-@task(name="accounts.send_reset", queue="resets", priority=UNHURRIED, retry=BACKOFF)
+@task(name="accounts.send_reset", queue=RESETS, priority=UNHURRIED, retry=BACKOFF)
 def send_reset(email: str, address: str | None = None, request_id: str = "") -> None:
     """Somebody has asked for a reset; whether there is such a person is found out here and not in the request."""
     password_links.send_reset(

@@ -1,6 +1,9 @@
 from django.apps import AppConfig
 from django.conf import settings
+from django.core.checks import Tags, register
 from django.utils.module_loading import import_string
+
+from config.indexes import no_invalid_indexes
 
 
 class ComposeConfig(AppConfig):
@@ -9,6 +12,7 @@ class ComposeConfig(AppConfig):
     name = "config"
 
     def ready(self) -> None:
+        register(no_invalid_indexes, Tags.database)
         if settings.SENTRY_DSN:
             # Its library is loaded only where errors are reported.
             import_string("config.reports.start")(settings.SENTRY_DSN, settings.VERSION)

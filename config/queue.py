@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
+from django.db import connection
 from procrastinate import BaseRetryStrategy, RetryDecision
 from procrastinate.contrib.django import app
 from procrastinate.exceptions import ConnectorException, UniqueViolation
@@ -31,6 +32,9 @@ FORGET_AFTER_HOURS = 7 * 24
 URGENT = 10
 # Done once nothing else waits: what strangers can ask for keeps no operator's mail waiting, however many ask.
 UNHURRIED = -10
+# The queue of what strangers can ask for, and how much of it may wait; it is sent in minutes.
+RESETS = "resets"
+MAY_WAIT = 10_000
 
 
 class FailedForGood(Exception):
@@ -66,6 +70,20 @@ def task(**options: Any) -> Decorator:
 def periodic(*, cron: str) -> Decorator:
     """Has the worker queue a task by the clock; one worker does, however many there are."""
     return cast("Decorator", app.periodic(cron=cron))
+
+
+# By the index of what waits, which ends at what is not hurried.
+_CROWDED = """
+SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status = 'todo' AND priority = %s OFFSET %s LIMIT 1)
+"""
+
+
+def crowded() -> bool:
+    """Whether so much that strangers have asked for waits that no more of it is to be queued."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CROWDED, [UNHURRIED, MAY_WAIT - 1])
+        (found,) = cursor.fetchone() or (False,)
+        return bool(found)
 
 
 async def rescue_jobs(manager: JobManager) -> None:
@@ -104,6 +122,14 @@ async def forgive_superseded(manager: JobManager) -> None:
     A restart of the database may end a sweep that the next minute repeats; nobody needs to look at that.
     """
     await manager.connector.execute_query_async(_SUPERSEDED)
+
+
+_SENT = "DELETE FROM procrastinate_jobs WHERE queue_name = %(queue)s AND status = 'succeeded'"
+
+
+async def forget_resets(manager: JobManager) -> None:
+    """Deletes resets that were done: strangers can ask for any number, and a week of them would fill the table."""
+    await manager.connector.execute_query_async(_SENT, queue=RESETS)
 
 
 async def forget_old(manager: JobManager) -> None:

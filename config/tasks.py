@@ -3,7 +3,15 @@
 from procrastinate import JobContext
 
 from config import mail
-from config.queue import URGENT, forget_old, forgive_superseded, periodic, rescue_jobs, task
+from config.queue import (
+    URGENT,
+    forget_old,
+    forget_resets,
+    forgive_superseded,
+    periodic,
+    rescue_jobs,
+    task,
+)
 
 __all__ = ["mail"]
 
@@ -17,9 +25,10 @@ __all__ = ["mail"]
     pass_context=True,
 )
 async def rescue(context: JobContext, timestamp: int) -> None:
-    """Every minute: what a worker was doing when it died is queued again, and what was made up for is forgotten."""
+    """Every minute: what a worker was doing when it died is queued again; what nobody needs to look at is forgotten."""
     await rescue_jobs(context.app.job_manager)
     await forgive_superseded(context.app.job_manager)
+    await forget_resets(context.app.job_manager)
 
 
 @periodic(cron="17 3 * * *")

@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 from accounts.audit import Actor
 from accounts.jobs import NotDone
 from licensing import brake
+from licensing.asking import Again, Questions
 from licensing.licences import end_operator_grace, set_billing_status
 from licensing.models import Licence, Standing
 
@@ -28,12 +29,13 @@ SUSPENDED = frozenset({"unpaid", "incomplete", "incomplete_expired", "canceled",
 NAMES_SHOWN = 5
 RUN_OUT = "The grace has run out."
 
-# The statuses of a customer's subscriptions, as they are when it is called.
-Again = Callable[[str], Collection[str]]
-
 
 class NobodyKnown(NotDone):
     """Stripe answers, but about others than our customers."""
+
+
+class SomeLeft(NotDone):
+    """Of some it could not be learnt whether they have paid. All others are done; the next run asks again."""
 
 
 class Saying(NamedTuple):
@@ -70,6 +72,7 @@ class Report:
     unknown: list[str] = field(default_factory=list)
     without_subscription: list[str] = field(default_factory=list)
     without_customer: int = 0
+    left: list[str] = field(default_factory=list)
     brake: str = ""
 
     def leave(self, licence: Licence, statuses: Collection[str]) -> None:
@@ -90,6 +93,8 @@ class Report:
             parts.append(f"without a customer: {self.without_customer}")
         if self.brake:
             parts.append(f"but the brake would hold: {self.brake}")
+        if self.left:
+            parts.append(f"left for the next night, not knowing who has paid: {_named(self.left)}")
         return "; ".join(parts)
 
 
@@ -99,7 +104,7 @@ class Run:
 
     job: str
     says: Callable[[Licence, str, datetime], Saying]
-    again: Again | None
+    questions: Questions | None
     by: Actor
     now: datetime
     report: Report
@@ -134,13 +139,25 @@ class Run:
     def _asked_again(self, saying: Saying) -> Saying | None:
         """The same of what Stripe says now; None where that is nothing, which suspends nobody."""
         customer = saying.licence.stripe_customer_id
-        if self.again is None or not customer or self.report.brake:
+        if self.questions is None or not customer or self.report.brake:
             return saying
-        statuses = self.again(customer)
+        statuses = self.questions.statuses_of(customer)
+        if statuses is None:
+            self.report.left.append(saying.licence.client.name)
+            return None
         if (status := best(statuses)) is None:
             self.report.leave(saying.licence, statuses)
             return None
         return self.says(saying.licence, status, self.now)
+
+    def end(self) -> Report:
+        """What the run did. Raises ``SomeLeft`` where it could not do all of it."""
+        questions = self.questions
+        if not self.dry_run and not (questions and questions.given_up):
+            brake.end(job=self.job, now=self.now)
+        if questions and self.report.left:
+            raise SomeLeft(f"{self.report}. {questions.why}")
+        return self.report
 
 
 def best(statuses: Collection[str]) -> str | None:
@@ -163,17 +180,15 @@ def sync(
 ) -> Report:
     """Takes over what the processor says of each customer. ``subscriptions``: statuses by customer.
 
-    Raises ``BrakeHeld`` where too many would be suspended, ``NobodyKnown`` where the answer is about others, and
-    what ``again`` raises. Killed half way, the next run does the rest.
+    Raises ``BrakeHeld`` where too many would be suspended, ``NobodyKnown`` where the answer is about others, and,
+    once all others are done, ``SomeLeft`` where it could not be asked about some again. Killed half way, the next
+    run does the rest.
     """
-    report = Report(dry_run=dry_run)
-    run = Run(job=SYNC, says=_of_status, again=again, by=by, now=now, report=report)
+    run = _run(SYNC, _of_status, again=again, by=by, now=now, dry_run=dry_run)
     sayings = _sayings(run, subscriptions)
     run.ask_leave([each.licence.pk for each in sayings if each.suspends])
     run.apply(sayings)
-    if not dry_run:
-        brake.end(job=SYNC, now=now)
-    return report
+    return run.end()
 
 
 def expire_grace(
@@ -181,11 +196,10 @@ def expire_grace(
 ) -> Report:
     """Graces that have run out become suspensions, on the axis on which they were given.
 
-    Who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and what ``again``
-    raises: a grace goes on while nobody can say whether it was paid.
+    Who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and ``SomeLeft``
+    as ``sync`` does: a grace goes on while nobody can say whether it was paid.
     """
-    report = Report(dry_run=dry_run)
-    run = Run(job=EXPIRE, says=_of_grace, again=again, by=by, now=now, report=report)
+    run = _run(EXPIRE, _of_grace, again=again, by=by, now=now, dry_run=dry_run)
     licences = Licence.objects.select_related("client", "plan")
     over = licences.filter(billing_status=Standing.GRACE, billing_grace_until__lte=now)
     sayings = [_suspended(each, RUN_OUT) for each in over]
@@ -194,9 +208,22 @@ def expire_grace(
     run.ask_leave(suspended.union(words.values_list("pk", flat=True)))
     _end_words(run, words)
     run.apply(sayings)
-    if not dry_run:
-        brake.end(job=EXPIRE, now=now)
-    return report
+    return run.end()
+
+
+def _run(
+    job: str,
+    says: Callable[[Licence, str, datetime], Saying],
+    *,
+    again: Again | None,
+    by: Actor,
+    now: datetime,
+    dry_run: bool,
+) -> Run:
+    questions = Questions(again) if again else None
+    return Run(
+        job=job, says=says, questions=questions, by=by, now=now, report=Report(dry_run=dry_run)
+    )
 
 
 def _sayings(run: Run, subscriptions: Mapping[str, Collection[str]]) -> list[Saying]:

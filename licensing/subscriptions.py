@@ -10,8 +10,8 @@ import stripe
 from django.conf import settings
 from stripe.params import SubscriptionListParams
 
-from accounts.jobs import NotDone
 from config.database import release_connection
+from licensing.asking import BillingUnavailable, CustomerRefused
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
 RETRIES = 3
@@ -19,10 +19,8 @@ RETRIES = 3
 RATE_LIMIT_WAITS = (2.0, 8.0, 20.0)
 PAGE = 100
 NO_SUCH_CUSTOMER = "resource_missing"
-
-
-class BillingUnavailable(NotDone):
-    """The payment processor did not answer as it should; nobody is to suffer for that."""
+# Of the key, and of a question too many or too slow: whoever is asked about, they would be the same.
+OF_EVERYBODY = frozenset({401, 403, 408, 429})
 
 
 def statuses_by_customer() -> dict[str, list[str]]:
@@ -39,15 +37,22 @@ def statuses_by_customer() -> dict[str, list[str]]:
 
 
 def statuses_of(customer_id: str) -> list[str]:
-    """The same of one customer, at this moment; empty for one who is not known there."""
+    """The same of one customer, at this moment; empty for one who is not known there.
+
+    Raises ``CustomerRefused`` where Stripe says nothing of this one, ``BillingUnavailable`` for what may be anybody's.
+    """
     with _asking() as client:
         try:
             listed = _listed(client, {"customer": customer_id})
             return [_text(each.status) for each in listed if _id(each.customer) == customer_id]
-        except stripe.InvalidRequestError as error:
-            if error.code != NO_SUCH_CUSTOMER:
+        except stripe.StripeError as error:
+            if isinstance(error, stripe.InvalidRequestError) and error.code == NO_SUCH_CUSTOMER:
+                return []
+            if not _is_about_them(error):
                 raise
-            return []
+            raise CustomerRefused(
+                f"Stripe refused to say anything of a customer: {_kind(error)}"
+            ) from None
 
 
 def _listed(
@@ -89,10 +94,7 @@ def _asking() -> Iterator[stripe.StripeClient]:
         try:
             yield _client(session)
         except stripe.StripeError as error:
-            # Its message may name the key.
-            raise BillingUnavailable(
-                f"Stripe could not be asked: {type(error).__name__}, status {error.http_status or '-'}."
-            ) from None
+            raise BillingUnavailable(f"Stripe could not be asked: {_kind(error)}") from None
         except (AttributeError, LookupError, TypeError, ValueError):
             raise BillingUnavailable("Stripe answered something that is no list.") from None
 
@@ -107,6 +109,19 @@ def _client(session: requests.Session) -> stripe.StripeClient:
         max_network_retries=RETRIES,
         base_addresses={"api": base} if base else None,
     )
+
+
+def _is_about_them(error: stripe.StripeError) -> bool:
+    """Whether what was refused is this customer; else it may be the key, the moment, or Stripe itself."""
+    status = error.http_status or 0
+    # One question too many was once a 400.
+    too_many = isinstance(error, stripe.RateLimitError)
+    return 400 <= status < 500 and status not in OF_EVERYBODY and not too_many
+
+
+def _kind(error: stripe.StripeError) -> str:
+    """What an error is; its message may name the key."""
+    return f"{type(error).__name__}, status {error.http_status or '-'}."
 
 
 def _id(customer: str | stripe.Customer) -> str:

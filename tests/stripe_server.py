@@ -13,7 +13,9 @@ KEY = "sk_test_51KeyOfTheTests"
 
 
 class Stripe(ThreadingHTTPServer):
-    """``subscriptions``: (customer, status) in the order of their creation. ``script``: what goes wrong, once each."""
+    """``subscriptions``: (customer, status) in the order of their creation. ``script``: what goes wrong, once each;
+    ``always``: what goes wrong each time a customer is asked about.
+    """
 
     daemon_threads = True
 
@@ -21,6 +23,7 @@ class Stripe(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.subscriptions: list[tuple[str, str]] = []
         self.script: list[str] = []
+        self.always: dict[str, str] = {}
         self.asked: list[str] = []
         # Whether the list begins anew after each page, and so never ends.
         self.turns = False
@@ -59,15 +62,16 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != f"Bearer {KEY}":
             self.refuse(401, "invalid_request_error", f"Invalid API Key provided: {KEY}")
             return
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         fault = self.server.script.pop(0) if self.server.script else ""
-        if fault:
+        if fault := fault or self.server.always.get(query.get("customer", ""), ""):
             self.fail(fault)
             return
-        parts = urlsplit(self.path)
         if parts.path != "/v1/subscriptions":
             self.refuse(404, "invalid_request_error", "Unrecognized request URL")
             return
-        self.list_page({name: values[0] for name, values in parse_qs(parts.query).items()})
+        self.list_page(query)
 
     def list_page(self, query: dict[str, str]) -> None:
         rows = self.server.objects()
@@ -107,6 +111,8 @@ class Handler(BaseHTTPRequestHandler):
             )
         elif fault == "429":
             self.refuse(429, "invalid_request_error", "Too many requests", code="rate_limit")
+        elif fault == "old 429":
+            self.refuse(400, "invalid_request_error", "Too many requests", code="rate_limit")
         elif fault == "no page":
             self.answer(200, {"object": "list", "data": [], "has_more": True})
         elif fault == "wait":

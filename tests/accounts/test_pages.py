@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.core import mail
 from django.db import OperationalError, connection
+from procrastinate.contrib.django.models import ProcrastinateJob
 from psycopg_pool import PoolTimeout
 from rest_framework.test import APIClient
 
 from accounts.models import PasswordLink, User
 from accounts.password_links import send_link
 from config.logs import AllowListFormatter
+from config.mail import send_mail
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
@@ -61,6 +63,31 @@ class TestAsking:
         assert int(answer["Retry-After"]) > 0
         assert api.post(RESET, {"email": user.email}, format="json").status_code == 204
 
+    def test_while_too_many_wait_no_more_are_queued_whoever_is_meant(
+        self, api: APIClient, user: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("config.queue.MAY_WAIT", 3)
+        send_mail.defer(to=["ops@shell.test"], subject="Of others", text="It does not count.")
+        for email in (user.email, user.email, "made.up@acme.test"):
+            assert api.post(RESET, {"email": email}, format="json").status_code == 204
+        refusals = [
+            api.post(RESET, {"email": email}, format="json", headers={"X-Request-ID": "same-id-1"})
+            for email in (user.email, "nobody@acme.test")
+        ]
+        assert {(each.status_code, each.json()["code"]) for each in refusals} == {
+            (503, "service_unavailable")
+        }
+        assert len({each.content for each in refusals}) == 1
+        assert {each["Retry-After"] for each in refusals} == {"60"}
+        resets = ProcrastinateJob.objects.filter(queue_name="resets")
+        assert resets.count() == 3
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE procrastinate_jobs SET status = 'doing' WHERE id = %s",
+                [resets.earliest("id").pk],
+            )
+        assert api.post(RESET, {"email": user.email}, format="json").status_code == 204
+
     def test_nothing_is_looked_up_hashed_or_sent_in_the_request(
         self, api: APIClient, user: User, django_assert_num_queries: Any, monkeypatch: Any
     ) -> None:
@@ -70,7 +97,8 @@ class TestAsking:
         monkeypatch.setattr("accounts.models.User.objects.filter", refuse)
         monkeypatch.setattr("accounts.hashers.GatedArgon2Hasher.encode", refuse)
         for email in (user.email, "nobody@acme.test"):
-            with django_assert_num_queries(1):
+            # How many wait, and one more.
+            with django_assert_num_queries(2):
                 assert api.post(RESET, {"email": email}, format="json").status_code == 204
         assert mail.outbox == []
 

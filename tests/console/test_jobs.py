@@ -11,7 +11,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, User
 from config.console.troubles import troubles_at
-from config.queue import forget_old, forgive_superseded
+from config.queue import forget_old, forget_resets, forgive_superseded
 from tests.conftest import Browser
 from tests.console.conftest import World
 
@@ -150,6 +150,24 @@ def test_what_was_discarded_is_deleted_after_a_week_and_what_failed_is_not(
         cursor.execute("UPDATE procrastinate_events SET at = at - interval '8 days'")
     async_to_sync(forget_old)(app.job_manager)
     assert (number("mail.send", "cancelled"), number("mail.send", "failed")) == (0, 1)
+
+
+def test_resets_that_were_done_are_deleted_at_once_and_others_are_not(world: World) -> None:
+    for queue, task, status in (
+        ("resets", "accounts.send_reset", "succeeded"),
+        ("resets", "accounts.send_reset", "failed"),
+        ("resets", "accounts.send_reset", "todo"),
+        ("mail", "mail.send", "succeeded"),
+    ):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO procrastinate_jobs (queue_name, task_name, status) VALUES (%s, %s, %s)",
+                [queue, task, status],
+            )
+    async_to_sync(forget_resets)(app.job_manager)
+    kept = ProcrastinateJob.objects.filter(task_name="accounts.send_reset")
+    assert sorted(kept.values_list("status", flat=True)) == ["failed", "todo"]
+    assert number("mail.send", "succeeded") == 1
 
 
 def test_a_failure_of_the_clock_is_forgiven_once_the_same_was_done_later(world: World) -> None:

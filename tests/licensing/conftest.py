@@ -16,6 +16,8 @@ Paying = Callable[..., list[Licence]]
 @pytest.fixture
 def stripe(settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stripe]:
     monkeypatch.setattr("licensing.subscriptions.RATE_LIMIT_WAITS", (0, 0, 0))
+    monkeypatch.setattr("stripe.HTTPClient.INITIAL_DELAY", 0.01)
+    monkeypatch.setattr("stripe.HTTPClient.MAX_DELAY", 0.01)
     with stripe_server() as server:
         settings.STRIPE_API_KEY = lambda: KEY
         settings.STRIPE_API_BASE = server.url

@@ -18,7 +18,8 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from accounts.templatetags.console import instant as shown_instant
 from config.problems import InvalidRequest, instant
-from licensing.billing import best, expire_grace, sync
+from licensing.asking import IN_A_ROW, BillingUnavailable, CustomerRefused
+from licensing.billing import SomeLeft, best, expire_grace, sync
 from licensing.licences import (
     create_client,
     end_operator_grace,
@@ -27,7 +28,6 @@ from licensing.licences import (
     set_operator_status,
 )
 from licensing.models import Licence, Plan, Standing
-from licensing.subscriptions import BillingUnavailable
 from tests.stripe_server import Stripe
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +43,11 @@ def paying_once(paying: Paying) -> Licence:
 def seen(licence: Licence) -> tuple[str, datetime | None]:
     licence.refresh_from_db()
     return licence.status, licence.grace_until
+
+
+def states() -> list[str]:
+    """What people see, in the order of clients' names."""
+    return list(Licence.objects.order_by("client__name").values_list("status", flat=True))
 
 
 def says(status: str, *, by: Actor, now: datetime, customer: str = "cus_0") -> None:
@@ -204,7 +209,7 @@ class TestAskedAgainBeforeASuspension:
             raise BillingUnavailable("Stripe could not be asked.")
 
         listed = {"cus_0": ["unpaid"], "cus_1": ["active"]}
-        with pytest.raises(BillingUnavailable):
+        with pytest.raises(SomeLeft, match=r"1 \(Client 000\). Stripe could not be asked."):
             sync(subscriptions=listed, again=again, by=by, now=now + DAY)
         assert seen(doubtful) == ("active", None)
         assert seen(returned) == ("active", None)
@@ -283,7 +288,7 @@ class TestAskedAgainBeforeASuspension:
         def again(customer: str) -> list[str]:
             raise BillingUnavailable("Stripe could not be asked.")
 
-        with pytest.raises(BillingUnavailable):
+        with pytest.raises(SomeLeft):
             expire_grace(again=again, by=by, now=now + 14 * DAY)
         licence.refresh_from_db()
         assert licence.billing_status == "grace"
@@ -299,6 +304,95 @@ class TestAskedAgainBeforeASuspension:
         call_command("expire_grace", stdout=StringIO())
         assert seen(client.licence) == ("suspended", None)
         assert stripe.asked == []
+
+
+class TestThoseOfWhomNothingIsLearnt:
+    """One customer without an answer keeps nobody else waiting; a Stripe that is away suspends nobody."""
+
+    @pytest.mark.parametrize("fault", ["400", "402", "404", "garbage", "no list", "500"])
+    def test_one_is_left_and_named_and_asked_about_again_the_next_night(
+        self, stripe: Stripe, paying: Paying, fault: str
+    ) -> None:
+        paying(4)
+        stripe.subscriptions = [(f"cus_{number}", "unpaid") for number in range(4)]
+        stripe.always = {"cus_1": fault}
+        with pytest.raises(CommandError, match=r"3 suspended; left .*: 1 \(Client 001\)\. Stripe "):
+            call_command("sync_subscriptions")
+        assert states() == ["suspended", "active", "suspended", "suspended"]
+        failed = AuditEvent.objects.get(action="nightly:failed")
+        assert "1 (Client 001)" in failed.after["says"]
+        stripe.always = {}
+        out = StringIO()
+        call_command("sync_subscriptions", stdout=out)
+        assert out.getvalue() == "sync_subscriptions: changed: 1 suspended\n"
+
+    def test_however_many_are_refused_the_rest_is_asked_about(
+        self, stripe: Stripe, paying: Paying
+    ) -> None:
+        paying(6)
+        stripe.subscriptions = [(f"cus_{number}", "canceled") for number in range(6)]
+        stripe.always = dict.fromkeys([f"cus_{number}" for number in range(5)], "400")
+        with pytest.raises(CommandError, match=r"1 suspended; left .*: 5 \("):
+            call_command("sync_subscriptions")
+        assert states() == ["active"] * 5 + ["suspended"]
+
+    def test_a_grace_that_has_run_out_goes_on_for_them_alone(
+        self, stripe: Stripe, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(3)
+        stripe.subscriptions = [(f"cus_{number}", "past_due") for number in range(3)]
+        Licence.objects.update(billing_status="grace", billing_grace_until=now - DAY)
+        stripe.always = {"cus_0": "400"}
+        with pytest.raises(CommandError, match=r"2 suspended; left .*: 1 \(Client 000\)"):
+            call_command("expire_grace")
+        assert states() == ["grace", "suspended", "suspended"]
+        stripe.always, stripe.subscriptions[0] = {}, ("cus_0", "active")
+        call_command("expire_grace", stdout=StringIO())
+        assert states() == ["active", "suspended", "suspended"]
+
+    @pytest.mark.parametrize("fault", ["401", "403", "429", "503", "cut", "garbage"])
+    def test_a_stripe_that_is_away_suspends_nobody_and_is_soon_left_alone(
+        self, stripe: Stripe, paying: Paying, fault: str
+    ) -> None:
+        paying(9)
+        customers = [f"cus_{number}" for number in range(9)]
+        stripe.subscriptions = [(customer, "unpaid") for customer in customers]
+        stripe.always = dict.fromkeys(customers, fault)
+        with pytest.raises(CommandError, match=r"nothing changed; left .*: 9 \(.*, …\)\. Stripe "):
+            call_command("sync_subscriptions")
+        assert states() == ["active"] * 9
+        assert len({path for path in stripe.asked if "customer=" in path}) == IN_A_ROW
+        stripe.always = {}
+        call_command("sync_subscriptions", stdout=StringIO())
+        assert states() == ["suspended"] * 9
+
+    def test_going_away_half_way_it_has_suspended_those_it_answered_for(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(8)
+        asked = []
+
+        def again(customer: str) -> list[str]:
+            asked.append(customer)
+            if len(asked) == 2:
+                raise CustomerRefused("Stripe refused.")
+            if len(asked) > 3:
+                raise BillingUnavailable("Stripe could not be asked.")
+            return ["unpaid"]
+
+        listed = {f"cus_{number}": ["unpaid"] for number in range(8)}
+        with pytest.raises(SomeLeft, match=r"2 suspended; left .*: 6 \("):
+            sync(subscriptions=listed, again=again, by=by, now=now)
+        assert Licence.objects.filter(status="suspended").count() == 2
+        assert len(asked) == 3 + IN_A_ROW
+
+    def test_a_dry_run_says_whom_it_would_leave(self, stripe: Stripe, paying: Paying) -> None:
+        paying(2)
+        stripe.subscriptions = [("cus_0", "unpaid"), ("cus_1", "unpaid")]
+        stripe.always = {"cus_0": "400"}
+        with pytest.raises(CommandError, match=r"would change: 1 suspended; left .*: 1 \("):
+            call_command("sync_subscriptions", "--dry-run")
+        assert states() == ["active", "active"]
 
 
 class TestInstants:
@@ -398,8 +492,7 @@ class TestCommand:
             "with a status that is not known here: 1 (Client 003)\n"
         )
         assert lines[1].startswith("sync_subscriptions: nothing changed; ")
-        found = Licence.objects.order_by("client__name").values_list("status", flat=True)
-        assert list(found) == ["active", "grace", "suspended", "active"]
+        assert states() == ["active", "grace", "suspended", "active"]
 
     def test_a_dry_run_says_what_it_would_do(self, stripe: Stripe, paying: Paying) -> None:
         (licence,) = paying()

@@ -8,8 +8,9 @@ from django.core.management import CommandError, call_command
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
+from licensing.asking import BillingUnavailable, CustomerRefused
 from licensing.models import Licence
-from licensing.subscriptions import BillingUnavailable, statuses_by_customer, statuses_of
+from licensing.subscriptions import statuses_by_customer, statuses_of
 from tests.licensing.conftest import Paying
 from tests.stripe_server import Stripe
 
@@ -43,6 +44,23 @@ class TestAskingStripe:
         stripe.script = [fault] * 9
         with pytest.raises(BillingUnavailable) as refusal:
             statuses_by_customer()
+        assert "went wrong" not in str(refusal.value)
+
+    @pytest.mark.parametrize(
+        ("fault", "of_one"),
+        [
+            *[(each, True) for each in ("400", "402", "404", "410")],
+            *[(each, False) for each in ("401", "403", "408", "429", "old 429", "500", "503")],
+            *[(each, False) for each in ("cut", "garbage", "no list")],
+        ],
+    )
+    def test_a_refusal_of_one_customer_is_told_from_what_may_be_anybodys(
+        self, stripe: Stripe, fault: str, of_one: bool
+    ) -> None:
+        stripe.always = {"cus_0": fault}
+        with pytest.raises(BillingUnavailable) as refusal:
+            statuses_of("cus_0")
+        assert isinstance(refusal.value, CustomerRefused) == of_one
         assert "went wrong" not in str(refusal.value)
 
     def test_a_wrong_key_appears_nowhere(self, stripe: Stripe, settings) -> None:

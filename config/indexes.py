@@ -1,0 +1,42 @@
+"""Indexes of no use: what is left of one that was being built beside a table in use when something ended that."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.core import checks
+from django.db import connections
+
+# One that is being built at this moment is not valid either, and not left over.
+_INVALID = """
+SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname) FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_namespace AS space ON space.oid = class.relnamespace
+WHERE NOT index.indisvalid AND pg_table_is_visible(index.indrelid) AND NOT EXISTS (
+    SELECT FROM pg_stat_progress_create_index AS built WHERE built.index_relid = index.indexrelid
+) ORDER BY 1
+"""
+
+
+def no_invalid_indexes(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
+) -> list[checks.CheckMessage]:
+    """A warning for each index that PostgreSQL keeps up and reads nothing by, with what removes it.
+
+    Asks the databases that are named, as ``check --database default`` and ``migrate`` do, and else none.
+    """
+    return [_left_over(index) for alias in databases or () for index in _invalid(alias)]
+
+
+def _invalid(alias: str) -> list[str]:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(_INVALID)
+        return [name for (name,) in cursor.fetchall()]
+
+
+def _left_over(index: str) -> checks.CheckMessage:
+    return checks.Warning(
+        f"The index {index} is invalid: its building was interrupted, or failed.",
+        hint=f"DROP INDEX CONCURRENTLY {index}; then manage.py migrate, which builds what is missing.",
+        id="config.W001",
+    )
