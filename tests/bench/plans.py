@@ -1,107 +1,175 @@
-"""The plan of every statement that a hot path asks, as the database has it at each size."""
+"""The plan of every statement that a hot path asks, as the database has it at each size.
 
-from collections.abc import Callable, Iterator
+Each path is asked in this process by the rules that its view calls, on a connection that every statement can be seen
+on, in a transaction that is taken back. What a service has prepared is planned as it is there: once it has been asked
+a few times the server may plan for any values (``$1`` in a plan), or go on to plan for those that are given.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 from django.db import connection, transaction
+from django.db.backends.postgresql.base import ServerBindingCursor
 
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from accounts.rotation import rotate
 from accounts.sign_in import Device
-from licensing.callers import load_caller
+from config.database import prepared
+from licensing import callers
+from licensing.callers import Caller, load_caller
+from llmproxy.calls import admit
+from llmproxy.chat import parse
 from telemetry.pruning import prune
+from tests.bench.complete import BODY
 from tests.bench.grown import Person, Side
 from tests.bench.nights import BY
-from usage.caps import Asked, PlanCaps, reserve
+from tests.bench.releasing import publisher
+from usage.caps import PlanCaps
 from usage.models import UsageRecord
 from usage.settlement import Spent, settle
 from usage.summaries import summary
 
-NO_CAPS = PlanCaps(monthly_input=10**12, monthly_output=10**12, daily=10**12)
-LONGEST = 700
+Ask = Callable[[Person], None]
+Explained = list[tuple[str, str]]
+PUBLISH = "publish"
 _ASKING = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
+# What has no plan. Anything else would be missing from the page.
+_UNPLANNED = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT", "SET ")
+_PLACE = re.compile(r"%(?:\((\w+)\))?s")
+# From then on the server weighs a plan for any values against one for each.
+_ASKED_BEFORE = 5
 
 
 def told(sides: dict[str, Side]) -> Iterator[str]:
     """The lines of a page: each statement, and below it its plan at each size, with rows and pages as they were."""
     yield from ("# Plans of the hot statements", "")
     found = {name: _plans(side) for name, side in sides.items()}
-    for path in PATHS:
+    for path in dict.fromkeys(path for each in found.values() for path in each):
         yield from (f"## {path}", "")
-        counts = {len(each[path]) for each in found.values()}
-        for number in range(max(counts)):
-            yield from _statement({name: each[path] for name, each in found.items()}, sides, number)
+        yield from _path({sides[name].rows: each[path] for name, each in found.items()})
 
 
-def _statement(
-    plans: dict[str, list[tuple[str, str]]], sides: dict[str, Side], number: int
-) -> Iterator[str]:
-    asked = next(each[number][0] for each in plans.values() if number < len(each))
-    yield from ("```sql", asked[:LONGEST], "```", "")
-    for name, each in plans.items():
-        if number < len(each):
-            yield from (f"At {sides[name].rows:,} rows:", "", "```", each[number][1], "```", "")
+def _path(found: dict[int, Explained]) -> Iterator[str]:
+    """Its statements in their order, each once."""
+    for statement in dict.fromkeys(asked for each in found.values() for asked, _ in each):
+        yield from ("```sql", statement, "```", "")
+        for rows, each in found.items():
+            plans = [plan for asked, plan in each if asked == statement]
+            times = f", the first of {len(plans)} times" if len(plans) > 1 else ""
+            yield f"At {rows:,} rows{times}:" if plans else f"At {rows:,} rows it is not asked."
+            yield from ("", *(("```", plans[0], "```", "") if plans else ()))
 
 
-def _plans(side: Side) -> dict[str, list[tuple[str, str]]]:
-    """Statement and plan of each, by path; whatever they change is taken back."""
-    found = {}
-    with side.database.rows():
-        for path, ask in PATHS.items():
-            asked: list[tuple[str, str]] = []
-            with transaction.atomic():
-                with _explained(asked):
-                    ask(side.people[1])
-                transaction.set_rollback(True)
-            found[path] = asked
+def _plans(side: Side) -> dict[str, Explained]:
+    """Statement and plan of each, by path."""
+    with side.database.rows(), publisher() as publish:
+        # It has been published to before.
+        paths = {**PATHS, PUBLISH: lambda _: publish(side.name)}
+        return {path: explained(partial(ask, side.people[1])) for path, ask in paths.items()}
+
+
+def explained(ask: Callable[[], None]) -> Explained:
+    """Each statement that is asked, with its plan; whatever they change is taken back.
+
+    It is asked once before, so that what a process remembers is known to it.
+    """
+    found: Explained = []
+    for page in ([], found):
+        with transaction.atomic():
+            with _explaining(page):
+                ask()
+            transaction.set_rollback(True)
     return found
 
 
 @contextmanager
-def _explained(found: list[tuple[str, str]]) -> Iterator[None]:
-    """Each statement inside is asked twice: once for its plan, which is taken back, and once as it is meant."""
+def _explaining(found: Explained) -> Iterator[None]:
+    """Each statement inside is asked for its plan, which is taken back, and then as it is meant."""
 
     def wrapper(
         execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any
     ) -> Any:
         statement = sql.strip()
         if statement.startswith(_ASKING):
-            with psycopg.ClientCursor(connection.connection) as cursor:
-                cursor.execute("SAVEPOINT explained")
-                cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS) {statement}", params)
-                plan = "\n".join(line for (line,) in cursor.fetchall())
-                cursor.execute("ROLLBACK TO SAVEPOINT explained")
-            found.append((statement, plan))
+            assert not many, statement
+            is_prepared = isinstance(context["cursor"].cursor, ServerBindingCursor)
+            found.append((statement, _plan(statement, params, is_prepared=is_prepared)))
+        else:
+            assert statement.startswith(_UNPLANNED), statement
         return execute(sql, params, many, context)
 
     with connection.execute_wrapper(wrapper):
         yield
 
 
+def _plan(statement: str, params: Any, *, is_prepared: bool) -> str:
+    with psycopg.ClientCursor(connection.connection) as cursor:
+        cursor.execute("SAVEPOINT explained")
+        if is_prepared:
+            statement, params = _prepared(cursor, statement, params)
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS) {statement}", params)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+        if is_prepared:
+            cursor.execute("DEALLOCATE explained")
+        cursor.execute("ROLLBACK TO SAVEPOINT explained")
+        return plan
+
+
+def _prepared(
+    cursor: psycopg.ClientCursor[Any], statement: str, params: Any
+) -> tuple[str, Sequence[Any]]:
+    """What executes it once it is prepared and has been planned as often as its first few times."""
+    text, values = _numbered(statement, params)
+    cursor.execute(f"PREPARE explained AS {text}")
+    execution = f"EXECUTE explained ({', '.join(['%s'] * len(values))})"
+    for _ in range(_ASKED_BEFORE):
+        cursor.execute(f"EXPLAIN {execution}", values)
+    return execution, values
+
+
+def _numbered(statement: str, params: Any) -> tuple[str, Sequence[Any]]:
+    """With ``$1`` for the first value, and the values in that order."""
+    if not isinstance(params, Mapping):
+        numbers = iter(range(1, len(params) + 1))
+        return _PLACE.sub(lambda _: f"${next(numbers)}", statement), params
+    names = list(dict.fromkeys(_PLACE.findall(statement)))
+    text = _PLACE.sub(lambda found: f"${names.index(found[1]) + 1}", statement)
+    return text, [params[name] for name in names]
+
+
+def _caller(person: Person) -> Caller:
+    caller = load_caller(user_id=person.id, session_id=person.session_id)
+    assert caller is not None
+    return caller
+
+
 def _status(person: Person) -> None:
-    load_caller(user_id=person.id, session_id=person.session_id)
+    _caller(person)
+
+
+def _status_of_many(person: Person) -> None:
+    """As one question, which is what a process asks for those who come at the same time."""
+    question = callers._QUESTION._many
+    assert question is not None
+    lists = [[person.session_id] * 8, [person.id] * 8]
+    with prepared() as cursor:
+        cursor.execute(re.sub(r"\$\d", "%s", question.text.decode()), lists)
+        assert len(cursor.fetchall()) == 8
 
 
 def _call(person: Person) -> None:
     now = datetime.now(UTC)
-    asked = Asked(
-        user_id=person.id,
-        client_id=person.client_id,
-        session_id=person.session_id,
-        model="stand-in",
-        provider="openai",
-        request_id=str(uuid4()),
-        streamed=False,
-        input_estimate=100,
-        output_wanted=100,
-    )
-    opened = reserve(asked=asked, plan=NO_CAPS, now=now)
+    chat = parse(json.loads(BODY), stream=False)
+    call = admit(caller=_caller(person), chat=chat, request_id=str(uuid4()), now=now)
     settle(
-        record_id=opened.record_id,
+        record_id=call.reservation.record_id,
         user_id=person.id,
         spent=Spent(input=50, output=50),
         source=UsageRecord.Source.PROVIDER,
@@ -115,7 +183,8 @@ def _refresh(person: Person) -> None:
 
 
 def _usage(person: Person) -> None:
-    summary(user_id=person.id, plan=NO_CAPS, now=datetime.now(UTC))
+    caller = _caller(person)
+    summary(user_id=person.id, plan=PlanCaps.of(caller), now=datetime.now(UTC))
 
 
 def _night(person: Person) -> None:
@@ -125,8 +194,9 @@ def _night(person: Person) -> None:
     prune(now=now)
 
 
-PATHS: dict[str, Callable[[Person], None]] = {
+PATHS: dict[str, Ask] = {
     "license/status": _status,
+    "license/status, several at once": _status_of_many,
     "llm/complete: admission and settlement": _call,
     "auth/refresh": _refresh,
     "usage/me": _usage,
