@@ -1,6 +1,8 @@
 """Who is calling: an access token becomes the rows it stands for, in one query."""
 
+from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
 from uuid import UUID
@@ -17,6 +19,10 @@ from config.problems import NotAuthenticated, Problem
 SCHEME = b"bearer"
 # Ours have some 800 bytes; what is much longer is not looked into.
 LONGEST = 8192
+# Tokens whose access this process has found to have ended. They are asked about again all the same: this says no more
+# than that the rows are to be asked first. Some 3 MB when full.
+REMEMBERED = 8192
+_revoked: "OrderedDict[Claimed, None]" = OrderedDict()
 
 
 class InvalidAccessToken(Problem):
@@ -52,6 +58,29 @@ class Caller(Protocol):
     def may_call(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Whom a token of ours names, before the rows have been asked whether that still holds."""
+
+    user_id: UUID
+    session_id: UUID
+    epoch: int
+
+    is_authenticated = True
+
+    @property
+    def pk(self) -> UUID:
+        return self.user_id
+
+    def caller(self) -> Any:
+        """The caller by the rows. Raises ``AccessRevoked``."""
+        caller = _loader()(user_id=self.user_id, session_id=self.session_id)
+        if caller is None or not caller.may_call or caller.epoch != self.epoch:
+            _note_revoked(self)
+            raise AccessRevoked
+        return caller
+
+
 class AccessTokenAuthentication(JWTAuthentication):
     """RFC 6750 bearer tokens. The rows decide: user, session, client and licence come in one query."""
 
@@ -71,13 +100,34 @@ class AccessTokenAuthentication(JWTAuthentication):
         return self.get_user(token), token
 
     def get_user(self, validated_token: Any) -> Any:
-        caller = _loader()(user_id=validated_token.user_id, session_id=validated_token.session_id)
-        if caller is None or not caller.may_call or caller.epoch != validated_token.epoch:
-            raise AccessRevoked
-        return caller
+        return _claimed(validated_token).caller()
 
     def authenticate_header(self, request: Request) -> str:
         return "Bearer"
+
+
+class ClaimedAuthentication(AccessTokenAuthentication):
+    """For a view that asks the rows itself, together with what it is there for; until then, its user is ``Claimed``.
+
+    Whose access is known to have ended is refused at once, so that nobody can spend what is counted for a person with
+    a token that was taken from them.
+    """
+
+    def get_user(self, validated_token: Any) -> Any:
+        claimed = _claimed(validated_token)
+        if claimed in _revoked:
+            claimed.caller()
+        return claimed
+
+
+def _note_revoked(claimed: Claimed) -> None:
+    if len(_revoked) >= REMEMBERED:
+        _revoked.popitem(last=False)
+    _revoked[claimed] = None
+
+
+def _claimed(token: AccessToken) -> Claimed:
+    return Claimed(token.user_id, token.session_id, token.epoch)
 
 
 def _presented(request: Request) -> bytes | None:

@@ -107,6 +107,7 @@ class Schema(AutoSchema):
 
 class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base has no types
     target_class = str(_settings["DEFAULT_AUTHENTICATION_CLASSES"][0])
+    match_subclasses = True
     name = "accessToken"
     priority = 1
 

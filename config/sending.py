@@ -49,6 +49,12 @@ class Answer(wsgi.Response):  # type: ignore[misc]  # gunicorn has no types
             self.headers.append((name, value))
 
     def write(self, arg: bytes) -> None:
+        if self.chunked and self.headers_sent:
+            # As of the second of a stream, of which there are many more than of anything else.
+            if arg:
+                self.sent += len(arg)
+                _send(self.sock, b"%X\r\n%b\r\n" % (len(arg), arg))
+            return
         if not (self.headers_sent or self._omits_body or self.response_length == 0) and arg:
             self._head = self._first_bytes()
             self.headers_sent = True

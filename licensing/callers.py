@@ -9,6 +9,7 @@ from uuid import UUID
 from rest_framework.request import Request
 
 from accounts.access_tokens import Claims
+from accounts.authentication import Claimed
 from accounts.claims import ClaimsSource
 from config.statements import Statement
 from licensing.models import Standing, merged
@@ -61,6 +62,11 @@ def caller_of(request: Request) -> Caller:
     return cast("Caller", request.user)
 
 
+def claimed_by(request: Request) -> Claimed:
+    """Whom the token of a request names, where nobody's rows have been asked for."""
+    return cast("Claimed", request.user)
+
+
 # In the order of the caller's fields.
 _FIELDS = """
 person.id, person.email, person.epoch, person.is_active, session.id, session.ended_at, client.id, client.name,
@@ -73,6 +79,15 @@ LEFT JOIN accounts_client client ON client.id = person.client_id
 LEFT JOIN licensing_licence licence ON licence.client_id = client.id
 LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
 """
+# Of whom a token names, if they may call and their licence works: as ``may_call`` and ``is_suspended`` say of a caller,
+# for a statement of which that is the first half.
+WHO_WORKS = f"""
+SELECT client.id AS client_id, plan.id AS plan_id,
+       plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens
+FROM accounts_session session {_OF_SESSION}
+WHERE session.id = %(session)s AND session.user_id = %(user)s AND session.ended_at IS NULL
+  AND person.is_active AND person.epoch = %(epoch)s::integer AND licence.status <> '{Standing.SUSPENDED.value}'
+"""  # noqa: S608 - built from constants of this project
 # A session that stands is found by its primary key, and all else by others.
 _QUESTION = Statement(
     f"""

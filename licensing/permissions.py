@@ -5,8 +5,9 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from accounts.authentication import Claimed
 from config.problems import Problem
-from licensing.callers import caller_of
+from licensing.callers import Caller, caller_of
 
 
 class LicenceSuspended(Problem):
@@ -29,6 +30,17 @@ class LicenceWorks(BasePermission):
     """The caller's client may work: its licence is not suspended."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        if caller_of(request).is_suspended:
-            raise LicenceSuspended
+        refuse_suspended(caller_of(request))
         return True
+
+
+def refuse_suspended(caller: Caller) -> None:
+    if caller.is_suspended:
+        raise LicenceSuspended
+
+
+def working(claimed: Claimed) -> Caller:
+    """The caller by the rows, for whom ``WHO_WORKS`` gives one. Raises ``AccessRevoked`` or ``LicenceSuspended``."""
+    caller: Caller = claimed.caller()
+    refuse_suspended(caller)
+    return caller

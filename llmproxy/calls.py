@@ -9,9 +9,10 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from accounts.authentication import Claimed
 from config.database import release_connection
 from config.problems import Problem
-from licensing.callers import Caller
+from licensing.permissions import working
 from llmproxy.catalogue import Choice, choose, terms
 from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
@@ -38,7 +39,7 @@ RUNAWAY_BYTES = 8
 class Call:
     """An admitted call. ``settle`` may be called from any place that ends it; the first counts."""
 
-    caller: Caller
+    caller: Claimed
     chat: Chat
     model: Choice
     reservation: Reservation
@@ -134,14 +135,20 @@ class Call:
         return spent, UsageRecord.Source.ESTIMATED if is_estimate else UsageRecord.Source.COUNTED
 
 
-def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:
-    """Opens a record for a call and gives the connection back: nothing is held while waiting."""
-    provider().check(chat)
-    assert caller.client_id is not None
+def admit(*, claimed: Claimed, chat: Chat, request_id: str, now: datetime) -> Call:
+    """Opens a record for a call and gives the connection back: nothing is held while waiting.
+
+    Whether who is claimed to call may do so is part of the question; if not, it is the problem of that which is raised.
+    """
+    try:
+        provider().check(chat)
+    except Problem:
+        # As in the view: who may not call at all is told that, and nothing else.
+        working(claimed)
+        raise
     asking = Asking(
-        user_id=caller.user_id,
-        client_id=caller.client_id,
-        session_id=caller.session_id,
+        user_id=claimed.user_id,
+        session_id=claimed.session_id,
         provider=provider().name,
         request_id=request_id,
         streamed=chat.stream,
@@ -150,30 +157,31 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
     images = images_in(chat.members)
     wanted = terms(
         chat.model,
-        caller=caller,
         text=text,
         images=images,
         usual=provider().image_tokens,
         most=chat.output_wanted,
     )
-    plan = PlanCaps.of(caller)
-    admitted = reserve_on(wanted, asking=asking, plan=plan, now=now)
+    admitted = reserve_on(wanted, asking=asking, epoch=claimed.epoch, now=now)
     if admitted is not None:
         reservation, (name, estimate, _, *rest) = admitted
         model = Choice(name, *rest)
     else:
         # What it is refused for is said by asking for one thing after the other.
+        caller = working(claimed)
+        assert caller.client_id is not None
         model = choose(chat.model, caller=caller)
         each = provider().image_tokens if model.image_tokens is None else model.image_tokens
         estimate = text + images * each
         asked = Asked(
             **asdict(asking),
+            client_id=caller.client_id,
             model=model.name,
             input_estimate=estimate,
             output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
         )
-        reservation = reserve(asked=asked, plan=plan, now=now)
+        reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
     release_connection()
     return Call(
-        caller=caller, chat=chat, model=model, reservation=reservation, input_estimate=estimate
+        caller=claimed, chat=chat, model=model, reservation=reservation, input_estimate=estimate
     )

@@ -65,15 +65,13 @@ SELECT COALESCE(model.name, %(default)s::text) AS model,
        COALESCE(output_limit, %(default_limit)s::bigint) AS output_limit, image_tokens
 FROM (SELECT) AS one LEFT JOIN llmproxy_languagemodel AS model ON name = %(name)s
 WHERE COALESCE(is_on, %(default)s::text = %(name)s::text) AND (
-    SELECT COALESCE(bool_or(plan_id IS NOT DISTINCT FROM %(plan)s::bigint), true)
+    SELECT COALESCE(bool_or(plan_id IS NOT DISTINCT FROM c.plan_id), true)
     FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id
 )
 """
 
 
-def terms(
-    name: str | None, *, caller: Caller, text: int, images: int, usual: int, most: int | None
-) -> Terms:
+def terms(name: str | None, *, text: int, images: int, usual: int, most: int | None) -> Terms:
     """What a call to that model, or to the default one, wants to spend; no row where :func:`choose` raises.
 
     Tokens: ``text`` is the prompt's without its ``images``, of which each costs ``usual`` where the model's row does
@@ -87,7 +85,6 @@ def terms(
             "name": name or default,
             "default": default,
             "default_limit": _DEFAULT_LIMIT,
-            "plan": caller.plan_id,
             "text": Int8(text),
             "images": Int8(images),
             "usual": Int8(usual),

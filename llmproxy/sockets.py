@@ -12,10 +12,16 @@ import ssl
 import threading
 import time
 from http.client import RemoteDisconnected
+from typing import Any
+
+from gevent.hub import Waiter, get_hub
 
 # The most bytes that are received at once.
 RECEIVED = 16 * 1024
 LEAST_WAIT = 0.001
+# Of what has come at the same time, the loop sees to the rest of an answer last: for the beginning of another, and for
+# all other requests, it has to come round several times.
+AS_OTHERS, AFTER_OTHERS = 0, -1
 
 
 class LineCutError(Exception):
@@ -122,8 +128,10 @@ class Line:
         began = time.monotonic()
         patience = min(most - self._silence, self.deadline - began)
         # Not zero, which would mean not to wait at all.
-        sock.settimeout(max(LEAST_WAIT, min(wait, patience)))
+        limit = max(LEAST_WAIT, min(wait, patience))
+        sock.settimeout(limit)
         try:
+            _wait_for(sock, limit)
             data = sock.recv(RECEIVED)
         except TimeoutError:
             self._silence += time.monotonic() - began
@@ -165,6 +173,27 @@ class Line:
                 # in the middle of sending would go on in plain text.
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
+def _wait_for(sock: Any, seconds: float) -> None:
+    """Waits for the next bytes, nearly none of which are there already. Raises TimeoutError.
+
+    gevent's sockets look first, and make an error of it and a timeout of several objects for each time they wait.
+    """
+    event = getattr(sock, "_read_event", None)
+    if event is None or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
+        return
+    hub = get_hub()
+    waiter, timer = Waiter(hub), hub.loop.timer(seconds)
+    event.priority = AFTER_OTHERS
+    event.start(waiter.switch, waiter)
+    timer.start(waiter.throw, TimeoutError)
+    try:
+        waiter.get()
+    finally:
+        event.stop()
+        event.priority = AS_OTHERS
+        timer.close()
 
 
 class _Current(threading.local):

@@ -10,14 +10,15 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from accounts.authentication import ClaimedAuthentication
 from config import ratelimits
 from config.negotiation import WhateverAccept
 from config.problems import Problem
 from config.request_ids import current as request_id
 from config.schema import problems
 from config.viewsets import ViewSet
-from licensing.callers import caller_of
-from licensing.permissions import LicenceWorks
+from licensing.callers import caller_of, claimed_by
+from licensing.permissions import working
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
@@ -56,7 +57,9 @@ CALL_PROBLEMS = (
 class ModelCallViewSet(ViewSet):
     """Calls to a model, metered."""
 
-    permission_classes = (IsAuthenticated, LicenceWorks)
+    # Whether the caller may call is asked with the admission.
+    authentication_classes = (ClaimedAuthentication,)
+    permission_classes = (IsAuthenticated,)
     content_negotiation_class = WhateverAccept
 
     @problems(*CALL_PROBLEMS)
@@ -100,10 +103,15 @@ class ModelCallViewSet(ViewSet):
 
     def _answer(self, request: Request, *, streamed: bool | None) -> HttpResponseBase:
         now = timezone.now()
-        caller = caller_of(request)
-        ratelimits.count("llm.user", key=str(caller.user_id), now=now)
-        chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
-        call = admit(caller=caller, chat=chat, request_id=request_id(), now=now)
+        claimed = claimed_by(request)
+        try:
+            ratelimits.count("llm.user", key=str(claimed.user_id), now=now)
+            chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
+        except Exception:
+            # Who may not call at all is told that, and nothing else.
+            working(claimed)
+            raise
+        call = admit(claimed=claimed, chat=chat, request_id=request_id(), now=now)
         call.has_left = watched(request.META)
         reserved = call.reservation
         left = remaining_headers(month=reserved.remaining_month, day=reserved.remaining_day)
@@ -145,9 +153,15 @@ def _whole(call: Call) -> HttpResponse:
     )
 
 
-def _streamed(call: Call) -> StreamingHttpResponse:
+class _Events(StreamingHttpResponse):
+    """Chunks that are bytes already; what else they might be Django asks of each, twice."""
+
+    make_bytes = bytes  # type: ignore[assignment]
+
+
+def _streamed(call: Call) -> _Events:
     answer = stream(call)
-    response = StreamingHttpResponse(
+    response = _Events(
         answer,
         content_type="text/event-stream; charset=utf-8",
         headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},

@@ -18,7 +18,7 @@ from psycopg.types.numeric import Int8
 from config.ids import timed_uuid
 from config.problems import Problem, RefusedUntil
 from config.statements import Statement
-from licensing.callers import Caller
+from licensing.callers import WHO_WORKS, Caller
 from usage.alerts import note_daily_limit
 from usage.limits import Caps, limits_of
 from usage.models import MonthlyUsage
@@ -79,7 +79,6 @@ class Asking:
     """Whose call it is, and how it is made."""
 
     user_id: UUID
-    client_id: UUID
     session_id: UUID | None
     provider: str
     request_id: str
@@ -90,6 +89,7 @@ class Asking:
 class Asked(Asking):
     """A call, and what it wants to spend at most. Tokens."""
 
+    client_id: UUID
     model: str
     input_estimate: int
     output_wanted: int
@@ -100,7 +100,8 @@ class Terms:
     """What a call wants to spend where rows of a higher floor say so, read by the statement that admits it.
 
     ``query`` gives at most one row of ``model``, ``input`` and ``wanted`` (tokens) and whatever else is to be given
-    back; no row, no admission. ``values`` are its parameters, whose names must be none of ours.
+    back; no row, no admission. It may ask for columns of ``c``, which is ``WHO_WORKS``. ``values`` are its parameters,
+    whose names must be none of ours.
     """
 
     query: str
@@ -123,6 +124,13 @@ _LIMITS = limits_of(
     plan_output="%(plan_output)s::bigint",
     plan_day="%(plan_day)s::bigint",
 )
+# The same of who works.
+_LIMITS_OF_C = limits_of(
+    user="%(user)s",
+    plan_input="c.monthly_input_tokens",
+    plan_output="c.monthly_output_tokens",
+    plan_day="c.daily_tokens",
+)
 
 # What is left of output for one call: LEAST ignores NULL, which is how "no cap" drops out.
 _TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
@@ -135,15 +143,20 @@ _GRANT = f"LEAST(q.wanted, {_LEFT})"
 _AS_ASKED = (
     "SELECT %(model)s::text AS model, %(input)s::bigint AS input, %(wanted)s::bigint AS wanted"
 )
+_AS_KNOWN = """
+SELECT %(client)s::uuid AS client_id, %(plan_input)s::bigint AS monthly_input_tokens,
+       %(plan_output)s::bigint AS monthly_output_tokens, %(plan_day)s::bigint AS daily_tokens
+"""
 
 
 @cache
-def _admission(terms: str) -> Statement:
+def _admission(caller: str, terms: str) -> Statement:
     """Admits a call, or gives no row; the columns of the terms follow its own. Locks one row, of its person."""
     # Materialized, or else the sums of limits and terms are worked out anew at each place that names them.
     statement = f"""
-WITH l AS MATERIALIZED ({_LIMITS}),
-q AS MATERIALIZED ({terms}),
+WITH c AS MATERIALIZED ({caller}),
+l AS MATERIALIZED (SELECT limits.* FROM c CROSS JOIN LATERAL ({_LIMITS_OF_C}) AS limits),
+q AS MATERIALIZED (SELECT terms.* FROM c CROSS JOIN LATERAL ({terms}) AS terms),
 admitted AS (
     UPDATE usage_monthlyusage AS m
     SET granted = {_GRANT},
@@ -154,7 +167,7 @@ admitted AS (
         day = GREATEST(m.day, %(day)s),
         input_cap = l.input_cap,
         output_cap = l.output_cap
-    FROM l, q
+    FROM c, l, q
     WHERE m.user_id = %(user)s AND m.period = %(period)s AND NOT l.stopped
       AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + q.input <= l.input_cap)
       AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
@@ -162,7 +175,7 @@ admitted AS (
         LEAST(l.input_cap - m.input_used - m.input_reserved,
               l.output_cap - m.output_used - m.output_reserved) AS left_month,
         l.day_cap - m.day_used - m.day_reserved AS left_day,
-        m.day, q.*
+        m.day, c.client_id, q.*
 ),
 opened AS (
     INSERT INTO usage_usagerecord (
@@ -170,13 +183,12 @@ opened AS (
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
         reasoning_tokens, source, "end", opened_at, expires_at
     )
-    SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(period)s, day, model, %(provider)s,
+    SELECT %(id)s, %(user)s, client_id, %(session)s::uuid, %(period)s, day, model, %(provider)s,
            %(request)s, %(streamed)s, 'open', input, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s
     FROM admitted
 )
 SELECT * FROM admitted
 """  # noqa: S608 - built from constants of this project
-    # psycopg reads anew, each time, how a statement of over 4,096 characters is to be prepared.
     return Statement(" ".join(statement.split()), order=itemgetter("user"))
 
 
@@ -189,13 +201,15 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``MonthlyCapExceeded``,
     ``DailyLimitReached``, or ``CapReserved`` where only calls still running hold what is left.
     """
-    values = _values(asked, plan, now) | {
+    values = _values(asked, now) | {
+        **_plan_values(plan),
+        "client": asked.client_id,
         "model": asked.model,
         "input": Int8(asked.input_estimate),
         "wanted": Int8(asked.output_wanted),
     }
     for _ in range(TRIES):
-        if row := _admission(_AS_ASKED).row(values):
+        if row := _admission(_AS_KNOWN, _AS_ASKED).row(values):
             return Reservation(values["id"], *row[:3])
         if refusal := _refusal(asked=asked, plan=plan, period=Period.of(now), now=now):
             raise refusal
@@ -203,20 +217,21 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
 
 
 def reserve_on(
-    terms: Terms, *, asking: Asking, plan: PlanCaps, now: datetime
+    terms: Terms, *, asking: Asking, epoch: int, now: datetime
 ) -> tuple[Reservation, tuple[Any, ...]] | None:
-    """Opens a record for a call whose terms are read in passing; with the row of the terms.
+    """Opens a record for a call of whoever works, and whose terms are read, in passing; with the row of the terms.
 
-    None where it was not admitted, whatever the reason: whoever reads the terms and calls :func:`reserve` is told.
+    None where it was not admitted, whatever the reason: whoever asks who calls, reads the terms and calls
+    :func:`reserve` is told.
     """
-    values = _values(asking, plan, now)
-    row = _admission(terms.query).row({**terms.values, **values})
-    return (Reservation(values["id"], *row[:3]), row[4:]) if row else None
+    values = _values(asking, now)
+    row = _admission(WHO_WORKS, terms.query).row({**terms.values, **values, "epoch": epoch})
+    return (Reservation(values["id"], *row[:3]), row[5:]) if row else None
 
 
 def effective(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Caps:
     """The caps that count for a person now."""
-    row = _EFFECTIVE.row(_limit_values(user_id, plan, now))
+    row = _EFFECTIVE.row({"user": user_id, "now": now, **_plan_values(plan)})
     assert row is not None
     return Caps(*row)
 
@@ -329,12 +344,12 @@ class _Share(NamedTuple):
         )
 
 
-def _values(asking: Asking, plan: PlanCaps, now: datetime) -> dict[str, Any]:
+def _values(asking: Asking, now: datetime) -> dict[str, Any]:
     period = Period.of(now)
     return {
-        **_limit_values(asking.user_id, plan, now),
+        "user": asking.user_id,
+        "now": now,
         "id": timed_uuid(),
-        "client": asking.client_id,
         "session": asking.session_id,
         "period": period.month,
         "day": period.day,
@@ -345,10 +360,8 @@ def _values(asking: Asking, plan: PlanCaps, now: datetime) -> dict[str, Any]:
     }
 
 
-def _limit_values(user_id: UUID, plan: PlanCaps, now: datetime) -> dict[str, Any]:
+def _plan_values(plan: PlanCaps) -> dict[str, Any]:
     return {
-        "user": user_id,
-        "now": now,
         "plan_input": _number(plan.monthly_input),
         "plan_output": _number(plan.monthly_output),
         "plan_day": _number(plan.daily),

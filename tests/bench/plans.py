@@ -18,6 +18,7 @@ import psycopg
 from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 
+from accounts.authentication import Claimed
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from accounts.rotation import rotate
 from accounts.sign_in import Device
@@ -167,7 +168,12 @@ def _status_of_many(person: Person) -> None:
 def _call(person: Person) -> None:
     now = datetime.now(UTC)
     chat = parse(json.loads(BODY), stream=False)
-    call = admit(caller=_caller(person), chat=chat, request_id=str(uuid4()), now=now)
+    call = admit(
+        claimed=Claimed(person.id, person.session_id, epoch=0),
+        chat=chat,
+        request_id=str(uuid4()),
+        now=now,
+    )
     settle(
         record_id=call.reservation.record_id,
         user_id=person.id,

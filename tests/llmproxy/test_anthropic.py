@@ -47,6 +47,7 @@ from tests.llmproxy.anthropic_server import (
     thought,
     tool_use,
 )
+from tests.llmproxy.claims import claimed
 from usage.models import MonthlyUsage, UsageRecord
 
 HI = {"role": "user", "content": "hi"}
@@ -723,7 +724,7 @@ class TestThroughTheRelay:
     def ask(self, caller: Caller, now: datetime) -> Asking:
         def asking(*messages: dict[str, Any], **members: Any) -> Call:
             asked = chat(*messages, max_tokens=500, **members)
-            return admit(caller=caller, chat=asked, request_id="req", now=now)
+            return admit(claimed=claimed(caller), chat=asked, request_id="req", now=now)
 
         return asking
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
-from psycopg import _queries
 
 from accounts.authentication import AccessRevoked
 from accounts.models import Session, User
@@ -15,14 +14,14 @@ from config.handlers import openai_error
 from config.problems import NotFound
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
-from llmproxy import catalogue, running
+from llmproxy import running
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
 from llmproxy.providers.openai import IMAGE_TOKENS
 from llmproxy.providers.protocol import Prompt, Reported
-from usage import caps
+from tests.llmproxy.claims import claimed
 from usage.models import MonthlyUsage, Stop, UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +39,7 @@ def call(caller: Caller, now: datetime) -> Call:
     chat = parse(
         {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 100}, stream=True
     )
-    return admit(caller=caller, chat=chat, request_id="req-1", now=now)
+    return admit(claimed=claimed(caller), chat=chat, request_id="req-1", now=now)
 
 
 def record() -> UsageRecord:
@@ -96,12 +95,14 @@ class TestAdmission:
             {"messages": [{"role": "user", "content": "x"}], "model": "small", "max_tokens": 900},
             stream=False,
         )
-        admitted = admit(caller=caller, chat=chat, request_id="", now=now)
+        admitted = admit(claimed=claimed(caller), chat=chat, request_id="", now=now)
         assert admitted.reservation.output_limit == 50
 
     def admitted(self, caller: Caller, now: datetime, **members: object) -> Call:
         said = {"messages": [{"role": "user", "content": "x"}], **members}
-        return admit(caller=caller, chat=parse(said, stream=False), request_id="", now=now)
+        return admit(
+            claimed=claimed(caller), chat=parse(said, stream=False), request_id="", now=now
+        )
 
     def test_one_statement_chooses_the_model_and_admits(
         self,
@@ -118,9 +119,6 @@ class TestAdmission:
             admitted = self.admitted(caller, now, model="small")
         assert admitted.model == choose("small", caller=caller)
         assert UsageRecord.objects.filter(model="small", reserved_output=50).exists()
-
-    def test_psycopg_reads_that_statement_once(self) -> None:
-        assert len(caps._admission(catalogue._TERMS).text) <= _queries.MAX_CACHED_STATEMENT_LENGTH
 
     def test_what_may_not_be_chosen_is_not_admitted(
         self, call: Call, caller: Caller, now: datetime, settings
