@@ -7,13 +7,12 @@ its fingerprint, or an address (of IPv6 a /64, as for all limits).
 
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
 
 from accounts.models import AuditEvent
-from accounts.sign_in import Device
-from config.database import prepared
 from config.ratelimits import FailureLimit
 
 # By this the audit log knows an operator's sign-in to the console.
@@ -22,40 +21,38 @@ OPERATOR_SIGNED_IN = "operator:signed_in"
 Limits = Sequence[tuple[FailureLimit, str]]
 
 
-def limits_of_sign_in(*, email: str, device: Device) -> Limits:
-    """The limits that a failed sign-in of a shell counts against, with their keys."""
-    account = email.lower()
-    at_device, at_address = _known(account, device)
-    if at_device:
-        return [("auth.account", f"{account} at device {device.fingerprint}")]
-    return _limits(account, device.address, known=at_address)
-
-
-# One statement whoever asks, so that it tells nobody anything by the time it takes.
-_KNOWN = """
-SELECT EXISTS (
-           SELECT FROM accounts_session session
-           WHERE session.user_id = person.id AND session.device_fp = %(device)s
-       ),
-       EXISTS (
-           SELECT FROM accounts_session session
-           WHERE session.user_id = person.id
-             AND (session.started_from <<= %(network)s::inet OR session.last_used_from <<= %(network)s::inet)
-       )
-FROM accounts_user person
-WHERE person.email = %(account)s
+# Two columns of a row called ``person``: whether they have signed in on a device before, and whether from an address.
+# Nobody has at NULL.
+KNOWN = """
+EXISTS (
+    SELECT FROM accounts_session session
+    WHERE session.user_id = person.id AND session.device_fp = %(device)s
+),
+EXISTS (
+    SELECT FROM accounts_session session
+    WHERE session.user_id = person.id
+      AND (session.started_from <<= %(network)s::inet OR session.last_used_from <<= %(network)s::inet)
+)
 """
 
 
-def _known(account: str, device: Device) -> tuple[bool, bool]:
-    """Whether an account has signed in on this device before, and whether from this address."""
-    network = str(_network(device.address)) if device.address else None
-    with prepared() as cursor:
-        cursor.execute(
-            _KNOWN, {"account": account, "device": device.fingerprint or None, "network": network}
-        )
-        row: tuple[bool, bool] | None = cursor.fetchone()
-    return row or (False, False)
+class Place(NamedTuple):
+    """Where somebody signs in: the fingerprint of a device and an address, as far as they are known."""
+
+    device: str
+    address: str | None
+
+    def values(self) -> dict[str, str | None]:
+        """What ``KNOWN`` asks for."""
+        network = str(_network(self.address)) if self.address else None
+        return {"device": self.device or None, "network": network}
+
+
+def limits_of_sign_in(*, account: str, place: Place, at_device: bool, at_address: bool) -> Limits:
+    """The limits that a failed sign-in of a shell counts against, with their keys. ``KNOWN`` says the last two."""
+    if at_device:
+        return [("auth.account", f"{account} at device {place.device}")]
+    return _limits(account, place.address, known=at_address)
 
 
 def limits_of_operator(*, email: str, address: str) -> Limits:

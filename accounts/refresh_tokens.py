@@ -4,13 +4,12 @@ A token is found by primary key and never by trying hashes; argon2id over all 32
 it is the real one. Nothing is hashed for an id that is unknown.
 """
 
-import os
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import sha256
+from mmap import mmap
 from typing import Self
 from uuid import UUID
 
@@ -20,10 +19,44 @@ from accounts.hashers import TOKEN_HASHER
 
 SIZE = 32
 TEXT_LENGTH = 43
-# What argon2id gave for a token that this process made is not computed again when it comes back. By digests, so that
-# nobody's token lies in memory; until it is used, and some 2 MB when full.
+# A hash as it is written takes no more (RefreshToken.token_hash).
+HASH_LENGTH = 128
+DIGEST_LENGTH = 32
 REMEMBERED = 8192
-_hashes: OrderedDict[bytes, str] = OrderedDict()
+
+
+class Remembered:
+    """What argon2id gave for tokens that were made here, so that it is not computed again when they come back.
+
+    By digests, so that nobody's token lies in memory; until it is used, or its place is taken by another. All
+    processes that are forked from the one that made this share it: a client comes back to any of them. They need no
+    lock: half of what one wrote and half of what another did is never both the digest of a token and its hash.
+    """
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self._kept = mmap(-1, places * (DIGEST_LENGTH + HASH_LENGTH))
+
+    def keep(self, digest: bytes, made: str) -> None:
+        self._kept[self._place(digest)] = digest + made.encode().ljust(HASH_LENGTH)
+
+    def take(self, digest: bytes) -> str | None:
+        """What was kept, once."""
+        place = self._place(digest)
+        kept = self._kept[place]
+        if not kept.startswith(digest):
+            return None
+        self._kept[place] = bytes(len(kept))
+        return kept[DIGEST_LENGTH:].rstrip().decode()
+
+    def _place(self, digest: bytes) -> slice:
+        size = DIGEST_LENGTH + HASH_LENGTH
+        start = int.from_bytes(digest[:8]) % self._places * size
+        return slice(start, start + size)
+
+
+# Some 1.3 MB when full, of which no page is there before it is used.
+_made = Remembered(REMEMBERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +93,13 @@ class RefreshSecret:
 
     def hash(self) -> str:
         made = TOKEN_HASHER.hash(self.raw)
-        if len(_hashes) >= REMEMBERED:
-            _hashes.popitem(last=False)
-        _hashes[sha256(self.raw).digest()] = made
+        _made.keep(sha256(self.raw).digest(), made)
         return made
 
     def matches(self, token_hash: str) -> bool:
-        if _hashes.pop(sha256(self.raw).digest(), None) == token_hash:
+        if _made.take(sha256(self.raw).digest()) == token_hash:
             return True
         try:
             return TOKEN_HASHER.verify(token_hash, self.raw)
         except (VerificationError, InvalidHashError):
             return False
-
-
-# Each process makes its own.
-os.register_at_fork(after_in_child=_hashes.clear)

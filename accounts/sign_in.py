@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from operator import itemgetter
 from typing import NamedTuple, Self
 from uuid import UUID, uuid4
 
@@ -14,10 +15,12 @@ from django.db import DatabaseError
 from accounts.access_tokens import AccessToken, Claims
 from accounts.audit import INSERT, VALUES, Actor, row_of
 from accounts.claims import read, with_claims
+from accounts.known_places import KNOWN, Limits, Place, limits_of_sign_in
 from accounts.models import User
 from accounts.refresh_tokens import RefreshSecret
-from config.database import prepared, release_connection
+from config.database import release_connection
 from config.problems import Problem, ServiceUnavailable
+from config.statements import Statement
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +63,36 @@ class Device:
     request_id: str = ""
 
 
-def sign_in(*, email: str, password: str, device: Device, now: datetime) -> TokenPair:
-    """A new session, or ``InvalidCredentials``.
+class Account(NamedTuple):
+    """What is known of whoever has an email, and of where they sign in, before they have shown a password."""
+
+    email: str
+    known: "_Known | None"
+    # What a failure counts against.
+    limits: Limits
+
+
+def account_of(email: str, *, device: Device) -> Account:
+    """One question whoever asks, so that it tells nobody anything by the time it takes."""
+    name, place = email.lower(), Place(device.fingerprint, device.address)
+    row = _question().row({"email": name, **place.values()})
+    at_device, at_address, *columns = row or (False, False)
+    limits = limits_of_sign_in(
+        account=name, place=place, at_device=at_device, at_address=at_address
+    )
+    known = _Known._make([*columns[:5], read(columns[5:])]) if columns else None
+    return Account(name, known, limits)
+
+
+def sign_in(
+    *, email: str, password: str, device: Device, now: datetime, account: Account | None = None
+) -> TokenPair:
+    """A new session, or ``InvalidCredentials``. ``account`` is what :func:`account_of` has just found, if anything.
 
     The password is checked before the user's row is locked, because that takes 20 ms, and what was checked
     is compared again by the statement that takes the lock: a login must not outlive a password change or a revocation.
     """
-    known = _known(email)
+    known = (account or account_of(email, device=device)).known
     checked = known.password if known else NOBODYS_PASSWORD
     outdated: list[str] = []
     right = check_password(password, checked, outdated.append)
@@ -75,7 +101,7 @@ def sign_in(*, email: str, password: str, device: Device, now: datetime) -> Toke
         raise InvalidCredentials
     while (pair := _begun(known, claims, device=device, now=now)) is None:
         # The epoch has moved, and with it perhaps more; or another sign-in has renewed the hash.
-        again = _known(email)
+        again = account_of(email, device=device).known
         if again is None or not again.is_active or not again.claims:
             raise InvalidCredentials
         if again.password != known.password and not check_password(password, again.password):
@@ -113,9 +139,7 @@ def _begun(known: "_Known", claims: Claims, *, device: Device, now: datetime) ->
         "device": device.fingerprint,
         "now": now,
     }
-    with prepared() as cursor:
-        cursor.execute(_BEGIN, values)
-        return pair if cursor.rowcount == 1 else None
+    return pair if _BEGIN.row(values) else None
 
 
 class _Known(NamedTuple):
@@ -130,15 +154,16 @@ class _Known(NamedTuple):
     claims: Claims | None
 
 
-_FIND = """
-SELECT person.id, person.email, person.password, person.is_active, person.epoch, claims.*
+_FIND = f"""
+SELECT {KNOWN}, person.id, person.email, person.password, person.is_active, person.epoch, claims.*
 FROM accounts_user person
-{claims}
-WHERE person.email = %s
-"""
+{{claims}}
+WHERE person.email = %(email)s
+"""  # noqa: S608 - built from constants
 
 # The update takes the lock. Whoever waited for it finds the row as the one before left it.
-_BEGIN = f"""
+_BEGIN = Statement(
+    f"""
 WITH person AS (
     UPDATE accounts_user SET last_login = %(now)s
     WHERE id = %(user)s AND password = %(password)s AND epoch = %(epoch)s AND is_active AND client_id = %(client)s
@@ -158,19 +183,15 @@ event AS (
 INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at)
 SELECT %(token)s, user_id, id, %(hash)s, %(device)s, %(now)s, %(token_end)s
 FROM session
-"""  # noqa: S608 - built from constants
+RETURNING id
+""",  # noqa: S608 - built from constants
+    order=itemgetter("user"),
+)
 
 
 @cache
-def _question() -> str:
-    return with_claims(_FIND)
-
-
-def _known(email: str) -> _Known | None:
-    with prepared() as cursor:
-        cursor.execute(_question(), (email.lower(),))
-        row = cursor.fetchone()
-    return _Known._make([*row[:5], read(row[5:])]) if row else None
+def _question() -> Statement:
+    return Statement(with_claims(_FIND))
 
 
 def _renew_hash(known: _Known, password: str) -> None:

@@ -13,7 +13,7 @@ from rest_framework.serializers import Serializer
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
 from accounts.authentication import Caller
-from accounts.known_places import limits_of_holder, limits_of_sign_in
+from accounts.known_places import limits_of_holder
 from accounts.models import Session
 from accounts.password_links import request_reset
 from accounts.people import WrongPassword, change_password
@@ -30,7 +30,7 @@ from accounts.serializers import (
     SessionListSerializer,
     TokenPairSerializer,
 )
-from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from accounts.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
 from config.attempts import attempt
 from config.client_address import address_of
 from config.problems import NotFound
@@ -69,9 +69,17 @@ class AccessViewSet(ViewSet):
         """Sign in with email and password."""
         given = _valid(LOGIN, request)
         email, device, now = given["email"], _device(request, given), timezone.now()
-        limits = limits_of_sign_in(email=email, device=device)
-        with attempt(*limits, failing=InvalidCredentials, now=now):
-            return _tokens(sign_in(email=email, password=given["password"], device=device, now=now))
+        account = account_of(email, device=device)
+        with attempt(*account.limits, failing=InvalidCredentials, now=now):
+            return _tokens(
+                sign_in(
+                    email=email,
+                    password=given["password"],
+                    device=device,
+                    now=now,
+                    account=account,
+                )
+            )
 
     @problems("invalid_refresh_token")
     @extend_schema(

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from redis.exceptions import NoScriptError, RedisError
 
@@ -19,6 +19,8 @@ from config.together import Together
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Keys = tuple[str, ...]
+Arguments = tuple[str | int, ...]
 
 # Redis answers in well under a millisecond; a client that waits longer than this is better served without it.
 SOCKET_SECONDS = 0.25
@@ -184,17 +186,13 @@ class RedisTally:
 
     def __init__(self, location: str) -> None:
         self._client = LeanRedis(location, seconds=SOCKET_SECONDS)
-        self._count = self._client.register_script(COUNT)
-        # A failure is everyone's: where Redis is away, it is not asked for each of them.
-        self._counted = Together(self._counted_all, undone=lambda _: False)
-        self._hold = self._client.register_script(HOLD)
-        self._settle = self._client.register_script(SETTLE)
+        self._count, self._hold, self._settle = map(self._together, (COUNT, HOLD, SETTLE))
         self._lock = threading.Lock()
         self._away = False
         self._next_try = 0.0
 
     def count(self, key: str, by: int, seconds: int | None) -> int:
-        return self._ask(lambda: self._counted((key, by, seconds or 0)))
+        return self._ask(lambda: int(self._count(((key,), (by, seconds or 0)))))
 
     def change(self, key: str, by: int) -> int | None:
         return self._ask(
@@ -225,12 +223,12 @@ class RedisTally:
         )
 
     def hold(self, key: str, name: str, limit: int) -> int:
-        keys, longest = [key, f"{key}:held"], int(HELD_SECONDS * 1000)
-        return self._ask(lambda: int(self._hold(keys=keys, args=[limit, longest, name])))
+        keys, longest = (key, f"{key}:held"), int(HELD_SECONDS * 1000)
+        return self._ask(lambda: int(self._hold((keys, (limit, longest, name)))))
 
     def settle(self, key: str, name: str, *, failed_for: int) -> None:
-        keys = [key, f"{key}:held"]
-        self._ask(lambda: self._settle(keys=keys, args=[name, failed_for]))
+        keys = (key, f"{key}:held")
+        self._ask(lambda: self._settle((keys, (name, failed_for))))
 
     def answers(self) -> bool:
         """Whether Redis answers now, however long it has been away."""
@@ -240,17 +238,21 @@ class RedisTally:
             return False
         return True
 
-    def _counted_all(self, wanted: Sequence[tuple[str, int, int]]) -> list[int | Exception]:
-        """What nearly every request asks, without what the library's scripts weigh first."""
-        answers = self._client.execute_all(
-            [("EVALSHA", self._count.sha, 1, *each) for each in wanted]
-        )
-        return [
-            int(self._count(keys=[key], args=[by, seconds]))
-            if isinstance(answer, NoScriptError)
-            else answer
-            for (key, by, seconds), answer in zip(wanted, answers, strict=True)
-        ]
+    def _together(self, text: str) -> Together[tuple[Keys, Arguments], Any]:
+        """A script for what requests ask all the time, without what the library's scripts weigh first."""
+        script = self._client.register_script(text)
+
+        def ask(wanted: Sequence[tuple[Keys, Arguments]]) -> list[Any]:
+            answers = self._client.execute_all(
+                [("EVALSHA", script.sha, len(keys), *keys, *given) for keys, given in wanted]
+            )
+            return [
+                script(keys=keys, args=given) if isinstance(answer, NoScriptError) else answer
+                for (keys, given), answer in zip(wanted, answers, strict=True)
+            ]
+
+        # A failure is everyone's: where Redis is away, it is not asked for each of them.
+        return Together(ask, undone=lambda _: False)
 
     def _ask(self, command: Callable[[], T]) -> T:
         if self._away:

@@ -6,9 +6,9 @@ import pytest
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor, record
-from accounts.known_places import OPERATOR_SIGNED_IN, limits_of_operator, limits_of_sign_in
+from accounts.known_places import OPERATOR_SIGNED_IN, limits_of_operator
 from accounts.models import Session, User
-from accounts.sign_in import Device, sign_in
+from accounts.sign_in import Device, account_of, sign_in
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ def _has_signed_in(user: User, signing_key: None, now: datetime) -> None:
 
 def limits(address: str | None = ELSEWHERE, device: str = "") -> list[tuple[str, str]]:
     at = Device(fingerprint=device, address=address)
-    return list(limits_of_sign_in(email="Ada@Acme.test", device=at))
+    return list(account_of("Ada@Acme.test", device=at).limits)
 
 
 def test_who_has_never_signed_in_is_a_stranger_everywhere(user: User) -> None:
@@ -55,15 +55,16 @@ class TestOfAPerson:
         assert limits(ELSEWHERE, "") == STRANGER
 
     def test_anothers_place_is_not_known(self) -> None:
-        other = limits_of_sign_in(
-            email="bob@acme.test", device=Device(fingerprint="desk-7", address=HERE)
-        )
-        assert list(other) == [("auth.account", "bob@acme.test"), ("auth.all", "")]
+        at = Device(fingerprint="desk-7", address=HERE)
+        assert list(account_of("bob@acme.test", device=at).limits) == [
+            ("auth.account", "bob@acme.test"),
+            ("auth.all", ""),
+        ]
 
     def test_it_takes_one_query_whoever_asks(self, django_assert_num_queries) -> None:
         for email in ("ada@acme.test", "nobody@acme.test"):
             with django_assert_num_queries(1):
-                limits_of_sign_in(email=email, device=Device(fingerprint="desk-7", address=HERE))
+                account_of(email, device=Device(fingerprint="desk-7", address=HERE))
 
 
 def test_an_operator_is_known_where_he_has_come_in(operator: User, now: datetime) -> None:

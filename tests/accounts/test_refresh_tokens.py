@@ -1,7 +1,7 @@
 """Refresh tokens as people hold them."""
 
+import os
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator
 from unittest.mock import Mock
 
 import pytest
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts import refresh_tokens
-from accounts.refresh_tokens import RefreshSecret
+from accounts.refresh_tokens import RefreshSecret, Remembered
 
 
 @given(st.binary(min_size=32, max_size=32))
@@ -52,13 +52,12 @@ def test_odd_texts_are_refused(text: str) -> None:
 
 
 @pytest.fixture
-def hasher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mock]:
+def hasher(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """The real one, watched, in a process that has made no token yet."""
-    refresh_tokens._hashes.clear()
     watched = Mock(wraps=refresh_tokens.TOKEN_HASHER)
     monkeypatch.setattr(refresh_tokens, "TOKEN_HASHER", watched)
-    yield watched
-    refresh_tokens._hashes.clear()
+    monkeypatch.setattr(refresh_tokens, "_made", Remembered(refresh_tokens.REMEMBERED))
+    return watched
 
 
 def test_a_token_of_this_process_is_known_again_once(hasher: Mock) -> None:
@@ -80,7 +79,25 @@ def test_what_is_remembered_is_no_key_to_another_record(hasher: Mock) -> None:
 
 
 def test_only_so_many_are_remembered(hasher: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refresh_tokens, "REMEMBERED", 2)
+    monkeypatch.setattr(refresh_tokens, "_made", Remembered(1))
     made = [(secret, secret.hash()) for secret in (RefreshSecret.new() for _ in range(3))]
-    assert all(secret.matches(hashed) for secret, hashed in made)
-    assert hasher.verify.call_count == 1, "the oldest is computed"
+    assert all(secret.matches(hashed) for secret, hashed in reversed(made))
+    assert hasher.verify.call_count == 2, "all but the last are computed"
+
+
+def test_a_token_of_another_worker_is_known_as_well() -> None:
+    remembered, digest = Remembered(8), bytes(range(32))
+    child = os.fork()
+    if child == 0:
+        remembered.keep(digest, "made there")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert remembered.take(digest) == "made there"
+    assert remembered.take(digest) is None, "here or there, once"
+
+
+@pytest.mark.parametrize("kept", [bytes(range(32)), bytes(32), bytes(range(31)) + b"x"])
+def test_what_was_made_of_another_token_is_not_given(kept: bytes) -> None:
+    remembered = Remembered(1)
+    remembered.keep(kept, "made")
+    assert remembered.take(bytes(range(1, 33))) is None
