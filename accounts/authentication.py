@@ -78,6 +78,8 @@ class Claimed:
         if caller is None or not caller.may_call or caller.epoch != self.epoch:
             _note_revoked(self)
             raise AccessRevoked
+        # A client gets its licence back, and nobody's token is the worse for it.
+        _revoked.pop(self, None)
         return caller
 
 
@@ -107,21 +109,24 @@ class AccessTokenAuthentication(JWTAuthentication):
 
 
 class ClaimedAuthentication(AccessTokenAuthentication):
-    """For a view that asks the rows itself, together with what it is there for; until then, its user is ``Claimed``.
+    """For a POST that asks the rows itself, together with what it is there for; until then, its user is ``Claimed``.
 
-    Whose access is known to have ended is refused at once, so that nobody can spend what is counted for a person with
-    a token that was taken from them.
+    Of whose access is known to have ended they are asked at once, so that nobody goes on spending what is counted for a
+    person with a token that was taken from them.
     """
 
+    def authenticate(self, request: Request) -> tuple[Any, AccessToken] | None:
+        found = super().authenticate(request)
+        if found is not None and (request.method != "POST" or found[0] in _revoked):
+            found[0].caller()
+        return found
+
     def get_user(self, validated_token: Any) -> Any:
-        claimed = _claimed(validated_token)
-        if claimed in _revoked:
-            claimed.caller()
-        return claimed
+        return _claimed(validated_token)
 
 
 def _note_revoked(claimed: Claimed) -> None:
-    if len(_revoked) >= REMEMBERED:
+    if claimed not in _revoked and len(_revoked) >= REMEMBERED:
         _revoked.popitem(last=False)
     _revoked[claimed] = None
 

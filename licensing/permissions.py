@@ -1,11 +1,14 @@
 """What a licence permits. These ask; the rows decide."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from accounts.authentication import Claimed
+from config.known_errors import DATABASE_AWAY
 from config.problems import Problem
 from licensing.callers import Caller, caller_of
 
@@ -37,6 +40,19 @@ class LicenceWorks(BasePermission):
 def refuse_suspended(caller: Caller) -> None:
     if caller.is_suspended:
         raise LicenceSuspended
+
+
+@contextmanager
+def told_first(claimed: Claimed) -> Iterator[None]:
+    """Who may not work is told that, and nothing of what is wrong with what they ask."""
+    try:
+        yield
+    except DATABASE_AWAY:
+        # There is nobody to ask.
+        raise
+    except Exception:
+        working(claimed)
+        raise
 
 
 def working(claimed: Claimed) -> Caller:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from accounts.authentication import Claimed
 from config.database import release_connection
 from config.problems import Problem
-from licensing.permissions import working
+from licensing.permissions import told_first, working
 from llmproxy.catalogue import Choice, choose, terms
 from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
@@ -140,29 +140,25 @@ def admit(*, claimed: Claimed, chat: Chat, request_id: str, now: datetime) -> Ca
 
     Whether who is claimed to call may do so is part of the question; if not, it is the problem of that which is raised.
     """
-    try:
+    with told_first(claimed):
         provider().check(chat)
-    except Problem:
-        # As in the view: who may not call at all is told that, and nothing else.
-        working(claimed)
-        raise
-    asking = Asking(
-        user_id=claimed.user_id,
-        session_id=claimed.session_id,
-        provider=provider().name,
-        request_id=request_id,
-        streamed=chat.stream,
-    )
-    text = prompt_tokens(chat.members, image_tokens=0) + provider().prompt_overhead(chat)
-    images = images_in(chat.members)
-    wanted = terms(
-        chat.model,
-        text=text,
-        images=images,
-        usual=provider().image_tokens,
-        most=chat.output_wanted,
-    )
-    admitted = reserve_on(wanted, asking=asking, epoch=claimed.epoch, now=now)
+        asking = Asking(
+            user_id=claimed.user_id,
+            session_id=claimed.session_id,
+            provider=provider().name,
+            request_id=request_id,
+            streamed=chat.stream,
+        )
+        text = prompt_tokens(chat.members, image_tokens=0) + provider().prompt_overhead(chat)
+        images = images_in(chat.members)
+        wanted = terms(
+            chat.model,
+            text=text,
+            images=images,
+            usual=provider().image_tokens,
+            most=chat.output_wanted,
+        )
+        admitted = reserve_on(wanted, asking=asking, epoch=claimed.epoch, now=now)
     if admitted is not None:
         reservation, (name, estimate, _, *rest) = admitted
         model = Choice(name, *rest)

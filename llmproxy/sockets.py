@@ -20,8 +20,8 @@ from gevent.hub import Waiter, get_hub
 RECEIVED = 16 * 1024
 LEAST_WAIT = 0.001
 # Of what has come at the same time, the loop sees to the rest of an answer last: for the beginning of another, and for
-# all other requests, it has to come round several times.
-AS_OTHERS, AFTER_OTHERS = 0, -1
+# all other requests, it has to come round several times. Only what limits the wait comes later: bytes are no silence.
+AS_OTHERS, AFTER_OTHERS, AFTER_ALL = 0, -1, -2
 
 
 class LineCutError(Exception):
@@ -184,7 +184,7 @@ def _wait_for(sock: Any, seconds: float) -> None:
     if event is None or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
         return
     hub = get_hub()
-    waiter, timer = Waiter(hub), hub.loop.timer(seconds)
+    waiter, timer = Waiter(hub), hub.loop.timer(seconds, priority=AFTER_ALL)
     event.priority = AFTER_OTHERS
     event.start(waiter.switch, waiter)
     timer.start(waiter.throw, TimeoutError)

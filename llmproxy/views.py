@@ -18,7 +18,7 @@ from config.request_ids import current as request_id
 from config.schema import problems
 from config.viewsets import ViewSet
 from licensing.callers import caller_of, claimed_by
-from licensing.permissions import working
+from licensing.permissions import told_first
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
@@ -104,13 +104,9 @@ class ModelCallViewSet(ViewSet):
     def _answer(self, request: Request, *, streamed: bool | None) -> HttpResponseBase:
         now = timezone.now()
         claimed = claimed_by(request)
-        try:
+        with told_first(claimed):
             ratelimits.count("llm.user", key=str(claimed.user_id), now=now)
             chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
-        except Exception:
-            # Who may not call at all is told that, and nothing else.
-            working(claimed)
-            raise
         call = admit(claimed=claimed, chat=chat, request_id=request_id(), now=now)
         call.has_left = watched(request.META)
         reserved = call.reservation

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from psycopg.types.numeric import Int8
+from psycopg.types.numeric import Int4, Int8
 
 from config.ids import timed_uuid
 from config.problems import Problem, RefusedUntil
@@ -225,7 +225,7 @@ def reserve_on(
     :func:`reserve` is told.
     """
     values = _values(asking, now)
-    row = _admission(WHO_WORKS, terms.query).row({**terms.values, **values, "epoch": epoch})
+    row = _admission(WHO_WORKS, terms.query).row({**terms.values, **values, "epoch": Int4(epoch)})
     return (Reservation(values["id"], *row[:3]), row[5:]) if row else None
 
 

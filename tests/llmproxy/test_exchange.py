@@ -29,6 +29,7 @@ from llmproxy.exchange import (
     Unreachable,
     open_exchange,
 )
+from llmproxy.sockets import Line
 from tests.llmproxy.rawserver import CHUNKED, GENEROUS, OK, Authority, Peer, Provider, eventually
 
 # A silence that is waited for on purpose.
@@ -1096,6 +1097,46 @@ def test_a_refusal_names_neither_address_nor_headers(
     assert "127.0.0.1" not in repr(error)
     assert error.__cause__ is None
     assert error.__context__ is None
+
+
+# Waiting in a busy process
+
+
+def test_bytes_that_are_there_are_no_silence() -> None:
+    """Whoever looks for them late, or waits for no time at all, gets them, however much others do meanwhile."""
+    ours, theirs = socket.socketpair()
+    line = Line(
+        connect_timeout=5,
+        first_byte_timeout=5,
+        read_timeout=5,
+        deadline=time.monotonic() + 60,
+    )
+    over = threading.Event()
+
+    def busy() -> None:
+        while not over.is_set():
+            until = time.monotonic() + 0.003
+            while time.monotonic() < until:
+                pass
+            time.sleep(0)
+
+    others = [threading.Thread(target=busy) for _ in range(3)]
+    with ours, theirs:
+        line.use(ours, is_reused=False)
+        for each in others:
+            each.start()
+        try:
+            for _ in range(10):
+                theirs.sendall(b"word")
+                assert line.receive(0) == b"word"
+            assert line.receive(0) is None
+            theirs.sendall(b"word")
+            assert line.receive(5) == b"word"
+            line.cut()
+        finally:
+            over.set()
+            for each in others:
+                each.join()
 
 
 # The same with greenlets

@@ -79,8 +79,13 @@ def test_a_suspended_licence_is_refused_and_nothing_reserved(
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"messages": "none"}, {**GOOD, "model": "gpt-unheard-of"}, {**GOOD, "max_tokens": 0}],
-    ids=["body", "model", "limit"],
+    [
+        {"messages": "none"},
+        {**GOOD, "model": "gpt-unheard-of"},
+        {**GOOD, "model": "\0"},
+        {**GOOD, "max_tokens": 0},
+    ],
+    ids=["body", "model", "no model of a database", "limit"],
 )
 @pytest.mark.parametrize(
     ("how", "told"),
@@ -111,9 +116,9 @@ def test_a_token_that_was_taken_away_spends_nothing_of_its_holders_limit(
     settings.RATE_LIMITS = {**settings.RATE_LIMITS, "llm.user": "2/h"}
     cache.clear()
     end_access("epoch", user)
-    for _ in range(5):
-        assert refused(signed_in, GOOD) == (401, "access_revoked")
-    # As its holder has with another token: at most one was counted before it was known.
+    for body in ({**GOOD, "model": "\0"}, GOOD, {"messages": "none"}, GOOD):
+        assert refused(signed_in, body) == (401, "access_revoked")
+    # As its holder has with another token: one was counted before it was known.
     User.objects.update(epoch=0)
     authentication._revoked.clear()
     assert refused(signed_in, {"messages": "none"})[0] == 400
@@ -127,6 +132,23 @@ def test_there_is_room_for_so_many_that_were_taken_away(monkeypatch: pytest.Monk
         with pytest.raises(authentication.AccessRevoked):
             each.caller()
     assert list(authentication._revoked) == claims[2:]
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete", "options"])
+def test_nor_what_else_there_might_be_to_ask(signed_in: APIClient, user: User, method: str) -> None:
+    end_access("session", user)
+    assert getattr(signed_in, method)(COMPLETE).json()["code"] == "access_revoked"
+
+
+def test_who_gets_a_licence_back_is_asked_about_once(
+    signed_in: APIClient, user: User, organisation: Client
+) -> None:
+    User.objects.update(client=None)
+    assert refused(signed_in, GOOD) == (401, "access_revoked")
+    assert len(authentication._revoked) == 1
+    User.objects.update(client=organisation)
+    assert refused(signed_in, {"messages": "none"})[0] == 400
+    assert not authentication._revoked
 
 
 @pytest.mark.parametrize("how", ["", "suspended", "grace", *ENDS])
