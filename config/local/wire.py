@@ -17,6 +17,7 @@ from config.local.folders import ROOT
 PROGRAMS = {
     "chromium": "chromium",
     "nginx": "nginx",
+    "pgbouncer": "pgbouncer",
     "minisign": "minisign",
     "node": "nodejs",
     "npm": "npm",
