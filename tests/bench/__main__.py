@@ -23,7 +23,7 @@ from tests.bench.figures import Line
 
 # In this order; those that stand alone take too long for every run and are asked for by name.
 PARTS = ("startup", "status", "complete", "streams", "auth", "telemetry", "scaling")
-ALONE = ("growth",)
+ALONE = ("growth", "apart", "replica")
 ROUNDS = 3
 BASE_URL = "http://127.0.0.1:8000"
 

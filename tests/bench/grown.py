@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth.hashers import make_password
 from django.db import connection, transaction
 
 from accounts.access_tokens import AccessToken
 from accounts.claims import claims_of
-from accounts.models import RefreshToken, SigningKey
+from accounts.models import RefreshToken, SigningKey, User
 from accounts.refresh_tokens import RefreshSecret
 from config.local.folders import ROOT
 from licensing.models import Plan
+from tests.bench.callers import PASSWORD
 from tests.bench.stage import Served, Stage
 from tests.served.database import Database, new_database
 from tests.served.service import manage
@@ -32,7 +34,7 @@ RECORDS = (40, 160)
 CHOSEN = 60
 # Some of each thousand, so that what is asked lies all over the tables.
 _PEOPLE = """
-SELECT r.user_id, t.session_id, t.id, u.client_id
+SELECT r.user_id, u.email, t.session_id, t.id, u.client_id
 FROM (
     SELECT user_id FROM usage_usagerecord
     GROUP BY user_id HAVING count(*) BETWEEN %(least)s AND %(most)s ORDER BY md5(user_id::text) LIMIT 500
@@ -48,9 +50,13 @@ LIMIT %(number)s
 
 @dataclass(kw_only=True)
 class Person:
-    """Somebody who was there before, with an access token and the refresh token of a session of theirs."""
+    """Somebody who was there before, with an access token and the refresh token of a session of theirs.
+
+    They sign in with the password of all callers.
+    """
 
     id: UUID
+    email: str
     client_id: UUID
     session_id: UUID
     access: str
@@ -142,12 +148,14 @@ def _people(database: Database) -> list[Person]:
             values = {"least": RECORDS[0], "most": RECORDS[1], "number": CHOSEN}
             cursor.execute(_PEOPLE, values)
             found = cursor.fetchall()
+        chosen = User.objects.filter(pk__in=[row[0] for row in found])
+        chosen.update(password=make_password(PASSWORD))
         assert len(found) > CHOSEN // 4, f"only {len(found)} people are alike"
         return [_person(*row, now=now) for row in found]
 
 
 def _person(
-    user_id: UUID, session_id: UUID, token_id: UUID, client_id: UUID, *, now: datetime
+    user_id: UUID, email: str, session_id: UUID, token_id: UUID, client_id: UUID, *, now: datetime
 ) -> Person:
     """Their last token becomes one that is known here, in the place where it is."""
     secret = RefreshSecret.new()
@@ -162,6 +170,7 @@ def _person(
     )
     return Person(
         id=user_id,
+        email=email,
         client_id=client_id,
         session_id=session_id,
         access=str(access),

@@ -21,13 +21,14 @@ from django.db.backends.postgresql.base import ServerBindingCursor
 from accounts.authentication import Claimed
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from accounts.rotation import rotate
-from accounts.sign_in import Device
+from accounts.sign_in import Device, account_of, sign_in
 from config.database import prepared
 from licensing import callers
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import admit
 from llmproxy.chat import parse
 from telemetry.pruning import prune
+from tests.bench.callers import PASSWORD
 from tests.bench.complete import BODY
 from tests.bench.grown import Person, Side
 from tests.bench.nights import BY
@@ -188,6 +189,18 @@ def _refresh(person: Person) -> None:
     rotate(presented=person.refresh, device=Device(), now=datetime.now(UTC))
 
 
+def _sign_in(person: Person) -> None:
+    # An address that nobody has come from: all sessions of the person are looked at.
+    device = Device(fingerprint="bench", address="192.0.2.1")
+    sign_in(
+        email=person.email,
+        password=PASSWORD,
+        device=device,
+        now=datetime.now(UTC),
+        account=account_of(person.email, device=device),
+    )
+
+
 def _usage(person: Person) -> None:
     caller = _caller(person)
     summary(user_id=person.id, plan=PlanCaps.of(caller), now=datetime.now(UTC))
@@ -205,6 +218,7 @@ PATHS: dict[str, Ask] = {
     "license/status, several at once": _status_of_many,
     "llm/complete: admission and settlement": _call,
     "auth/refresh": _refresh,
+    "auth/login": _sign_in,
     "usage/me": _usage,
     "what the night looks for, where there is nothing old": _night,
 }

@@ -7,12 +7,10 @@ one of them lasts, so for a moment all run at once, and beginnings and ends weig
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from http.client import HTTPConnection
 from threading import Event, Thread
 
 import psycopg
@@ -20,6 +18,7 @@ import psycopg
 from config.local.folders import ROOT
 from tests.bench.crowd_of_streams import Crowd, Seen, percentile
 from tests.bench.figures import Line, in_turns
+from tests.bench.probes import Probe, probed
 from tests.bench.processes import cpu_seconds, pss_mib, rss_mib
 from tests.bench.provider import CHUNKS
 from tests.bench.stage import HOST, WORKERS, Served, Stage
@@ -28,8 +27,6 @@ PART = "streams"
 RAMP = 4.5
 MANY, OF_ONE = 1_000, 500
 WARM = 50
-# Milliseconds apart, by so many connections: what other callers ask meanwhile.
-PROBE_SECONDS, PROBE_EVERY, PROBES = 8.0, 0.01, 8
 WATCHED_EVERY = 0.2
 BODY = json.dumps(
     {
@@ -70,10 +67,10 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
         both = {"ours": ours, "proxy": proxy}
         for served in both.values():
             _run(stage, served, tokens, streams=WARM)
-        _let_all_call(stage, ours, [*tokens, one])
+        let_all_call(stage, ours, [*tokens, one])
         many = _in_turns(stage, both, tokens, streams=MANY, rounds=rounds)
         of_one = _in_turns(stage, both, [one], streams=OF_ONE, rounds=rounds)
-        alone = [_crowd(stage.provider, tokens, streams=MANY) for _ in range(rounds)]
+        alone = [streamed(stage.provider, tokens, streams=MANY) for _ in range(rounds)]
         beside = _beside(stage, ours, tokens, one, rounds=rounds)
     return [
         *_lines(f"{MANY:,} streams", many),
@@ -86,7 +83,7 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
     ]
 
 
-def _let_all_call(stage: Stage, ours: Served, tokens: Sequence[str]) -> None:
+def let_all_call(stage: Stage, ours: Served, tokens: Sequence[str]) -> None:
     """Everybody has called before in this month, as nearly all have whenever they call; who has not pays for a row."""
     body = json.dumps({**json.loads(BODY), "stream": False})
     headers = {"Content-Type": "application/json"}
@@ -118,12 +115,13 @@ def _in_turns(
 def _run(stage: Stage, served: Served, tokens: Sequence[str], *, streams: int) -> Run:
     before = cpu_seconds(served.workers)
     with _watching(stage, served) as meanwhile:
-        seen = _crowd(served, tokens, streams=streams)
+        seen = streamed(served, tokens, streams=streams)
     spent = cpu_seconds(served.workers) - before
     return Run(seen=seen, cpu=spent * 1e6 / max(1, seen.chunks), meanwhile=meanwhile)
 
 
-def _crowd(served: Served, tokens: Sequence[str], *, streams: int) -> Seen:
+def streamed(served: Served, tokens: Sequence[str], *, streams: int) -> Seen:
+    """What became of so many streams, read by a process of their own."""
     crowd = Crowd(
         host=HOST,
         port=served.port,
@@ -178,7 +176,7 @@ def _beside(
     busy: list[float] = []
     for _ in range(rounds):
         quiet.append(_probe(ours, one))
-        streams = Thread(target=_crowd, args=(ours, tokens), kwargs={"streams": OF_ONE})
+        streams = Thread(target=streamed, args=(ours, tokens), kwargs={"streams": OF_ONE})
         streams.start()
         busy.append(_probe(ours, one))
         streams.join()
@@ -196,33 +194,8 @@ def _beside(
 
 
 def _probe(served: Served, token: str) -> float:
-    """The p99 of calls that are due every few milliseconds, from the moment at which they are due, in milliseconds."""
-    connections = [HTTPConnection(HOST, served.port, timeout=30) for _ in range(PROBES)]
-    took: list[float] = []
-
-    def ask(number: int) -> None:
-        for due in range(number, int(PROBE_SECONDS / PROBE_EVERY), PROBES):
-            at = began + due * PROBE_EVERY
-            time.sleep(max(0.0, at - time.monotonic()))
-            connection = connections[number]
-            connection.request(
-                "GET", "/v1/license/status", headers={"Authorization": f"Bearer {token}"}
-            )
-            answer = connection.getresponse()
-            answer.read()
-            assert answer.status == 200, answer.status
-            took.append(time.monotonic() - at)
-
-    began = time.monotonic()
-    threads = [Thread(target=ask, args=(number,)) for number in range(PROBES)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for connection in connections:
-        connection.close()
-    assert len(took) == int(PROBE_SECONDS / PROBE_EVERY), "a call of license/status failed"
-    return percentile(took, 0.99)
+    """The p99 of calls that are due every few milliseconds, in milliseconds."""
+    return percentile(probed(served.port, Probe(token=token)), 0.99)
 
 
 def _lines(who: str, runs: dict[str, list[Run]]) -> list[Line]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from accounts import rotation
+from accounts import rotation, sign_in
 from accounts.models import AuditEvent, RefreshToken, Session, User
 from accounts.sign_in import TokenPair
 from config import statements
@@ -24,6 +24,7 @@ LAST: dict[str, str] = {
     "license/status": callers._QUESTION.text,
     "llm/complete: admission and settlement": settlement._SETTLE.text,
     "auth/refresh": rotation._REPLACE.text,
+    "auth/login": sign_in._BEGIN.text,
 }
 WRITTEN_BY_A_PUBLISH = (
     "INSERT INTO releases_servedtoken",
@@ -45,6 +46,7 @@ def person(user: User, pair: TokenPair) -> Person:
     assert user.client_id is not None
     return Person(
         id=user.pk,
+        email=user.email,
         client_id=user.client_id,
         session_id=Session.objects.get().pk,
         access=str(pair.access),

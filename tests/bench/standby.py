@@ -1,0 +1,125 @@
+"""A second PostgreSQL that follows the bench's own by streaming replication, and may be asked as that one may."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread
+
+import psycopg
+
+from config.local.children import Child, Program
+from config.local.folders import sockets_of
+from config.local.postgres import Postgres, psql
+from config.local.privileges import unprivileged
+
+WATCHED_EVERY = 0.02
+CATCH_UP_SECONDS = 60.0
+REPLAYED = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+# Between the moment at which something is on the primary's disk and the one at which queries on the standby see it.
+BEHIND = """
+SELECT extract(epoch FROM replay_lag) * 1000, pg_wal_lsn_diff(pg_current_wal_flush_lsn(), replay_lsn)
+FROM pg_stat_replication
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """Made by :func:`standby`."""
+
+    child: Child
+    server: Postgres
+
+    def url(self, primary: str) -> str:
+        """Where it has the database of this address of the primary's."""
+        return self.server.url_of(primary.rpartition("/")[2])
+
+    def tell_primary(self, needed: bool) -> None:
+        """Whether the primary keeps the rows that queries here still see, or replaying waits for these."""
+        setting = "on" if needed else "off"
+        with psycopg.connect(self.server.url, autocommit=True) as server:
+            server.execute(f"ALTER SYSTEM SET hot_standby_feedback = {setting}")
+            server.execute("SELECT pg_reload_conf()")
+
+    def catch_up(self, primary: str) -> None:
+        """Returns once it has replayed all that is on the primary's disk by now."""
+        with (
+            psycopg.connect(primary, autocommit=True) as server,
+            psycopg.connect(self.server.url, autocommit=True) as own,
+        ):
+            [written] = server.execute("SELECT pg_current_wal_flush_lsn()").fetchone() or (None,)
+            deadline = time.monotonic() + CATCH_UP_SECONDS
+            while own.execute(REPLAYED, [written]).fetchone() != (True,):
+                assert time.monotonic() < deadline, "the standby does not catch up"
+                time.sleep(WATCHED_EVERY)
+
+
+@dataclass(kw_only=True)
+class Lag:
+    """How far behind it was each time somebody looked: milliseconds, and bytes that it had still to replay."""
+
+    ms: list[float] = field(default_factory=list)
+    bytes: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def standby(folder: Path, primary: str) -> Iterator[Standby]:
+    """A copy of the whole server at this address, which goes on following it; its data goes at the end."""
+    own = folder / "standby"
+    own.mkdir()
+    try:
+        _copy(own, primary)
+        with sockets_of(own) as sockets:
+            server = Postgres(folder=own, sockets=sockets, log=own / "postgres.log")
+            child = server.start()
+            try:
+                yield Standby(child=child, server=server)
+            finally:
+                child.stop()
+    finally:
+        shutil.rmtree(own)
+
+
+@contextmanager
+def lagging(primary: str) -> Iterator[Lag]:
+    """What the primary knows of its one standby, again and again for as long."""
+    lag, over = Lag(), Event()
+
+    def watch() -> None:
+        with psycopg.connect(primary, autocommit=True) as server:
+            while not over.wait(WATCHED_EVERY):
+                for ms, behind in server.execute(BEHIND):
+                    # Nothing was written for a while.
+                    if ms is not None:
+                        lag.ms.append(float(ms))
+                        lag.bytes.append(float(behind))
+
+    thread = Thread(target=watch)
+    thread.start()
+    try:
+        yield lag
+    finally:
+        over.set()
+        thread.join()
+
+
+def _copy(own: Path, primary: str) -> None:
+    program = Program(
+        name="pg_basebackup",
+        command=[
+            *unprivileged(),
+            str(Path(psql()).with_name("pg_basebackup")),
+            *(f"--dbname={primary}", f"--pgdata={own / 'postgres'}"),
+            *("--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream"),
+        ],
+        log=own / "copying.log",
+        environ={**os.environ, "LC_ALL": "C"},
+    )
+    copying = program.start()
+    try:
+        copying.wait_for_success()
+    finally:
+        copying.stop()

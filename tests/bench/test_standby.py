@@ -1,0 +1,40 @@
+"""The bench's replica: a copy that goes on following, and may only be read."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.bench.durable import durable_database
+from tests.bench.standby import lagging, standby
+
+PATIENCE = 30.0
+
+
+def test_a_standby_has_what_was_written_after_it_was_copied(tmp_path: Path) -> None:
+    with durable_database(tmp_path):
+        url = os.environ["DATABASE_URL"]
+        with (
+            standby(tmp_path, url) as copy,
+            psycopg.connect(url, autocommit=True) as primary,
+            psycopg.connect(copy.url(url), autocommit=True) as there,
+            lagging(url) as lag,
+        ):
+            primary.execute("CREATE TABLE written (number int)")
+            _eventually(
+                lambda: there.execute("SELECT to_regclass('written')").fetchone() != (None,)
+            )
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                there.execute("INSERT INTO written VALUES (1)")
+            _eventually(lambda: bool(lag.ms))
+        assert not (tmp_path / "standby").exists()
+
+
+def _eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
