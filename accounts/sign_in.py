@@ -100,7 +100,7 @@ def sign_in(
     if not right or known is None or claims is None:
         raise InvalidCredentials
     while (pair := _begun(known, claims, device=device, now=now)) is None:
-        # The epoch has moved, and with it perhaps more; or another sign-in has renewed the hash.
+        # The epoch or the email has moved, and with it perhaps more; or another sign-in has renewed the hash.
         again = account_of(email, device=device).known
         if again is None or not again.is_active or not again.claims:
             raise InvalidCredentials
@@ -128,6 +128,7 @@ def _begun(known: "_Known", claims: Claims, *, device: Device, now: datetime) ->
     values = {
         **row_of("session:started", by=by, now=now, target=known.email, target_id=session_id),
         "user": known.id,
+        "email": known.email,
         "epoch": known.epoch,
         "password": known.password,
         "client": claims.client_id,
@@ -166,7 +167,8 @@ _BEGIN = Statement(
     f"""
 WITH person AS (
     UPDATE accounts_user SET last_login = %(now)s
-    WHERE id = %(user)s AND password = %(password)s AND epoch = %(epoch)s AND is_active AND client_id = %(client)s
+    WHERE id = %(user)s AND email = %(email)s AND password = %(password)s AND epoch = %(epoch)s
+      AND is_active AND client_id = %(client)s
     RETURNING id
 ),
 session AS (

@@ -57,7 +57,8 @@ class _Place:
     """Somebody's work in the line."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self.work = work
+        # None once it is done: a password is in it.
+        self.work: Callable[[], Any] | None = work
         # Of the thread: whether it has come to this. Of who waits: whether nobody does any more.
         self.begun = self.left = False
         self.over = Event()
@@ -65,11 +66,14 @@ class _Place:
         self.error: BaseException | None = None
 
     def do(self) -> None:
+        assert self.work is not None
         self.begun = True
         try:
             self.result = self.work()
         except BaseException as error:  # noqa: BLE001 - raised for who asked
             self.error = error
+        finally:
+            self.work = None
 
 
 class _Thread:
@@ -93,6 +97,8 @@ class _Thread:
             return place.result
         finally:
             place.left = True
+            # It knows where it came from, and so this place: only the collector of garbage would find the two.
+            place.error = None
 
     def _run(self) -> None:
         # On Linux a nice value belongs to a thread, and 0 names the calling one.
@@ -103,6 +109,8 @@ class _Thread:
             if not place.left:
                 place.do()
                 done.append(place)
+            # Nobody knows when the next one comes.
+            del place
             if done and (len(done) >= TOGETHER or self._line.qsize() < TOGETHER):
                 self._loop.run_callback_threadsafe(_tell, done)
                 done = []
@@ -111,6 +119,9 @@ class _Thread:
 def _tell(done: list[_Place]) -> None:
     for place in done:
         place.over.set()
+        if place.left:
+            # It came after who waited for it had cleared it.
+            place.error = None
 
 
 @cache

@@ -243,13 +243,18 @@ class RedisTally:
         script = self._client.register_script(text)
 
         def ask(wanted: Sequence[tuple[Keys, Arguments]]) -> list[Any]:
-            answers = self._client.execute_all(
-                [("EVALSHA", script.sha, len(keys), *keys, *given) for keys, given in wanted]
-            )
-            return [
-                script(keys=keys, args=given) if isinstance(answer, NoScriptError) else answer
-                for (keys, given), answer in zip(wanted, answers, strict=True)
+            commands = [("EVALSHA", script.sha, len(keys), *keys, *given) for keys, given in wanted]
+            answers = self._client.execute_all(commands)
+            lost = [
+                number for number, each in enumerate(answers) if isinstance(each, NoScriptError)
             ]
+            if lost:
+                # What a Redis that has begun anew refused, it has not done.
+                again = [("SCRIPT", "LOAD", text), *(commands[number] for number in lost)]
+                _, *others = self._client.execute_all(again)
+                for number, answer in zip(lost, others, strict=True):
+                    answers[number] = answer
+            return answers
 
         # A failure is everyone's: where Redis is away, it is not asked for each of them.
         return Together(ask, undone=lambda _: False)

@@ -11,12 +11,15 @@ from django.db import OperationalError
 
 from accounts import sign_in as module
 from accounts.access_tokens import AccessToken
+from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
+from accounts.people import add_users, change_email
 from accounts.sign_in import NOBODYS_PASSWORD, Device, InvalidCredentials, TokenPair, sign_in
 from config.problems import ServiceUnavailable
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
+BY = Actor(name="operator@example.test")
 
 
 @pytest.mark.usefixtures("signing_key")
@@ -97,6 +100,31 @@ def test_what_changes_while_the_password_is_checked_refuses_the_login(
     ):
         sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
     assert not Session.objects.exists()
+
+
+@pytest.mark.usefixtures("signing_key")
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_an_email_that_changes_while_the_password_is_checked_is_nobodys_to_sign_in_with(
+    user: User, now: datetime, is_taken: bool
+) -> None:
+    was, organisation = user.email, user.client
+
+    def changed_meanwhile(password: str, encoded: str, renew: Any = None) -> bool:
+        right = check_password(password, encoded, renew)
+        if User.objects.filter(email=was, pk=user.pk).exists():
+            change_email(user_id=user.pk, email="countess@acme.test", by=BY, now=now)
+            if is_taken:
+                add_users(emails=[was], client=organisation, by=BY, now=now)
+        return right
+
+    with (
+        patch.object(module, "check_password", changed_meanwhile),
+        pytest.raises(InvalidCredentials),
+    ):
+        sign_in(email=was, password=PASSWORD, device=Device(), now=now)
+    assert not Session.objects.exists()
+    assert not AuditEvent.objects.filter(action="session:started").exists()
+    assert sign_in(email="countess@acme.test", password=PASSWORD, device=Device(), now=now).access
 
 
 @pytest.mark.usefixtures("signing_key")

@@ -4,8 +4,12 @@ from gevent import monkey
 
 monkey.patch_all()
 
+import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
+import time  # noqa: E402
+import weakref  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from typing import Any  # noqa: E402
 
 import gevent  # noqa: E402
@@ -16,6 +20,7 @@ from config.off_loop import off_loop  # noqa: E402
 from config.problems import ServiceUnavailable  # noqa: E402
 
 SECONDS = 20
+PATIENCE = 5.0
 
 
 class Slow:
@@ -91,5 +96,66 @@ def _left() -> dict[str, Any]:
     return {"told": told, "first": first.get(timeout=SECONDS), "done": slow.done}
 
 
+class Password:
+    """What work is done with."""
+
+
+def _given_back(password: Password) -> Password:
+    return password
+
+
+def _refused(password: Password) -> None:
+    raise ValueError
+
+
+def _goes_wrong(password: Password) -> None:
+    try:
+        off_loop(_refused, password)
+    except ValueError:
+        return
+
+
+def _is_left(password: Password) -> None:
+    """Whoever asked is killed while the work is under way, which then goes wrong."""
+    slow = Slow()
+
+    def work(_: Password) -> None:
+        slow(-1)
+
+    asking = gevent.spawn(off_loop, work, password)
+    _eventually(lambda: slow.running == 1)
+    asking.kill()
+    slow.may_go_on.release()
+    _eventually(lambda: slow.done == [-1])
+
+
+def _gone() -> dict[str, bool]:
+    """By way of asking, whether nothing holds on to what work was done with, though no other work comes."""
+    ways: dict[str, Callable[[Password], Any]] = {
+        "done": lambda password: off_loop(_given_back, password),
+        "went wrong": _goes_wrong,
+        "left": _is_left,
+    }
+    gc.collect()
+    gc.disable()
+    gone = {}
+    for name, way in ways.items():
+        password = Password()
+        kept = weakref.ref(password)
+        way(password)
+        del password
+        gone[name] = _eventually(lambda kept=kept: kept() is None)
+    gc.enable()
+    return gone
+
+
+def _eventually(holds: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not holds() and time.monotonic() < deadline:
+        gevent.sleep(0.01)
+    return holds()
+
+
 if __name__ == "__main__":
-    print(json.dumps({"many": _many(), "alone": _alone(), "left": _left()}))
+    told = {"gone": _gone(), "many": _many(), "alone": _alone(), "left": _left()}
+    print(json.dumps(told))

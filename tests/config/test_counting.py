@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from redis.exceptions import RedisError
 
 from config import counting, tallies
 from config.counting import ProcessCounters, RedisCounters, _redis
@@ -205,6 +206,26 @@ def test_a_server_that_has_lost_the_script_is_taught_it_again(
         client.script_flush()
     assert counted(shared, "a") == 2
     assert not counting.degraded()
+
+
+@needs_redis
+def test_a_group_whose_script_was_lost_goes_once_more_and_fails_for_nobody_else(
+    shared: RedisCounters, server: OwnRedis
+) -> None:
+    tally = RedisTally(server.url)
+    held = {name: ((name, f"{name}:held"), (3, 60_000, "attempt")) for name in ("a", "b", "c")}
+    with server.client() as client:
+        client.script_flush()
+        # Whose attempts are no longer a set that can be added to.
+        client.set("b:held", "spoilt")
+    with round_trips(server.client()) as sent:
+        first, spoilt, last = tally._hold._ask(list(held.values()))
+    assert sent == ["EVALSHA"] * 3 + ["SCRIPT"] + ["EVALSHA"] * 3
+    assert first == last == tallies.HELD
+    assert isinstance(spoilt, RedisError)
+    with server.client() as client:
+        assert [client.zcard(f"{name}:held") for name in ("a", "c")] == [1, 1]
+        client.delete(*(f"{name}:held" for name in held))
 
 
 @needs_redis

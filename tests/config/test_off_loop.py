@@ -51,6 +51,9 @@ class TestUnderGevent:
     def test_what_it_raises_is_raised_for_who_asked(self, told) -> None:
         assert told["alone"]["raised"] == "-1"
 
+    def test_nothing_holds_on_to_what_it_was_done_with(self, told) -> None:
+        assert told["gone"] == {"done": True, "went wrong": True, "left": True}
+
     def test_who_waits_too_long_is_told_to_come_later_and_nothing_is_done_for_who_has_left(
         self, told
     ) -> None:
