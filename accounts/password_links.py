@@ -5,10 +5,13 @@ person up. The job knows whom to write to and never the secret, which is made wh
 mail alone.
 """
 
+import logging
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from hashlib import sha256
+from threading import Lock
+from time import monotonic
 from uuid import UUID
 
 from django.db import transaction
@@ -19,8 +22,11 @@ from accounts.audit import Actor, record
 from accounts.models import PasswordLink, User
 from accounts.people import hash_password, put_password
 from accounts.revocation import lock_user
-from config.problems import InvalidRequest, NotFound, ServiceUnavailable
+from config.mail import Refused
+from config.problems import InvalidRequest, NotFound
 from config.queue import RESETS, UNHURRIED, crowded
+
+log = logging.getLogger(__name__)
 
 LIFETIMES = {
     PasswordLink.Kind.RESET: timedelta(minutes=30),
@@ -35,10 +41,7 @@ HOW: Mapping[str, str] = {
 # What a stranger can have sent to one person within the lifetime of a reset link.
 RESETS_AT_A_TIME = 3
 FORGOTTEN_AFTER = timedelta(days=1)
-TOO_MANY_WAIT = (
-    "Too many have asked for a reset at the same time. Please try again in a few minutes."
-)
-CROWDED_SECONDS = 60
+SAID_EVERY_SECONDS = 60
 
 
 class LinkSpent(NotFound):
@@ -53,18 +56,36 @@ class Disabled(InvalidRequest):
     default_detail = "This person is disabled. Enable them first."
 
 
-def request_reset(*, email: str, address: str | None, request_id: str) -> None:
-    """Queues a reset for whoever has this email, if anybody has.
+class Crowd:
+    """Says of this process that resets are dropped, and not of each of them."""
 
-    Raises ``ServiceUnavailable``, whoever is meant, while too many wait. One for each email would be no bound, since
-    emails can be made up; and to find one that waits would take another time than to queue one, which would tell
-    whose mail could not be sent.
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._next = 0.0
+
+    def say(self) -> None:
+        with self._lock:
+            if monotonic() < self._next:
+                return
+            self._next = monotonic() + SAID_EVERY_SECONDS
+        log.warning("resets_dropped")
+
+
+CROWD = Crowd()
+
+
+def request_reset(*, email: str, address: str | None, request_id: str) -> None:
+    """Queues a reset for whoever has this email, if anybody has; while too many wait for nobody, and that is logged.
+
+    One for each email would be no bound, since emails can be made up; and to find one that waits would take another
+    time than to queue one, which would tell whose mail could not be sent.
     """
     if "@" not in email:
         # Nobody's address, and perhaps a password in the wrong field, which must not be kept with a job.
         return
     if crowded():
-        raise ServiceUnavailable(TOO_MANY_WAIT, retry_after=CROWDED_SECONDS)
+        CROWD.say()
+        return
     job = app.configure_task("accounts.send_reset", queue=RESETS, priority=UNHURRIED)
     job.defer(email=email.lower(), address=address, request_id=request_id)
 
@@ -89,31 +110,47 @@ def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: date
         job.defer(user_id=str(user.pk), kind=kind.value)
 
 
-def send_reset(*, email: str, address: str | None, request_id: str, now: datetime) -> bool:
-    """Mails a reset to the person with this email; False where there is none to mail it to, or too many were."""
+def send_reset(
+    *, email: str, address: str | None, request_id: str, again: bool = False, now: datetime
+) -> bool:
+    """Mails a reset to the person with this email; False where there is none to mail it to, or too many were.
+
+    False, too, where the mail server refuses it for good, which is in the log: strangers can ask for any number of
+    those, and no operator can do anything about it. ``again``: as ``send_link`` has it.
+    """
     user = User.objects.filter(email=email, is_active=True).first()
     if user is None:
         return False
     asked = Actor(name="whoever asked for a reset", address=address, request_id=request_id)
-    return send_link(user_id=user.pk, kind=PasswordLink.Kind.RESET, asked=asked, now=now)
+    kind = PasswordLink.Kind.RESET
+    try:
+        return send_link(user_id=user.pk, kind=kind, asked=asked, again=again, now=now)
+    except Refused:
+        return False
 
 
 def send_link(
-    *, user_id: UUID, kind: PasswordLink.Kind, asked: Actor | None = None, now: datetime
+    *,
+    user_id: UUID,
+    kind: PasswordLink.Kind,
+    asked: Actor | None = None,
+    again: bool = False,
+    now: datetime,
 ) -> bool:
     """Makes a link and mails it; False for somebody who is gone or disabled.
 
-    ``asked`` is a stranger, who is bounded and audited here, where it is known whom he meant. A link whose mail
-    could not be handed over is taken back, so that it does not stand before an older one that did arrive.
+    ``asked`` is a stranger, who is bounded and audited here, where it is known whom he meant; ``again``: it was tried
+    before, and has been counted and audited then. A link whose mail could not be handed over is taken back, so that
+    it does not stand before an older one that did arrive.
     """
     secret = secrets.token_urlsafe(32)
-    link = _make(user_id=user_id, kind=kind, secret=secret, asked=asked, now=now)
+    link = _make(user_id=user_id, kind=kind, secret=secret, asked=asked, again=again, now=now)
     if link is None:
         return False
     try:
         mails.send_password_link(to=link.user.email, kind=kind, secret=secret)
     except Exception:
-        link.delete()
+        _take_back(link, counts=asked is not None and not again, now=now)
         raise
     return True
 
@@ -154,16 +191,22 @@ def use_link(
 
 
 def _make(
-    *, user_id: UUID, kind: PasswordLink.Kind, secret: str, asked: Actor | None, now: datetime
+    *,
+    user_id: UUID,
+    kind: PasswordLink.Kind,
+    secret: str,
+    asked: Actor | None,
+    again: bool,
+    now: datetime,
 ) -> PasswordLink | None:
     with transaction.atomic():
         user = (
             User.objects.select_for_update(no_key=True).filter(pk=user_id, is_active=True).first()
         )
-        if user is None or (asked and _has_enough(user, now=now)):
+        if user is None or (asked and _has_enough(user, again=again, now=now)):
             return None
         PasswordLink.objects.filter(user=user, expires_at__lt=now - FORGOTTEN_AFTER).delete()
-        if asked:
+        if asked and not again:
             record(
                 "user:password_link_requested",
                 by=asked,
@@ -187,11 +230,24 @@ def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime
     )
 
 
-def _has_enough(user: User, *, now: datetime) -> bool:
-    """Whether a stranger has had so many resets sent to somebody that these must do for a while."""
+def _take_back(link: PasswordLink, *, counts: bool, now: datetime) -> None:
+    """Voids a link that nobody has got. One that counts is kept, or a broken mail server would be asked without end."""
+    if counts:
+        PasswordLink.objects.filter(pk=link.pk).update(used_at=now)
+    else:
+        link.delete()
+
+
+def _has_enough(user: User, *, again: bool, now: datetime) -> bool:
+    """Whether a stranger has had so many resets sent to somebody that these must do for a while.
+
+    Those whose mail failed count as well, but not against what is tried again: it is one of them.
+    """
     since = now - LIFETIMES[PasswordLink.Kind.RESET]
-    resets = PasswordLink.objects.filter(user=user, kind=PasswordLink.Kind.RESET)
-    return resets.filter(made_at__gt=since).count() >= RESETS_AT_A_TIME
+    resets = PasswordLink.objects.filter(user=user, kind=PasswordLink.Kind.RESET, made_at__gt=since)
+    if again:
+        resets = resets.filter(used_at=None)
+    return resets.count() >= RESETS_AT_A_TIME
 
 
 def _hash(secret: str) -> str:

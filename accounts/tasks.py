@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from django.utils import timezone
+from procrastinate import JobContext
 
 from accounts import password_links, signing_keys
 from accounts.audit import Actor
@@ -19,11 +20,19 @@ def wipe_retries(timestamp: int) -> None:
     wipe_expired(now=timezone.now())
 
 
-@task(name="accounts.send_reset", queue=RESETS, priority=UNHURRIED, retry=BACKOFF)
-def send_reset(email: str, address: str | None = None, request_id: str = "") -> None:
+@task(
+    name="accounts.send_reset", queue=RESETS, priority=UNHURRIED, retry=BACKOFF, pass_context=True
+)
+def send_reset(
+    context: JobContext, email: str, address: str | None = None, request_id: str = ""
+) -> None:
     """Somebody has asked for a reset; whether there is such a person is found out here and not in the request."""
     password_links.send_reset(
-        email=email, address=address, request_id=request_id, now=timezone.now()
+        email=email,
+        address=address,
+        request_id=request_id,
+        again=context.job.attempts > 0,
+        now=timezone.now(),
     )
 
 

@@ -27,6 +27,7 @@ GRACE_SECONDS = 30
 DEAD_AFTER_SECONDS = GRACE_SECONDS + 15
 
 FORGET_AFTER_HOURS = 7 * 24
+FORGET_RESETS_AFTER_HOURS = 24
 
 # Done before anything else that waits, so that a mail server that hangs delays no money.
 URGENT = 10
@@ -133,7 +134,13 @@ async def forget_resets(manager: JobManager) -> None:
 
 
 async def forget_old(manager: JobManager) -> None:
-    """Deletes jobs that were done, or given up, a week ago; failed ones stay until an operator has seen them."""
+    """Deletes jobs that were done, or given up, a week ago; failed ones stay until an operator has seen them.
+
+    Of resets the failed ones stay for a day: strangers can ask for them, and whoever still needs one asks anew.
+    """
+    await manager.delete_old_jobs(
+        nb_hours=FORGET_RESETS_AFTER_HOURS, queue=RESETS, include_failed=True
+    )
     await manager.delete_old_jobs(
         nb_hours=FORGET_AFTER_HOURS, include_cancelled=True, include_aborted=True
     )

@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 from accounts.audit import Actor
 from accounts.jobs import NotDone
 from licensing import brake
-from licensing.asking import Again, Questions
+from licensing.asking import Again, Control, Questions
 from licensing.licences import end_operator_grace, set_billing_status
 from licensing.models import Licence, Standing
 
@@ -72,8 +72,14 @@ class Report:
     unknown: list[str] = field(default_factory=list)
     without_subscription: list[str] = field(default_factory=list)
     without_customer: int = 0
-    left: list[str] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+    not_asked: list[str] = field(default_factory=list)
     brake: str = ""
+
+    @property
+    def left(self) -> bool:
+        """Whether anybody is left for the next run."""
+        return bool(self.unanswered or self.not_asked)
 
     def leave(self, licence: Licence, statuses: Collection[str]) -> None:
         """Notes a licence of which Stripe says nothing, or nothing that is understood."""
@@ -93,8 +99,10 @@ class Report:
             parts.append(f"without a customer: {self.without_customer}")
         if self.brake:
             parts.append(f"but the brake would hold: {self.brake}")
-        if self.left:
-            parts.append(f"left for the next night, not knowing who has paid: {_named(self.left)}")
+        if self.unanswered:
+            parts.append(f"left for the next night, without an answer: {_named(self.unanswered)}")
+        if self.not_asked:
+            parts.append(f"left for the next night, not asked about: {_named(self.not_asked)}")
         return "; ".join(parts)
 
 
@@ -141,9 +149,12 @@ class Run:
         customer = saying.licence.stripe_customer_id
         if self.questions is None or not customer or self.report.brake:
             return saying
+        if self.questions.given_up:
+            self.report.not_asked.append(saying.licence.client.name)
+            return None
         statuses = self.questions.statuses_of(customer)
         if statuses is None:
-            self.report.left.append(saying.licence.client.name)
+            self.report.unanswered.append(saying.licence.client.name)
             return None
         if (status := best(statuses)) is None:
             self.report.leave(saying.licence, statuses)
@@ -152,11 +163,11 @@ class Run:
 
     def end(self) -> Report:
         """What the run did. Raises ``SomeLeft`` where it could not do all of it."""
-        questions = self.questions
-        if not self.dry_run and not (questions and questions.given_up):
+        if self.questions and self.report.left:
+            # What was confirmed is not settled: the next run is to do the rest by it.
+            raise SomeLeft(f"{self.report}. {self.questions.why}")
+        if not self.dry_run:
             brake.end(job=self.job, now=self.now)
-        if questions and self.report.left:
-            raise SomeLeft(f"{self.report}. {questions.why}")
         return self.report
 
 
@@ -174,6 +185,7 @@ def sync(
     *,
     subscriptions: Mapping[str, Collection[str]],
     again: Again | None = None,
+    control: Control | None = None,
     by: Actor,
     now: datetime,
     dry_run: bool = False,
@@ -184,7 +196,8 @@ def sync(
     once all others are done, ``SomeLeft`` where it could not be asked about some again. Killed half way, the next
     run does the rest.
     """
-    run = _run(SYNC, _of_status, again=again, by=by, now=now, dry_run=dry_run)
+    questions = Questions(again, control) if again else None
+    run = _run(SYNC, _of_status, questions=questions, by=by, now=now, dry_run=dry_run)
     sayings = _sayings(run, subscriptions)
     run.ask_leave([each.licence.pk for each in sayings if each.suspends])
     run.apply(sayings)
@@ -192,14 +205,20 @@ def sync(
 
 
 def expire_grace(
-    *, again: Again | None = None, by: Actor, now: datetime, dry_run: bool = False
+    *,
+    again: Again | None = None,
+    control: Control | None = None,
+    by: Actor,
+    now: datetime,
+    dry_run: bool = False,
 ) -> Report:
     """Graces that have run out become suspensions, on the axis on which they were given.
 
     Who has paid since is active instead. Raises ``BrakeHeld`` where too many would be suspended, and ``SomeLeft``
     as ``sync`` does: a grace goes on while nobody can say whether it was paid.
     """
-    run = _run(EXPIRE, _of_grace, again=again, by=by, now=now, dry_run=dry_run)
+    questions = Questions(again, control) if again else None
+    run = _run(EXPIRE, _of_grace, questions=questions, by=by, now=now, dry_run=dry_run)
     licences = Licence.objects.select_related("client", "plan")
     over = licences.filter(billing_status=Standing.GRACE, billing_grace_until__lte=now)
     sayings = [_suspended(each, RUN_OUT) for each in over]
@@ -215,12 +234,11 @@ def _run(
     job: str,
     says: Callable[[Licence, str, datetime], Saying],
     *,
-    again: Again | None,
+    questions: Questions | None,
     by: Actor,
     now: datetime,
     dry_run: bool,
 ) -> Run:
-    questions = Questions(again) if again else None
     return Run(
         job=job, says=says, questions=questions, by=by, now=now, report=Report(dry_run=dry_run)
     )

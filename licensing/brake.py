@@ -42,6 +42,9 @@ def hold_or_let_go(*, job: str, licence_ids: Collection[int], by: Actor, now: da
         # Locked, so that nobody confirms what is being replaced.
         brake = Brake.objects.select_for_update().filter(job=job, ended_at=None).first()
         if not too_many(job=job, licence_ids=licence_ids, now=now):
+            if brake is not None and brake.is_held:
+                # Nobody asks that any more, whatever else the run may leave undone.
+                end(job=job, now=now)
             return
         held = _held(brake, job, sorted(licence_ids), by=by, now=now)
     raise BrakeHeld(

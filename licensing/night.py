@@ -23,6 +23,7 @@ def _sync(*, by: Actor, now: datetime, dry_run: bool) -> str:
     report = billing.sync(
         subscriptions=asked.statuses_by_customer(),
         again=asked.statuses_of,
+        control=asked.answers,
         by=by,
         now=now,
         dry_run=dry_run,
@@ -31,8 +32,15 @@ def _sync(*, by: Actor, now: datetime, dry_run: bool) -> str:
 
 
 def _expire(*, by: Actor, now: datetime, dry_run: bool) -> str:
-    again = _stripe().statuses_of if settings.STRIPE_API_KEY() else None
-    return str(billing.expire_grace(again=again, by=by, now=now, dry_run=dry_run))
+    asked = _stripe() if settings.STRIPE_API_KEY() else None
+    report = billing.expire_grace(
+        again=asked.statuses_of if asked else None,
+        control=asked.answers if asked else None,
+        by=by,
+        now=now,
+        dry_run=dry_run,
+    )
+    return str(report)
 
 
 SYNC_SUBSCRIPTIONS = Job(billing.SYNC, _sync)

@@ -55,6 +55,13 @@ def statuses_of(customer_id: str) -> list[str]:
             ) from None
 
 
+def answers() -> None:
+    """Asks for one subscription of anybody's. Raises ``BillingUnavailable`` where not even that is answered."""
+    with _asking() as client:
+        for each in _page(client, {"status": "all", "limit": 1}).data:
+            _text(each.status)
+
+
 def _listed(
     client: stripe.StripeClient, which: SubscriptionListParams
 ) -> Iterator[stripe.Subscription]:

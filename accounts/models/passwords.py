@@ -15,8 +15,12 @@ class PasswordLinkQuerySet(models.QuerySet["PasswordLink"]):
 
         A revocation, and with it every new password, moves the person's epoch and voids all links before it.
         """
+        # One that was taken back is not in anybody's hands, and one that set a password has moved the epoch.
         newer = PasswordLink.objects.filter(
-            user=models.OuterRef("user"), kind=models.OuterRef("kind"), pk__gt=models.OuterRef("pk")
+            user=models.OuterRef("user"),
+            kind=models.OuterRef("kind"),
+            pk__gt=models.OuterRef("pk"),
+            used_at=None,
         )
         return self.filter(
             ~models.Exists(newer),
@@ -42,6 +46,7 @@ class PasswordLink(models.Model):
     epoch = models.PositiveIntegerField(help_text="the person's epoch when it was made")
     made_at = models.DateTimeField()
     expires_at = models.DateTimeField()
+    # Or when it was taken back, because its mail could not be handed over.
     used_at = models.DateTimeField(null=True, blank=True)
 
     # Named here for type checkers; Django adds it.

@@ -3,6 +3,7 @@
 import logging
 import re
 from datetime import datetime
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from psycopg_pool import PoolTimeout
 from rest_framework.test import APIClient
 
 from accounts.models import PasswordLink, User
-from accounts.password_links import send_link
+from accounts.password_links import Crowd, send_link
 from config.logs import AllowListFormatter
 from config.mail import send_mail
 from tests.conftest import PASSWORD, Browser
@@ -64,29 +65,40 @@ class TestAsking:
         assert api.post(RESET, {"email": user.email}, format="json").status_code == 204
 
     def test_while_too_many_wait_no_more_are_queued_whoever_is_meant(
-        self, api: APIClient, user: User, monkeypatch: pytest.MonkeyPatch
+        self,
+        api: APIClient,
+        user: User,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
     ) -> None:
         monkeypatch.setattr("config.queue.MAY_WAIT", 3)
         send_mail.defer(to=["ops@shell.test"], subject="Of others", text="It does not count.")
         for email in (user.email, user.email, "made.up@acme.test"):
             assert api.post(RESET, {"email": email}, format="json").status_code == 204
-        refusals = [
+        monkeypatch.setattr("accounts.password_links.CROWD", Crowd())
+        answers = [
             api.post(RESET, {"email": email}, format="json", headers={"X-Request-ID": "same-id-1"})
             for email in (user.email, "nobody@acme.test")
         ]
-        assert {(each.status_code, each.json()["code"]) for each in refusals} == {
-            (503, "service_unavailable")
-        }
-        assert len({each.content for each in refusals}) == 1
-        assert {each["Retry-After"] for each in refusals} == {"60"}
+        assert {(each.status_code, each.content) for each in answers} == {(204, b"")}
+        assert len({tuple(sorted(each.headers.items())) for each in answers}) == 1
         resets = ProcrastinateJob.objects.filter(queue_name="resets")
         assert resets.count() == 3
+        said = [each for each in caplog.records if each.name == "accounts.password_links"]
+        assert [(each.levelname, each.getMessage()) for each in said] == [
+            ("WARNING", "resets_dropped")
+        ]
+        assert not {user.email, "nobody@acme.test"} & {str(each) for each in vars(said[0]).values()}
+        monkeypatch.setattr("accounts.password_links.monotonic", lambda: monotonic() + 61)
+        api.post(RESET, {"email": user.email}, format="json")
+        assert caplog.messages.count("resets_dropped") == 2
         with connection.cursor() as cursor:
             cursor.execute(
                 "UPDATE procrastinate_jobs SET status = 'doing' WHERE id = %s",
                 [resets.earliest("id").pk],
             )
         assert api.post(RESET, {"email": user.email}, format="json").status_code == 204
+        assert resets.count() == 4
 
     def test_nothing_is_looked_up_hashed_or_sent_in_the_request(
         self, api: APIClient, user: User, django_assert_num_queries: Any, monkeypatch: Any

@@ -3,14 +3,19 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
+from smtplib import SMTPRecipientsRefused
 from typing import Any
 
 import pytest
 from django.core import mail
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, transaction
+from procrastinate import JobContext
+from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
+from procrastinate.jobs import Job
 
 from accounts import tasks
 from accounts.audit import Actor
@@ -28,7 +33,7 @@ from accounts.password_links import (
 from accounts.people import change_email, disable, enable, set_password
 from accounts.revocation import revoke_all
 from accounts.sign_in import Device, TokenPair, sign_in
-from config.mail import queue_for_operators
+from config.mail import Refused, queue_for_operators
 from config.problems import InvalidRequest
 from config.queue import UNHURRIED
 from tests.conftest import PASSWORD
@@ -70,6 +75,116 @@ def jobs(task: str) -> list[Any]:
     return [job.args for job in ProcrastinateJob.objects.filter(task_name=task).order_by("id")]
 
 
+def try_reset(attempts: int = 0, **given: Any) -> None:
+    """Does a job as a worker does, which has failed so many times before."""
+    job = Job(
+        id=1,
+        queue="resets",
+        lock=None,
+        queueing_lock=None,
+        task_name="accounts.send_reset",
+        attempts=attempts,
+    )
+    context = JobContext(app=app, job=job, start_timestamp=0.0, abort_reason=lambda: None)
+    tasks.send_reset(context, **given)
+
+
+def break_mail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> list[Any]:
+    """The mails that are tried from now on, and fail."""
+    tried: list[Any] = []
+
+    def refuse(_: object, messages: list[Any]) -> None:
+        tried.extend(messages)
+        raise error
+
+    monkeypatch.setattr("django.core.mail.backends.locmem.EmailBackend.send_messages", refuse)
+    return tried
+
+
+def audited() -> int:
+    return AuditEvent.objects.filter(action="user:password_link_requested").count()
+
+
+@pytest.mark.django_db
+class TestABrokenMailServer:
+    """What a stranger can have done by it is bounded as it is by one that works."""
+
+    def ask(self, user: User, at: datetime, *, again: bool = False) -> bool:
+        return send_reset(email=user.email, address=None, request_id="", again=again, now=at)
+
+    def test_three_resets_are_tried_and_audited_and_no_more(
+        self, user: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tried = break_mail(monkeypatch, ConnectionRefusedError())
+        for number in range(20):
+            with suppress(ConnectionRefusedError):
+                assert not self.ask(user, now + timedelta(seconds=number))
+        assert (len(tried), audited()) == (3, 3)
+        for message in tried:
+            with pytest.raises(LinkSpent):
+                find_link(secret_in(message), now=now)
+        with pytest.raises(ConnectionRefusedError):
+            self.ask(user, now + 31 * MINUTES)
+
+    def test_each_is_tried_again_without_counting_anew_and_arrives_in_the_end(
+        self, user: User, now: datetime
+    ) -> None:
+        with pytest.MonkeyPatch.context() as broken:
+            tried = break_mail(broken, ConnectionRefusedError())
+            for again in (False, True, True, True, True):
+                with pytest.raises(ConnectionRefusedError):
+                    self.ask(user, now, again=again)
+            assert (len(tried), audited()) == (5, 1)
+        assert self.ask(user, now + MINUTES, again=True)
+        assert find_link(secret_in(mail.outbox[-1]), now=now + MINUTES).user == user
+        assert audited() == 1
+
+    def test_three_that_failed_do_not_stand_in_each_others_way(
+        self, user: User, now: datetime
+    ) -> None:
+        with pytest.MonkeyPatch.context() as broken:
+            break_mail(broken, ConnectionRefusedError())
+            for _ in range(3):
+                with pytest.raises(ConnectionRefusedError):
+                    self.ask(user, now)
+        assert [self.ask(user, now + MINUTES, again=True) for _ in range(3)] == [True] * 3
+        assert not self.ask(user, now + MINUTES)
+
+    def test_all_that_waited_for_it_are_no_more_mails_than_three_in_half_an_hour(
+        self, user: User, now: datetime
+    ) -> None:
+        assert [self.ask(user, now, again=True) for _ in range(5)] == [True] * 3 + [False] * 2
+
+    def test_the_worker_knows_a_try_from_the_first(
+        self, user: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        break_mail(monkeypatch, ConnectionRefusedError())
+        for attempts in range(3):
+            with pytest.raises(ConnectionRefusedError):
+                try_reset(attempts, email=user.email, address=None, request_id="r")
+        assert audited() == 1
+
+    def test_a_reset_that_is_refused_for_good_is_done_with_and_one_of_an_operator_has_failed(
+        self, user: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        gone = SMTPRecipientsRefused({user.email: (550, b"No such mailbox")})
+        break_mail(monkeypatch, gone)
+        try_reset(email=user.email, address=None, request_id="r")
+        assert caplog.messages == ["mail_refused"]
+        with pytest.raises(Refused):
+            tasks.send_password_link(user_id=str(user.pk), kind="reset")
+
+    def test_what_an_operator_has_sent_is_not_counted_where_it_fails(
+        self, user: User, now: datetime
+    ) -> None:
+        with pytest.MonkeyPatch.context() as broken:
+            break_mail(broken, ConnectionRefusedError())
+            for _ in range(4):
+                with pytest.raises(ConnectionRefusedError):
+                    send_link(user_id=user.pk, kind=RESET, now=now)
+        assert self.ask(user, now)
+
+
 @pytest.mark.django_db
 class TestSending:
     def test_known_and_unknown_are_queued_alike_and_only_known_get_a_mail(self, user: User) -> None:
@@ -84,7 +199,7 @@ class TestSending:
         }
         assert not PasswordLink.objects.exists()
         for email in (user.email, "nobody@acme.test"):
-            tasks.send_reset(email=email, address="192.0.2.9", request_id="request-1")
+            try_reset(email=email, address="192.0.2.9", request_id="request-1")
         assert [message.to for message in mail.outbox] == [[user.email]]
         event = AuditEvent.objects.get(action="user:password_link_requested")
         assert (event.target, event.address, event.request_id) == (
@@ -143,13 +258,11 @@ class TestSending:
         self, user: User, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         arrived = sent(user, now=now)
-
-        def refuse(*_: object, **__: object) -> None:
-            raise ConnectionRefusedError
-
-        monkeypatch.setattr("django.core.mail.backends.locmem.EmailBackend.send_messages", refuse)
+        break_mail(monkeypatch, ConnectionRefusedError())
         with pytest.raises(ConnectionRefusedError):
             send_link(user_id=user.pk, kind=RESET, now=now)
+        with pytest.raises(ConnectionRefusedError):
+            send_reset(email=user.email, address=None, request_id="", now=now)
         assert find_link(arrived, now=now).user == user
 
     def test_the_command_queues_it(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,6 +170,29 @@ def test_resets_that_were_done_are_deleted_at_once_and_others_are_not(world: Wor
     assert number("mail.send", "succeeded") == 1
 
 
+def test_resets_that_failed_are_deleted_after_a_day_and_others_are_not(world: World) -> None:
+    def fail_in(queue: str, task: str, hours: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO procrastinate_jobs (queue_name, task_name, status)"
+                " VALUES (%s, %s, 'doing') RETURNING id",
+                [queue, task],
+            )
+            (job,) = cursor.fetchone() or (0,)
+            cursor.execute("UPDATE procrastinate_jobs SET status = 'failed' WHERE id = %s", [job])
+            cursor.execute(
+                "UPDATE procrastinate_events SET at = at - make_interval(hours => %s) WHERE job_id = %s",
+                [hours, job],
+            )
+
+    fail_in("resets", "accounts.send_reset", 25)
+    fail_in("resets", "accounts.send_reset", 23)
+    fail_in("mail", "accounts.send_password_link", 25)
+    async_to_sync(forget_old)(app.job_manager)
+    assert number("accounts.send_reset", "failed") == 1
+    assert number("accounts.send_password_link", "failed") == 1
+
+
 def test_a_failure_of_the_clock_is_forgiven_once_the_same_was_done_later(world: World) -> None:
     def periodic(task: str, status: str) -> None:
         with connection.cursor() as cursor:

@@ -357,14 +357,40 @@ class TestThoseOfWhomNothingIsLearnt:
         paying(9)
         customers = [f"cus_{number}" for number in range(9)]
         stripe.subscriptions = [(customer, "unpaid") for customer in customers]
-        stripe.always = dict.fromkeys(customers, fault)
-        with pytest.raises(CommandError, match=r"nothing changed; left .*: 9 \(.*, …\)\. Stripe "):
+        stripe.script = ["well", *[fault] * 99]
+        said = (
+            r"nothing changed; left for the next night, without an answer: 3 \(.*\); "
+            r"left for the next night, not asked about: 6 \(.*, …\)\. Stripe "
+        )
+        with pytest.raises(CommandError, match=said):
             call_command("sync_subscriptions")
         assert states() == ["active"] * 9
         assert len({path for path in stripe.asked if "customer=" in path}) == IN_A_ROW
-        stripe.always = {}
+        stripe.script = []
         call_command("sync_subscriptions", stdout=StringIO())
         assert states() == ["suspended"] * 9
+
+    @pytest.mark.parametrize("fault", ["500", "401", "429", "garbage"])
+    def test_several_in_a_row_keep_nobody_else_waiting_while_others_are_answered(
+        self, stripe: Stripe, paying: Paying, fault: str
+    ) -> None:
+        paying(9)
+        stripe.subscriptions = [(f"cus_{number}", "unpaid") for number in range(9)]
+        stripe.always = {f"cus_{number}": fault for number in (0, 1, 2, 3, 4, 5, 8)}
+        said = r"2 suspended; left for the next night, without an answer: 7 \(.*, …\)\. Stripe "
+        with pytest.raises(CommandError, match=said):
+            call_command("sync_subscriptions")
+        assert states() == ["active"] * 6 + ["suspended"] * 2 + ["active"]
+        assert len([path for path in stripe.asked if "limit=1&" in f"{path}&"]) == 2
+
+    def test_nor_where_graces_run_out(self, stripe: Stripe, paying: Paying, now: datetime) -> None:
+        paying(4)
+        stripe.subscriptions = [(f"cus_{number}", "past_due") for number in range(4)]
+        Licence.objects.update(billing_status="grace", billing_grace_until=now - DAY)
+        stripe.always = dict.fromkeys(["cus_0", "cus_1", "cus_2"], "500")
+        with pytest.raises(CommandError, match=r"1 suspended; left .*, without an answer: 3 \("):
+            call_command("expire_grace")
+        assert states() == ["grace"] * 3 + ["suspended"]
 
     def test_going_away_half_way_it_has_suspended_those_it_answered_for(
         self, paying: Paying, by: Actor, now: datetime
@@ -381,7 +407,7 @@ class TestThoseOfWhomNothingIsLearnt:
             return ["unpaid"]
 
         listed = {f"cus_{number}": ["unpaid"] for number in range(8)}
-        with pytest.raises(SomeLeft, match=r"2 suspended; left .*: 6 \("):
+        with pytest.raises(SomeLeft, match=r"2 suspended; .* answer: 4 \(.* about: 2 \("):
             sync(subscriptions=listed, again=again, by=by, now=now)
         assert Licence.objects.filter(status="suspended").count() == 2
         assert len(asked) == 3 + IN_A_ROW

@@ -9,7 +9,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
 from config.problems import InvalidRequest
 from licensing import brake
-from licensing.asking import IN_A_ROW, BillingUnavailable
+from licensing.asking import IN_A_ROW, BillingUnavailable, CustomerRefused
 from licensing.billing import SomeLeft, expire_grace, sync
 from licensing.brake import BrakeHeld
 from licensing.models import Brake, Licence, Plan
@@ -69,7 +69,7 @@ class TestBrake:
                 raise BillingUnavailable("Stripe could not be asked.")
             return ["canceled"]
 
-        with pytest.raises(SomeLeft, match=r"left .*: 7 \("):
+        with pytest.raises(SomeLeft, match=r"answer: 3 \(.* about: 4 \("):
             sync(subscriptions=wrong, again=again, by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 5
         sync(subscriptions=wrong, again=again, by=by, now=now + 2 * DAY)
@@ -79,6 +79,43 @@ class TestBrake:
         sync(subscriptions=self.everybody(12, "active"), by=by, now=now + 2 * DAY)
         with pytest.raises(BrakeHeld):
             sync(subscriptions=wrong, by=by, now=now + 2 * DAY)
+
+    @pytest.mark.parametrize("refused", [40, 1])
+    def test_a_run_that_leaves_some_keeps_the_confirmation_for_them(
+        self, paying: Paying, by: Actor, now: datetime, refused: int
+    ) -> None:
+        paying(40)
+        wrong = self.everybody(40, "unpaid")
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=wrong, by=by, now=now)
+        brake.confirm(brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now)
+
+        def again(customer: str) -> list[str]:
+            if int(customer.removeprefix("cus_")) < refused:
+                raise CustomerRefused("Stripe refused.")
+            return ["unpaid"]
+
+        with pytest.raises(SomeLeft):
+            sync(subscriptions=wrong, again=again, by=by, now=now + DAY)
+        assert Licence.objects.filter(status="suspended").count() == 40 - refused
+        assert Brake.objects.get().ended_at is None
+        sync(subscriptions=wrong, again=lambda _: ["unpaid"], by=by, now=now + 2 * DAY)
+        assert Licence.objects.filter(status="suspended").count() == 40
+        assert Brake.objects.get().ended_at == now + 2 * DAY
+
+    def test_a_question_that_is_not_asked_any_more_does_not_wait_for_those_that_are_left(
+        self, paying: Paying, by: Actor, now: datetime
+    ) -> None:
+        paying(12)
+        with pytest.raises(BrakeHeld):
+            sync(subscriptions=self.everybody(12, "canceled"), by=by, now=now)
+
+        def again(customer: str) -> list[str]:
+            raise CustomerRefused("Stripe refused.")
+
+        with pytest.raises(SomeLeft):
+            sync(subscriptions=self.everybody(1, "canceled"), again=again, by=by, now=now + DAY)
+        assert Brake.objects.get().ended_at == now + DAY
 
     def test_more_change_nothing_and_operators_are_told_once(
         self, paying: Paying, by: Actor, now: datetime

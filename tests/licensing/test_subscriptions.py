@@ -10,7 +10,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from licensing.asking import BillingUnavailable, CustomerRefused
 from licensing.models import Licence
-from licensing.subscriptions import statuses_by_customer, statuses_of
+from licensing.subscriptions import answers, statuses_by_customer, statuses_of
 from tests.licensing.conftest import Paying
 from tests.stripe_server import Stripe
 
@@ -36,6 +36,18 @@ class TestAskingStripe:
         assert statuses_of("cus_0") == ["active", "canceled"]
         assert statuses_of("cus_of_another_account") == []
         assert "customer=cus_0" in stripe.asked[0]
+
+    @pytest.mark.parametrize("fault", ["500", "401", "429", "garbage", "no list", "cut"])
+    def test_whether_it_answers_at_all_is_one_subscription_of_anybodys(
+        self, stripe: Stripe, fault: str
+    ) -> None:
+        answers()
+        stripe.subscriptions = [(f"cus_{number}", "active") for number in range(3)]
+        answers()
+        assert "limit=1&" in f"{stripe.asked[-1]}&"
+        stripe.script = [fault] * 9
+        with pytest.raises(BillingUnavailable):
+            answers()
 
     @pytest.mark.parametrize("fault", ["500", "429", "402", "garbage", "no list", "no page"])
     def test_what_stays_broken_is_a_refusal_in_words_of_ours(
