@@ -2,8 +2,8 @@
 
 What a small question costs is mostly the way there and back and, where it writes, a commit. While one of a kind is on
 its way, others of that kind wait for it and then go together; whoever comes alone waits for nobody. Where the last did
-not go alone, the next lets those ask who were about to, which takes no time. So the more a process has to do, the less
-each costs.
+not go alone, the next waits until the process has nothing else to do, for a moment at most: what keeps it busy brings
+others here. So the more a process has to do, the less each costs.
 """
 
 from collections import deque
@@ -12,9 +12,14 @@ from threading import Lock
 from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 
+from gevent.hub import Waiter, get_hub
+from gevent.monkey import is_module_patched
+
 # A question that has been away for longer than this may be waiting for a lock, and nobody else waits behind it.
 PATIENCE_SECONDS = 0.05
 MOST = 32
+# The longest that whoever could go waits for company.
+MOMENT_SECONDS = 0.002
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -91,9 +96,9 @@ class Together(Generic[Q, A]):
         return group
 
     def _gather(self, first: "_Place") -> list["_Place"]:
-        """Lets everybody else have a turn, and gives who has come to ask as well."""
+        """Lets others do what they can, and gives who has come to ask as well."""
         try:
-            sleep(0)
+            lull()
         except BaseException:
             with self._lock:
                 self._away -= 1
@@ -154,6 +159,23 @@ class Together(Generic[Q, A]):
             following = self._waiting.popleft()
             following.group = self._leave(following)
             following.turn.release()
+
+
+def lull() -> None:
+    """Returns when there is nothing else to do, after a moment at the latest. Threads have only a turn each."""
+    if not is_module_patched("time"):
+        sleep(0)
+        return
+    hub = get_hub()
+    waiter, idle, timer = Waiter(hub), hub.loop.idle(), hub.loop.timer(MOMENT_SECONDS)
+    idle.start(waiter.switch, None)
+    timer.start(waiter.switch, None)
+    try:
+        waiter.get()
+    finally:
+        idle.stop()
+        idle.close()
+        timer.close()
 
 
 class _Place:

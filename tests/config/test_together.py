@@ -139,8 +139,8 @@ def test_who_has_had_company_lets_others_come_first(make) -> None:
     asking = room.ask(1, 2, 3)
     room.oracle.may_answer.set()
     assert [each.result(SECONDS) for each in asking] == [2, 4, 6]
-    with mock.patch("config.together.sleep") as let_come:
-        let_come.side_effect = lambda _: asking.extend(room.ask(5, 6))
+    with mock.patch("config.together.lull") as let_come:
+        let_come.side_effect = lambda: asking.extend(room.ask(5, 6))
         assert room.together(4) == 8
         assert room.oracle.groups[2:] == [[4, 5, 6]]
         assert [each.result(SECONDS) for each in asking[3:]] == [10, 12]
@@ -149,6 +149,22 @@ def test_who_has_had_company_lets_others_come_first(make) -> None:
         assert [room.together(7), room.together(8)] == [14, 16]
     assert let_come.call_count == 2
     assert room.oracle.groups[3:] == [[7], [8]]
+
+
+def test_others_come_first_for_as_long_as_they_have_anything_to_do_and_a_moment_at_most() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.config.lulls"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert json.loads(done.stdout) == {
+        "nothing to do": ["lull", "a moment"],
+        "bytes to read": ["read", "read", "lull", "a moment"],
+        "never done": ["a moment", "lull"],
+    }
 
 
 def test_nobody_waits_long_behind_one_that_takes_long(make) -> None:
