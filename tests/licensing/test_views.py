@@ -6,11 +6,12 @@ import pytest
 from django.db import connection
 from rest_framework.test import APIClient
 
-from accounts.models import Client, Session, User
+from accounts.models import Client, User
 from accounts.sign_in import TokenPair
 from licensing.models import Licence
 from llmproxy import running
 from tests.conftest import PASSWORD
+from tests.ended import ENDS, end_access
 
 pytestmark = pytest.mark.django_db
 STATUS = "/v1/license/status"
@@ -84,19 +85,9 @@ def test_the_rows_decide_and_not_the_token(signed_in: APIClient, organisation: C
     assert signed_in.get(STATUS).json()["entitlements"] == ["mail", "sheets"]
 
 
-@pytest.mark.parametrize("end", ["epoch", "disabled", "session", "client-less", "deleted"])
-def test_ended_access_is_refused_at_once(signed_in: APIClient, end: str, user: User) -> None:
-    match end:
-        case "epoch":
-            User.objects.update(epoch=1)
-        case "disabled":
-            User.objects.update(is_active=False)
-        case "session":
-            Session.objects.update(ended_at=datetime.now(UTC), ended_by="logout")
-        case "client-less":
-            User.objects.update(client=None)
-        case "deleted":
-            user.delete()
+@pytest.mark.parametrize("how", ENDS)
+def test_ended_access_is_refused_at_once(signed_in: APIClient, how: str, user: User) -> None:
+    end_access(how, user)
     response = signed_in.get(STATUS)
     assert (response.status_code, response.json()["code"]) == (401, "access_revoked")
     assert response["WWW-Authenticate"].startswith("Bearer")

@@ -12,14 +12,14 @@ from rest_framework.test import APIClient
 from accounts import authentication
 from accounts.models import Client, Session, User
 from licensing.callers import WHO_WORKS, load_caller
-from licensing.models import Licence, Standing
+from licensing.models import Licence
 from llmproxy import relay
+from tests.ended import ENDS, end_access
 from usage.models import MonthlyUsage, UsageRecord
 
 pytestmark = pytest.mark.django_db
 COMPLETE, STREAM = "/v1/llm/complete", "/v1/llm/stream"
 GOOD = {"messages": [{"role": "user", "content": "Hello"}]}
-ENDS = ["epoch", "disabled", "session", "client-less", "licence-less", "deleted"]
 
 
 @pytest.fixture(autouse=True)
@@ -31,24 +31,6 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(relay, "open_exchange", asked)
     authentication._revoked.clear()
-
-
-def end_access(how: str, user: User) -> None:
-    match how:
-        case "epoch":
-            User.objects.update(epoch=1)
-        case "disabled":
-            User.objects.update(is_active=False)
-        case "session":
-            Session.objects.update(ended_at=datetime.now(UTC), ended_by="logout")
-        case "client-less":
-            User.objects.update(client=None)
-        case "licence-less":
-            Licence.objects.all().delete()
-        case "suspended":
-            Licence.objects.update(operator_status=Standing.SUSPENDED, operator_reason="unpaid")
-        case "deleted":
-            user.delete()
 
 
 def refused(api: APIClient, body: Any, path: str = COMPLETE) -> tuple[int, str]:

@@ -1,0 +1,27 @@
+"""The ways in which somebody's access ends, as rows."""
+
+from datetime import UTC, datetime
+
+from accounts.models import Session, User
+from licensing.models import Licence, Standing
+
+ENDS = ("epoch", "disabled", "session", "client-less", "licence-less", "deleted")
+
+
+def end_access(how: str, user: User) -> None:
+    """One of ``ENDS``, ``suspended``, or anything else, which ends nothing."""
+    match how:
+        case "epoch":
+            User.objects.update(epoch=1)
+        case "disabled":
+            User.objects.update(is_active=False)
+        case "session":
+            Session.objects.update(ended_at=datetime.now(UTC), ended_by="logout")
+        case "client-less":
+            User.objects.update(client=None)
+        case "licence-less":
+            Licence.objects.all().delete()
+        case "suspended":
+            Licence.objects.update(operator_status=Standing.SUSPENDED, operator_reason="unpaid")
+        case "deleted":
+            user.delete()
