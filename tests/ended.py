@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from accounts.models import Session, User
 from licensing.models import Licence, Standing
+from usage.models import MonthlyUsage
 
 ENDS = ("epoch", "disabled", "session", "client-less", "licence-less", "deleted")
 
@@ -24,4 +25,6 @@ def end_access(how: str, user: User) -> None:
         case "suspended":
             Licence.objects.update(operator_status=Standing.SUSPENDED, operator_reason="unpaid")
         case "deleted":
+            # Whoever has used anything cannot be.
+            MonthlyUsage.objects.filter(user=user).delete()
             user.delete()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event, Lock
 from time import monotonic, sleep
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -78,6 +79,19 @@ def make():
         yield make
         for oracle in oracles:
             oracle.may_answer.set()
+
+
+def _told_by(module: str) -> Any:
+    """What a process of its own says, in which threads are greenlets."""
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return json.loads(done.stdout)
 
 
 def test_who_comes_alone_goes_alone(make) -> None:
@@ -152,15 +166,7 @@ def test_who_has_had_company_lets_others_come_first(make) -> None:
 
 
 def test_others_come_first_for_as_long_as_they_have_anything_to_do_and_a_moment_at_most() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.config.lulls"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert json.loads(done.stdout) == {
+    assert _told_by("tests.config.lulls") == {
         "nothing to do": ["lull", "a moment"],
         "bytes to read": ["read", "read", "lull", "a moment"],
         "never done": ["a moment", "lull"],
@@ -180,15 +186,7 @@ def test_nobody_waits_long_behind_one_that_takes_long(make) -> None:
 
 def test_whoever_is_killed_takes_nobody_along() -> None:
     """As greenlets are when a process has to end; threads cannot be, so this is told by a process with greenlets."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.config.killed_together"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert json.loads(done.stdout) == {
+    assert _told_by("tests.config.killed_together") == {
         "letting others come": [2, "GreenletExit", 6, 8],
         "waiting": [2, "GreenletExit", 6, 8],
         "just told to go": [2, "GreenletExit", 6, 8],

@@ -16,6 +16,7 @@ from licensing.models import Licence
 from llmproxy import relay
 from tests.ended import ENDS, end_access
 from usage.models import MonthlyUsage, UsageRecord
+from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 COMPLETE, STREAM = "/v1/llm/complete", "/v1/llm/stream"
@@ -31,6 +32,13 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(relay, "open_exchange", asked)
     authentication._revoked.clear()
+
+
+@pytest.fixture(autouse=True)
+def month(user: User) -> None:
+    """They have called in this month: else nobody is admitted by the first statement, whatever it says of who calls."""
+    period = Period.of(datetime.now(UTC))
+    MonthlyUsage.objects.create(user=user, period=period.month, day=period.day)
 
 
 def refused(api: APIClient, body: Any, path: str = COMPLETE) -> tuple[int, str]:
