@@ -1,6 +1,7 @@
 """Real workers and a mail server: whatever happens to either, a mail is sent, and refusals are told apart."""
 
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
@@ -129,6 +130,45 @@ def test_a_job_that_does_not_end_in_time_is_left_to_the_next_worker_at_once(
     mail_server.answers.clear()
     start()
     eventually(lambda: statuses() == {"succeeded"})
+
+
+_BREAKS_ONCE = """
+CREATE SEQUENCE ends;
+CREATE FUNCTION break_once() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('ends') = 1 THEN
+        PERFORM pg_terminate_backend(pg_backend_pid());
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER break_once BEFORE UPDATE ON procrastinate_jobs FOR EACH ROW
+    WHEN (OLD.status = 'doing' AND NEW.status = 'succeeded' AND NEW.queue_name = 'mail')
+    EXECUTE FUNCTION break_once();
+"""
+
+
+@pytest.fixture
+def breaking(queue: None) -> Iterator[None]:
+    """The connection breaks on which the first end of a mail is written down."""
+    with connection.cursor() as cursor:
+        cursor.execute(_BREAKS_ONCE)
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "DROP TRIGGER break_once ON procrastinate_jobs; DROP FUNCTION break_once; DROP SEQUENCE ends"
+        )
+
+
+def test_a_job_whose_end_could_not_be_written_down_is_done_again_by_the_same_process(
+    breaking: None, start: StartWorker, mail_server: MailServer
+) -> None:
+    queue_mail()
+    process = start()
+    eventually(lambda: statuses() == {"succeeded"})
+    once, again = mail_server.mails
+    assert once.message["Message-ID"] == again.message["Message-ID"]
+    assert process.poll() is None
+    assert ProcrastinateWorker.objects.count() == 1
 
 
 @dataclass(frozen=True)

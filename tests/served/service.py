@@ -89,7 +89,12 @@ def working_off(service: Service) -> Iterator[Child]:
     with ExitStack() as stack:
         child = program.start()
         stack.callback(child.stop)
-        yield child
+        try:
+            yield child
+        except BaseException as error:
+            # Mostly it is the worker that did not do what was waited for.
+            error.add_note(child.last_words(40))
+            raise
         assert child.ended is None, child.obituary()
 
 

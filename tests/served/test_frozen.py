@@ -22,6 +22,8 @@ pytestmark = pytest.mark.wire
 # Two seconds more than this is what a connection waits for its server, and five what a request waits for a connection.
 STATEMENT_SECONDS = 1
 LONGEST = 15.0
+# A worker that lost its database counts as dead after 45 s, and each minute what the dead were doing is queued again.
+TAKEN_UP = 120.0
 # More than both processes together have connections.
 CROWD = 40
 
@@ -96,20 +98,22 @@ def test_a_frozen_database_is_answered_for_in_time_and_everything_goes_on_after_
     eventually(lambda: {answer.status_code for answer, _ in all_at_once(CROWD, status)} == {200})
 
 
+@pytest.mark.timeout(300)
 def test_the_worker_of_queued_work_goes_on_after_it(frosty: Frosty) -> None:
     def mails() -> int:
-        return len(list(frosty.mails.glob("*"))) if frosty.mails.exists() else 0
+        # Two that are sent by one process in the same second may share a file.
+        return sum(each.read_text().count("Message-ID: ") for each in frosty.mails.glob("*"))
 
-    def ask() -> None:
+    def is_mailed() -> None:
+        before = mails()
         response = frosty.shell.post("/v1/auth/password/reset", {"email": frosty.email})
         assert response.status_code == 204
+        eventually(lambda: mails() > before, seconds=TAKEN_UP)
 
     with working_off(frosty.service):
-        ask()
-        eventually(lambda: mails() == 1)
+        is_mailed()
         with frosty.server.frozen():
             # As long as others wait until they give it up.
             assert frosty.shell.get("/v1/license/status").status_code == 503
         eventually(lambda: frosty.shell.get("/v1/license/status").status_code == 200)
-        ask()
-        eventually(lambda: mails() == 2)
+        is_mailed()

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -44,9 +45,11 @@ async def _work(concurrency: int) -> None:
     told = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, told.set)
+    # The numbers of parts that ended and could not sign off.
+    left: list[int] = []
     while not told.is_set():
         try:
-            await _work_while_connected(concurrency, told)
+            await _work_while_connected(concurrency, told, left)
         except (ConnectorException, OperationalError):
             # The library's worker ends with its connection; what it was doing is rescued by the next.
             log.warning("worker_lost_database", exc_info=True)
@@ -54,17 +57,21 @@ async def _work(concurrency: int) -> None:
             await asyncio.wait_for(told.wait(), PAUSE_SECONDS)
 
 
-async def _work_while_connected(concurrency: int, told: asyncio.Event) -> None:
+async def _work_while_connected(concurrency: int, told: asyncio.Event, left: list[int]) -> None:
     connector = app.connector
     assert isinstance(connector, DjangoConnector)
     with app.replace_connector(connector.get_worker_connector()) as connected:
         async with connected.open_async():
+            # Nothing of theirs runs, so what they had begun need not wait until they count as dead.
+            while left:
+                await connected.job_manager.unregister_worker(left[-1])
+                left.pop()
             # Now, and every minute from then on: a task in config/tasks.py does the same.
             await rescue_jobs(connected.job_manager)
-            await _run(connected, concurrency, told)
+            await _run(connected, concurrency, told, left)
 
 
-async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
+async def _run(connected: App, concurrency: int, told: asyncio.Event, left: list[int]) -> None:
     """Works until told to stop, or until something of the library's worker fails."""
     connected.perform_import_paths()  # type: ignore[no-untyped-call]
     worker = Worker(
@@ -75,6 +82,7 @@ async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
         install_signal_handlers=False,
         task_middleware=[_with_a_sound_connection],
     )
+    asyncio.get_running_loop().set_exception_handler(partial(_begin_anew, worker))
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     telling = asyncio.create_task(told.wait())
     await asyncio.wait({running, telling}, return_when=asyncio.FIRST_COMPLETED)
@@ -84,7 +92,20 @@ async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
         ended, _ = await asyncio.wait({running}, timeout=GRACE_SECONDS + LEAVING_SECONDS)
         if not ended:
             await _leave(connected, worker)
-    await running
+    try:
+        await running
+    finally:
+        if worker.worker_id is not None:
+            left.append(worker.worker_id)
+
+
+def _begin_anew(worker: Worker, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A job whose end could not be written down fails without anybody being told, and would count as being done.
+
+    Once its worker has signed off it is queued again.
+    """
+    log.warning("worker_lost_job", exc_info=context.get("exception"))
+    worker.stop()  # type: ignore[no-untyped-call]
 
 
 def _with_a_sound_connection(do: SyncCallNext, context: object, worker: object) -> Any:
