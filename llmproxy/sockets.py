@@ -11,6 +11,8 @@ import socket
 import ssl
 import threading
 import time
+from collections import deque
+from functools import cache
 from http.client import RemoteDisconnected
 from typing import Any
 
@@ -22,6 +24,8 @@ LEAST_WAIT = 0.001
 # Of what has come at the same time, the loop sees to the rest of an answer last: for the beginning of another, and for
 # all other requests, it has to come round several times. Only what limits the wait comes later: bytes are no silence.
 AS_OTHERS, AFTER_OTHERS, AFTER_ALL = 0, -1, -2
+# So many answers go on before the loop looks again what else has come.
+AT_A_TIME = 8
 
 
 class LineCutError(Exception):
@@ -186,7 +190,7 @@ def _wait_for(sock: Any, seconds: float) -> None:
     hub = get_hub()
     waiter, timer = Waiter(hub), hub.loop.timer(seconds, priority=AFTER_ALL)
     event.priority = AFTER_OTHERS
-    event.start(waiter.switch, waiter)
+    event.start(_turns(hub).come, waiter, event, timer)
     timer.start(waiter.throw, TimeoutError)
     try:
         waiter.get()
@@ -194,6 +198,44 @@ def _wait_for(sock: Any, seconds: float) -> None:
         event.stop()
         event.priority = AS_OTHERS
         timer.close()
+
+
+class _Turns:
+    """Whose bytes have come goes on, a few each time that the loop comes round, and first who came first."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+        self._next_round = loop.timer(0, priority=AFTER_OTHERS)
+        self._waiting: deque[Waiter[None]] = deque()
+        self._round = self._left = 0
+
+    def come(self, waiter: "Waiter[None]", event: Any, timer: Any) -> None:
+        """Of who waits for ``event``, until ``timer`` at the longest."""
+        if not self._waiting and self._is_free():
+            waiter.switch(None)
+            return
+        event.stop()
+        timer.stop()
+        if not self._waiting:
+            self._next_round.start(self._go_on)
+        self._waiting.append(waiter)
+
+    def _go_on(self) -> None:
+        while self._waiting and self._is_free():
+            self._waiting.popleft().switch(None)
+        if self._waiting:
+            self._next_round.start(self._go_on)
+
+    def _is_free(self) -> bool:
+        if self._round != (now := self._loop.iteration):
+            self._round, self._left = now, AT_A_TIME
+        self._left -= 1
+        return self._left >= 0
+
+
+@cache
+def _turns(hub: Any) -> _Turns:
+    return _Turns(hub.loop)
 
 
 class _Current(threading.local):
