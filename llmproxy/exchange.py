@@ -6,6 +6,7 @@ be waited for again and again. It is plain threading, so under gevent the thread
 say before the answer is whole needs no thread at all.
 """
 
+import _thread
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -305,7 +306,8 @@ def open_exchange(  # noqa: PLR0913 - a request, and the limits that hold for it
     request = Request(method, url, headers, body)
     asking = _Asking(exchange, line, connections, request, tries)
     if in_thread:
-        threading.Thread(target=asking.run, name="exchange", daemon=True).start()
+        # A ``threading.Thread`` waits until it has begun, and is two dozen objects more for each stream.
+        _thread.start_new_thread(asking.run, ())
     else:
         exchange.begins_with(asking.run)
     return exchange

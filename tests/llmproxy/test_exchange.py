@@ -30,19 +30,26 @@ from llmproxy.exchange import (
     open_exchange,
 )
 from llmproxy.sockets import Line
-from tests.llmproxy.rawserver import CHUNKED, GENEROUS, OK, Authority, Peer, Provider, eventually
+from tests.llmproxy.rawserver import (
+    CHUNKED,
+    GENEROUS,
+    OK,
+    Authority,
+    Peer,
+    Provider,
+    eventually,
+    readers,
+    readers_counted,
+)
 
 # A silence that is waited for on purpose.
 SHORT = 0.1
 
 
-def readers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "exchange"]
-
-
 @pytest.fixture(autouse=True)
 def no_reader_remains() -> Iterator[None]:
-    yield
+    with readers_counted():
+        yield
     assert eventually(lambda: not readers())
 
 

@@ -12,7 +12,7 @@ import pytest
 from llmproxy import tries
 from llmproxy.connections import Connections
 from llmproxy.exchange import Broken, Exchange, ExchangeError, TimedOut, Unreachable, open_exchange
-from tests.llmproxy.rawserver import GENEROUS, Peer, eventually, playing
+from tests.llmproxy.rawserver import GENEROUS, Peer, eventually, playing, readers, readers_counted
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
 Script = Callable[[Peer], None]
@@ -20,7 +20,7 @@ Script = Callable[[Peer], None]
 
 @pytest.fixture(autouse=True)
 def short_waits() -> Iterator[None]:
-    with mock.patch.object(tries, "FIRST_WAIT", 0.02):
+    with mock.patch.object(tries, "FIRST_WAIT", 0.02), readers_counted():
         yield
 
 
@@ -255,11 +255,10 @@ def test_who_leaves_while_it_waits_ends_the_tries(session: Connections) -> None:
     with playing(turns) as provider, mock.patch.object(tries, "FIRST_WAIT", 20.0):
         exchange = ask(session, provider.url, patience=60.0)
         assert eventually(lambda: len(turns.requests) == 1)
+        assert readers() == 1
         exchange.close()
         assert isinstance(failed(exchange), Broken)
-        assert eventually(
-            lambda: not any(thread.name == "exchange" for thread in threading.enumerate())
-        )
+        assert eventually(lambda: not readers())
     assert len(turns.requests) == 1
 
 
