@@ -222,9 +222,9 @@ def when_ready(server: Any) -> None:
     # little of it is garbage stays too: to look for it takes a tenth of the start.
     gc.freeze()
     # Requests free what they used by themselves (tests/composition/test_garbage.py), and what lives for long is
-    # streams: looking through those of a thousand stops all of them for a twentieth of a second. A stream is some two
-    # hundred objects, so this is done once seven hundred more of them run, or as much garbage has come together.
-    gc.set_threshold(150_000)
+    # streams, of some two hundred objects each: to look through those of a thousand stops all of them for a twentieth
+    # of a second. So this is done seldom, and not so seldom that garbage nobody has thought of fills the memory.
+    gc.set_threshold(50_000)
     gc.enable()
     for listener in server.LISTENERS:
         address, port = listener.sock.getsockname()[:2]

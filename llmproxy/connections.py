@@ -87,7 +87,11 @@ class _Connection(HTTPConnection):
                 return sock
         # It may have others by now.
         _known.pop(asked, None)
-        raise failure
+        try:
+            raise failure
+        finally:
+            # It holds on to where it was raised, and so to itself.
+            del failure
 
 
 class _TLSConnection(_Connection, HTTPSConnection):

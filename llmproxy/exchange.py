@@ -90,7 +90,7 @@ class Exchange:
         if self._head is None and self._failure is None:
             self._wait(timeout)
         if self._failure is not None:
-            raise self._failure
+            raise _anew(self._failure)
         return self._head
 
     def chunk(self, timeout: float) -> bytes | None:
@@ -109,7 +109,7 @@ class Exchange:
         try:
             return self._next(time.monotonic() + timeout)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the end of this answer
-            raise self.fail(error) from None
+            raise _anew(self.fail(error)) from None
         finally:
             self._is_received = False
             if self._failure is not None:
@@ -154,7 +154,9 @@ class Exchange:
 
     def fail(self, error: BaseException) -> ExchangeError:
         """There is no more of this answer; what its consumer is told. The first failure counts."""
-        failure = error if isinstance(error, ExchangeError) else _explained(error, self._line)
+        failure = (
+            _anew(error) if isinstance(error, ExchangeError) else _explained(error, self._line)
+        )
         with self._lock:
             failure = self._failure = self._failure or failure
         self._is_there.set()
@@ -175,7 +177,7 @@ class Exchange:
 
     def _next(self, until: float) -> bytes | None:
         if self._failure is not None:
-            raise self._failure
+            raise _anew(self._failure)
         assert self._head is not None
         if not self._size and _is_encoded(self._head):
             raise Broken("the answer is in an encoding that was not asked for", sent=True)
@@ -188,7 +190,7 @@ class Exchange:
         while not piece and not self._framing.over:
             data = self._line.receive(until - time.monotonic())
             if self._failure is not None:
-                raise self._failure
+                raise _anew(self._failure)
             if data is None:
                 if time.monotonic() >= until:
                     return None
@@ -221,6 +223,11 @@ class Exchange:
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.drop()
+
+
+def _anew(failure: ExchangeError) -> ExchangeError:
+    """The same, to be kept or to be raised: one that was raised holds on to the frames, and to whoever keeps it."""
+    return type(failure)(str(failure), sent=failure.sent)
 
 
 def _is_encoded(head: Head) -> bool:

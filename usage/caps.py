@@ -212,7 +212,11 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
         if row := _admission(_AS_KNOWN, _AS_ASKED).row(values):
             return Reservation(values["id"], *row[:3])
         if refusal := _refusal(asked=asked, plan=plan, period=Period.of(now), now=now):
-            raise refusal
+            try:
+                raise refusal
+            finally:
+                # It holds on to where it was raised, and so to itself.
+                del refusal
     raise CapReserved(now=now, until=now + RESERVED_RETRY)
 
 

@@ -4,8 +4,8 @@ That one looks through all that is alive, and stops every stream of its process 
 """
 
 import gc
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from json import dumps
 from threading import Thread
 from typing import Any
@@ -17,14 +17,17 @@ from django.test import RequestFactory
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from accounts.models import User
 from accounts.sign_in import TokenPair
 from config.entrance import Entrance
+from config.problems import Problem
 from config.together import _Place
 from llmproxy.calls import Call
 from tests.llmproxy.rawserver import CHUNKED, Peer, Provider
+from usage.models import Override
 
 pytestmark = pytest.mark.django_db(transaction=True)
-OURS = (HttpRequest, HttpResponseBase, Request, APIView, Call, _Place)
+OURS = (HttpRequest, HttpResponseBase, Request, APIView, Call, _Place, Problem)
 # What is asked most leaves nothing at all.
 OFTEN = {"/v1/license/status", "/v1/llm/complete", "/v1/llm/stream"}
 USAGE = {"prompt_tokens": 3, "completion_tokens": 1}
@@ -42,7 +45,19 @@ def events() -> dict[str, Any]:
 
 
 def provide(peer: Peer) -> None:
+    """Answers, but for a prompt that names how it shall fail."""
     while asked := peer.request():
+        if b"unreadable" in asked:
+            peer.send(b"HTTP/9\r\n\r\n")
+            return
+        if b"refused" in asked:
+            peer.send(b"HTTP/1.1 400 No\r\nContent-Length: 2\r\n\r\n{}")
+            continue
+        if b"broken" in asked:
+            peer.send(CHUNKED)
+            peer.chunk(b"data: %s\n\n" % dumps(PIECES[0]).encode())
+            peer.close()
+            return
         if b'"stream":true' not in asked.replace(b" ", b""):
             peer.answer(dumps(WHOLE).encode())
             continue
@@ -79,9 +94,49 @@ def called(
     return told[0]
 
 
+def left_by(call: Callable[[], str], *, everything: bool) -> tuple[str, list[str]]:
+    """What the second of two calls said, and what of it, or of what is ours, waits for the collector."""
+    told: list[str] = []
+
+    def in_its_thread() -> None:
+        # As a client's: with no connection of its own to the database from before.
+        thread = Thread(target=lambda: told.append(call()))
+        thread.start()
+        thread.join()
+
+    # What is made once for the process is made by the first.
+    in_its_thread()
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        in_its_thread()
+        gc.collect()
+        left = [type(each).__name__ for each in gc.garbage if everything or isinstance(each, OURS)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    return told[1], left
+
+
+def saying(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+FAILURES = [
+    (status, "POST", path, saying(how), None)
+    for path in ("/v1/llm/complete", "/v1/llm/stream")
+    for status, how in (("502", "unreadable"), ("400", "refused"))
+]
+
+
 @pytest.mark.parametrize(
     ("status", "method", "path", "body", "parts"),
     [
+        *FAILURES,
+        ("502", "POST", "/v1/llm/complete", saying("broken"), None),
+        ("200", "POST", "/v1/llm/stream", saying("broken"), None),
         ("200", "GET", "/v1/license/status", None, None),
         ("200", "POST", "/v1/llm/complete", MESSAGES, None),
         ("200", "POST", "/v1/llm/stream", MESSAGES, None),
@@ -102,32 +157,45 @@ def test_a_request_that_is_over_is_gone(
     body: Any,
     parts: int | None,
 ) -> None:
-    told: list[str] = []
-
-    def call() -> None:
+    def call() -> str:
         asked = body() if callable(body) else body
-        told.append(called(entrance, method, path, asked, token=pair.access, parts=parts))
+        return called(entrance, method, path, asked, token=pair.access, parts=parts)
 
-    def in_its_thread() -> None:
-        # As a client's: with no connection of its own to the database from before.
-        thread = Thread(target=call)
-        thread.start()
-        thread.join()
+    told, left = left_by(call, everything=path in OFTEN)
+    assert told.startswith(status)
+    assert left == []
 
-    # What is made once for the process is made by the first.
-    in_its_thread()
-    gc.collect()
-    gc.disable()
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        in_its_thread()
-        gc.collect()
-        left = [
-            type(each).__name__ for each in gc.garbage if path in OFTEN or isinstance(each, OURS)
-        ]
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-    assert told[1].startswith(status)
+
+@pytest.mark.parametrize("path", ["/v1/llm/complete", "/v1/llm/stream"])
+def test_a_call_that_no_provider_takes_is_gone(
+    entrance: Entrance, pair: TokenPair, settings, path: str
+) -> None:
+    settings.LLM_BASE_URL = "http://127.0.0.1:1/v1"
+    settings.LLM_KEEPALIVE_SECONDS = settings.LLM_READ_TIMEOUT = 1.0
+
+    def call() -> str:
+        return called(entrance, "POST", path, MESSAGES, token=pair.access, parts=None)
+
+    told, left = left_by(call, everything=True)
+    assert told.startswith(("502", "503"))
+    assert left == []
+
+
+@pytest.mark.parametrize("path", ["/v1/llm/complete", "/v1/llm/stream"])
+def test_a_call_that_a_cap_refuses_is_gone(
+    entrance: Entrance, user: User, pair: TokenPair, path: str, now: datetime
+) -> None:
+    Override.objects.create(
+        user=user,
+        monthly_input_tokens=1,
+        starts_at=now - timedelta(days=1),
+        ends_at=now + timedelta(days=1),
+        reason="A test.",
+    )
+
+    def call() -> str:
+        return called(entrance, "POST", path, MESSAGES, token=pair.access, parts=None)
+
+    told, left = left_by(call, everything=False)
+    assert told.startswith("429")
     assert left == []

@@ -159,16 +159,14 @@ def breaking(queue: None) -> Iterator[None]:
         )
 
 
-def test_a_job_whose_end_could_not_be_written_down_is_done_again_by_the_same_process(
+def test_the_end_of_a_job_that_could_not_be_written_down_is_written_again(
     breaking: None, start: StartWorker, mail_server: MailServer
 ) -> None:
     queue_mail()
     process = start()
     eventually(lambda: statuses() == {"succeeded"})
-    once, again = mail_server.mails
-    assert once.message["Message-ID"] == again.message["Message-ID"]
+    assert len(mail_server.mails) == 1
     assert process.poll() is None
-    assert ProcrastinateWorker.objects.count() == 1
 
 
 @dataclass(frozen=True)

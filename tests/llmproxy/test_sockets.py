@@ -10,15 +10,17 @@ import gevent
 import pytest
 from gevent import socket
 
-from llmproxy.sockets import AT_A_TIME, Line
+from llmproxy import sockets
+from llmproxy.sockets import AT_A_TIME, SHARE, Line
 
 CROWD = 5 * AT_A_TIME
 LONG = 30.0
 
 
 @pytest.fixture
-def pairs() -> Iterator[list[tuple[Line, Any]]]:
+def pairs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Line, Any]]]:
     """Lines that wait for nothing else, each with the other end of its socket."""
+    monkeypatch.setattr(sockets, "socket", socket)
     with ExitStack() as stack:
         made = []
         for _ in range(CROWD):
@@ -91,9 +93,10 @@ def test_whose_bytes_are_there_is_not_told_of_silence_because_others_go_first(
     got: list[bytes | None] = []
 
     def receive(line: Line) -> None:
-        got.append(line.receive(0.05))
-        # All of them together take longer than each is ready to wait.
-        time.sleep(0.005)
+        got.append(line.receive(0.5))
+        # The first few together take longer than each is ready to wait.
+        if len(got) <= AT_A_TIME:
+            time.sleep(1.0 / AT_A_TIME)
 
     begun = let_all_wait([lambda line=line: receive(line) for line, _ in pairs])
     for _, far in pairs:
@@ -102,8 +105,57 @@ def test_whose_bytes_are_there_is_not_told_of_silence_because_others_go_first(
     assert got == [b"x"] * CROWD
 
 
+def test_where_rounds_are_long_more_than_a_few_go_on_in_each(
+    pairs: list[tuple[Line, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "AT_A_TIME", 1)
+    loop = gevent.get_hub().loop
+    rounds: Counter[int] = Counter()
+
+    def receive(line: Line) -> None:
+        line.receive(LONG)
+        rounds[loop.iteration] += 1
+
+    begun = let_all_wait([lambda line=line: receive(line) for line, _ in pairs])
+    for _, far in pairs:
+        far.sendall(b"x")
+    gevent.joinall(begun, raise_error=True)
+    assert max(rounds.values()) == (CROWD - 1) // SHARE
+
+
+@pytest.fixture
+def complaints(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the loop has been told of that nobody caught."""
+    told: list[Any] = []
+    monkeypatch.setattr(gevent.get_hub(), "handle_error", lambda *what: told.append(what))
+    return told
+
+
+@pytest.mark.parametrize("crowded", [False, True])
+def test_a_line_that_is_cut_ends_the_wait_at_once(
+    pairs: list[tuple[Line, Any]], complaints: list[Any], crowded: bool
+) -> None:
+    got: list[Any] = []
+
+    def receive(line: Line) -> None:
+        try:
+            got.append(line.receive(LONG))
+        except OSError as error:
+            got.append(error)
+
+    begun = let_all_wait([lambda line=line: receive(line) for line, _ in pairs])
+    for _, far in pairs:
+        if crowded:
+            far.sendall(b"x")
+    for line, _ in pairs:
+        line.cut()
+    gevent.joinall(begun, timeout=LONG / 2, raise_error=True)
+    assert len(got) == CROWD
+    assert complaints == []
+
+
 def test_whoever_is_ended_while_waiting_for_its_turn_keeps_nobody_waiting(
-    pairs: list[tuple[Line, Any]],
+    pairs: list[tuple[Line, Any]], complaints: list[Any]
 ) -> None:
     went: list[int] = []
     ended: list[int] = []
@@ -121,3 +173,4 @@ def test_whoever_is_ended_while_waiting_for_its_turn_keeps_nobody_waiting(
         far.sendall(b"x")
     gevent.joinall(begun, timeout=LONG)
     assert sorted(went + ended) == [*range(CROWD)]
+    assert complaints == []

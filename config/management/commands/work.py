@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -28,6 +27,11 @@ PAUSE_SECONDS = 2.0
 LEAVING_SECONDS = 2.0
 
 
+# Seconds between the attempts to write down how a job ended. Where the database is away for longer, the library's
+# worker ends, and what it was doing is rescued.
+END_WAITS = (0.1, 1.0, 2.0, 4.0, 8.0)
+
+
 class Command(BaseCommand):
     help = (
         "Do queued work until stopped: mail, settling abandoned calls, and what else tasks ask for."
@@ -45,11 +49,9 @@ async def _work(concurrency: int) -> None:
     told = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, told.set)
-    # The numbers of parts that ended and could not sign off.
-    left: list[int] = []
     while not told.is_set():
         try:
-            await _work_while_connected(concurrency, told, left)
+            await _work_while_connected(concurrency, told)
         except (ConnectorException, OperationalError):
             # The library's worker ends with its connection; what it was doing is rescued by the next.
             log.warning("worker_lost_database", exc_info=True)
@@ -57,24 +59,20 @@ async def _work(concurrency: int) -> None:
             await asyncio.wait_for(told.wait(), PAUSE_SECONDS)
 
 
-async def _work_while_connected(concurrency: int, told: asyncio.Event, left: list[int]) -> None:
+async def _work_while_connected(concurrency: int, told: asyncio.Event) -> None:
     connector = app.connector
     assert isinstance(connector, DjangoConnector)
     with app.replace_connector(connector.get_worker_connector()) as connected:
         async with connected.open_async():
-            # Nothing of theirs runs, so what they had begun need not wait until they count as dead.
-            while left:
-                await connected.job_manager.unregister_worker(left[-1])
-                left.pop()
             # Now, and every minute from then on: a task in config/tasks.py does the same.
             await rescue_jobs(connected.job_manager)
-            await _run(connected, concurrency, told, left)
+            await _run(connected, concurrency, told)
 
 
-async def _run(connected: App, concurrency: int, told: asyncio.Event, left: list[int]) -> None:
+async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
     """Works until told to stop, or until something of the library's worker fails."""
     connected.perform_import_paths()  # type: ignore[no-untyped-call]
-    worker = Worker(
+    worker = _Worker(
         connected,
         concurrency=concurrency,
         shutdown_graceful_timeout=GRACE_SECONDS,
@@ -82,7 +80,6 @@ async def _run(connected: App, concurrency: int, told: asyncio.Event, left: list
         install_signal_handlers=False,
         task_middleware=[_with_a_sound_connection],
     )
-    asyncio.get_running_loop().set_exception_handler(partial(_begin_anew, worker))
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     telling = asyncio.create_task(told.wait())
     await asyncio.wait({running, telling}, return_when=asyncio.FIRST_COMPLETED)
@@ -92,20 +89,25 @@ async def _run(connected: App, concurrency: int, told: asyncio.Event, left: list
         ended, _ = await asyncio.wait({running}, timeout=GRACE_SECONDS + LEAVING_SECONDS)
         if not ended:
             await _leave(connected, worker)
-    try:
-        await running
-    finally:
-        if worker.worker_id is not None:
-            left.append(worker.worker_id)
+    await running
 
 
-def _begin_anew(worker: Worker, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A job whose end could not be written down fails without anybody being told, and would count as being done.
+class _Worker(Worker):
+    """Writes down again how a job ended where that has failed.
 
-    Once its worker has signed off it is queued again.
+    The library tries once and fails unheard, and the job would count as being done for as long as this process lives.
     """
-    log.warning("worker_lost_job", exc_info=context.get("exception"))
-    worker.stop()  # type: ignore[no-untyped-call]
+
+    async def _persist_job_status(self, *args: Any, **end: Any) -> None:
+        for wait in END_WAITS:
+            try:
+                await super()._persist_job_status(*args, **end)
+            except ConnectorException:
+                log.warning("job_end_not_written", exc_info=True)
+                await asyncio.sleep(wait)
+            else:
+                return
+        await super()._persist_job_status(*args, **end)
 
 
 def _with_a_sound_connection(do: SyncCallNext, context: object, worker: object) -> Any:
