@@ -68,6 +68,8 @@ def server_tls(authority: Authority) -> ssl.SSLContext:
 
 @pytest.fixture
 def session(authority: Authority) -> Iterator[Connections]:
+    # The port of an earlier test's provider may be another's now.
+    connections._known.clear()
     with Connections(ca_bundle=str(authority.bundle)) as session:
         yield session
 
