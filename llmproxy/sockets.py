@@ -11,8 +11,6 @@ import socket
 import ssl
 import threading
 import time
-from collections import deque
-from functools import cache
 from http.client import RemoteDisconnected
 from typing import Any
 
@@ -24,9 +22,6 @@ LEAST_WAIT = 0.001
 # Of what has come at the same time, the loop sees to the rest of an answer last: for the beginning of another, and for
 # all other requests, it has to come round several times. Only what limits the wait comes later: bytes are no silence.
 AS_OTHERS, AFTER_OTHERS, AFTER_ALL = 0, -1, -2
-# So many answers go on before the loop looks again what else has come; where rounds are long, a share of who waits.
-AT_A_TIME = 8
-SHARE = 8
 
 
 class LineCutError(Exception):
@@ -189,9 +184,9 @@ def _wait_for(sock: Any, seconds: float) -> None:
     if event is None or (isinstance(sock, ssl.SSLSocket) and sock.pending()):
         return
     hub = get_hub()
-    waiter, timer = _Waiter(hub), hub.loop.timer(seconds, priority=AFTER_ALL)
+    waiter, timer = Waiter(hub), hub.loop.timer(seconds, priority=AFTER_ALL)
     event.priority = AFTER_OTHERS
-    event.start(waiter.come, event, timer)
+    event.start(waiter.switch, waiter)
     timer.start(waiter.throw, TimeoutError)
     try:
         waiter.get()
@@ -199,52 +194,6 @@ def _wait_for(sock: Any, seconds: float) -> None:
         event.stop()
         event.priority = AS_OTHERS
         timer.close()
-
-
-class _Waiter(Waiter):  # type: ignore[misc]
-    """Whoever cuts a socket throws into what its event calls, so that has to be a method of a waiter."""
-
-    def come(self, event: Any, timer: Any) -> None:
-        """There are bytes for this ``event``, which is waited for until ``timer`` at the longest."""
-        _turns(self.hub).come(self, event, timer)
-
-
-class _Turns:
-    """Whose bytes have come goes on, a few each time that the loop comes round, and first who came first."""
-
-    def __init__(self, loop: Any) -> None:
-        self._loop = loop
-        self._next_round = loop.timer(0, priority=AFTER_OTHERS)
-        self._waiting: deque[_Waiter] = deque()
-        self._round = self._left = 0
-
-    def come(self, waiter: _Waiter, event: Any, timer: Any) -> None:
-        if not self._waiting and self._is_free():
-            waiter.switch(None)
-            return
-        event.stop()
-        timer.stop()
-        self._waiting.append(waiter)
-        if not self._next_round.active:
-            self._next_round.start(self._go_on)
-
-    def _go_on(self) -> None:
-        self._next_round.start(self._go_on)
-        while self._waiting and self._is_free():
-            self._waiting.popleft().switch(None)
-        if not self._waiting:
-            self._next_round.stop()
-
-    def _is_free(self) -> bool:
-        if self._round != (now := self._loop.iteration):
-            self._round, self._left = now, max(AT_A_TIME, len(self._waiting) // SHARE)
-        self._left -= 1
-        return self._left >= 0
-
-
-@cache
-def _turns(hub: Any) -> _Turns:
-    return _Turns(hub.loop)
 
 
 class _Current(threading.local):
