@@ -25,8 +25,6 @@ log = logging.getLogger(__name__)
 PAUSE_SECONDS = 2.0
 # What the library may need beyond the grace to say that it is over.
 LEAVING_SECONDS = 2.0
-
-
 # Seconds between the attempts to write down how a job ended. Where the database is away for longer, the library's
 # worker ends, and what it was doing is rescued.
 END_WAITS = (0.1, 1.0, 2.0, 4.0, 8.0)
