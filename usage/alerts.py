@@ -63,6 +63,15 @@ _PERCENTILE = f"""
 """  # noqa: S608 - as above
 
 
+# Whether :func:`note_daily_limit` has nothing more to do for ``%(user)s`` on ``%(day)s``.
+DAILY_LIMIT_IS_NOTED = f"""
+    SELECT EXISTS (
+        SELECT 1 FROM usage_alert
+        WHERE user_id = %(user)s AND kind = '{Alert.Kind.DAY.value}' AND period = %(day)s
+    )
+"""  # noqa: S608 - as above
+
+
 class Checked(NamedTuple):
     """What a look at everybody's month found. ``percentile``: percent of the cap, None where nobody has one."""
 

@@ -6,7 +6,7 @@ exactly once. What is reserved is always the sum of open records, because the sa
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -19,11 +19,10 @@ from config.ids import timed_uuid
 from config.problems import Problem, RefusedUntil
 from config.statements import Statement
 from licensing.callers import WHO_WORKS, Caller
-from usage.alerts import note_daily_limit
+from usage.alerts import DAILY_LIMIT_IS_NOTED, note_daily_limit
 from usage.limits import Caps, limits_of
-from usage.models import MonthlyUsage
 from usage.periods import Period
-from usage.stops import ModelCallsStopped, is_stopped
+from usage.stops import ModelCallsStopped
 
 # Less than this many output tokens left is none left: an answer that is cut at once helps nobody.
 LEAST_OUTPUT = 16
@@ -192,6 +191,32 @@ SELECT * FROM admitted
     return Statement(" ".join(statement.split()), order=itemgetter("user"))
 
 
+@cache
+def _standing(caller: str, terms: str) -> Statement:
+    """What an admission went by, in the order of :class:`_Standing`, or no row where there was nobody or nothing."""
+    statement = f"""
+SELECT l.stopped, l.input_cap, l.output_cap, l.day_cap, q.input,
+       m.day, m.input_used, m.input_reserved, m.output_used, m.output_reserved, m.day_used, m.day_reserved,
+       ({DAILY_LIMIT_IS_NOTED}) AS is_noted
+FROM ({caller}) AS c CROSS JOIN LATERAL ({_LIMITS_OF_C}) AS l CROSS JOIN LATERAL ({terms}) AS q
+LEFT JOIN usage_monthlyusage AS m ON m.user_id = %(user)s AND m.period = %(period)s
+"""  # noqa: S608 - built from constants of this project
+    return Statement(" ".join(statement.split()))
+
+
+@cache
+def _first_of_month(caller: str) -> Statement:
+    """Makes the row that a person's first call of a month finds missing, at whose beginning that is everybody's."""
+    statement = f"""
+INSERT INTO usage_monthlyusage (
+    user_id, period, day, input_used, input_reserved, output_used, output_reserved, day_used, day_reserved, granted
+)
+SELECT %(user)s, %(period)s, %(day)s, 0, 0, 0, 0, 0, 0, 0 FROM ({caller}) AS c
+ON CONFLICT (user_id, period) DO NOTHING RETURNING 1
+"""  # noqa: S608 - as above
+    return Statement(" ".join(statement.split()), order=itemgetter("user"))
+
+
 _EFFECTIVE = Statement(f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l")  # noqa: S608 - as above
 
 
@@ -208,16 +233,9 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
         "input": Int8(asked.input_estimate),
         "wanted": Int8(asked.output_wanted),
     }
-    for _ in range(TRIES):
-        if row := _admission(_AS_KNOWN, _AS_ASKED).row(values):
-            return Reservation(values["id"], *row[:3])
-        if refusal := _refusal(asked=asked, plan=plan, period=Period.of(now), now=now):
-            try:
-                raise refusal
-            finally:
-                # It holds on to where it was raised, and so to itself.
-                del refusal
-    raise CapReserved(now=now, until=now + RESERVED_RETRY)
+    row = _admitted(_AS_KNOWN, _AS_ASKED, values, now=now)
+    assert row is not None
+    return Reservation(values["id"], *row[:3])
 
 
 def reserve_on(
@@ -225,11 +243,11 @@ def reserve_on(
 ) -> tuple[Reservation, tuple[Any, ...]] | None:
     """Opens a record for a call of whoever works, and whose terms are read, in passing; with the row of the terms.
 
-    None where it was not admitted, whatever the reason: whoever asks who calls, reads the terms and calls
-    :func:`reserve` is told.
+    Raises as :func:`reserve` does. None where nobody works, or the terms give no row: whoever asks who calls, and reads
+    the terms, is told why.
     """
-    values = _values(asking, now)
-    row = _admission(WHO_WORKS, terms.query).row({**terms.values, **values, "epoch": Int4(epoch)})
+    values = {**terms.values, **_values(asking, now), "epoch": Int4(epoch)}
+    row = _admitted(WHO_WORKS, terms.query, values, now=now)
     return (Reservation(values["id"], *row[:3]), row[5:]) if row else None
 
 
@@ -248,24 +266,67 @@ def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
     }
 
 
-def _refusal(*, asked: Asked, plan: PlanCaps, period: Period, now: datetime) -> Problem | None:
-    """Why there was no room, from the row as it is now; None where that shows room, or was missing."""
-    if is_stopped(user_id=asked.user_id, now=now):
+def _admitted(
+    caller: str, terms: str, values: dict[str, Any], *, now: datetime
+) -> tuple[Any, ...] | None:
+    """The row of an admission, tried again where there was room after all; None where there is nobody or nothing."""
+    for _ in range(TRIES):
+        if row := _admission(caller, terms).row(values):
+            return row
+        found = _standing(caller, terms).row(values)
+        if found is None:
+            return None
+        standing = _Standing(*found)
+        if standing.day is None and not standing.stopped:
+            _first_of_month(caller).row(values)
+        elif refusal := _refusal(standing, user_id=values["user"], now=now):
+            try:
+                raise refusal
+            finally:
+                # It holds on to where it was raised, and so to itself.
+                del refusal
+    raise CapReserved(now=now, until=now + RESERVED_RETRY)
+
+
+class _Standing(NamedTuple):
+    """A person's limits, the tokens of one prompt, and the row of the month, whose columns are None without one.
+
+    ``is_noted``: operators hear of this day's limit already.
+    """
+
+    stopped: bool
+    input_cap: int | None
+    output_cap: int | None
+    day_cap: int | None
+    input_estimate: int
+    day: date | None
+    input_used: int
+    input_reserved: int
+    output_used: int
+    output_reserved: int
+    day_used: int
+    day_reserved: int
+    is_noted: bool
+
+
+def _refusal(standing: _Standing, *, user_id: UUID, now: datetime) -> Problem | None:
+    """Why there was no room; None where there is some by now."""
+    if standing.stopped:
         return ModelCallsStopped()
-    month = MonthlyUsage.objects.filter(user_id=asked.user_id, period=period.month).first()
-    if month is None:
-        MonthlyUsage.objects.bulk_create(
-            [MonthlyUsage(user_id=asked.user_id, period=period.month, day=period.day)],
-            ignore_conflicts=True,
-        )
-        return None
-    caps = effective(user_id=asked.user_id, plan=plan, now=now)
-    today = month.day >= period.day
-    day_used, day_reserved = (month.day_used, month.day_reserved) if today else (0, 0)
+    assert standing.day is not None
+    period, asked = Period.of(now), standing.input_estimate
+    today = standing.day >= period.day
+    day_used, day_reserved = (standing.day_used, standing.day_reserved) if today else (0, 0)
     shares = (
-        _Share("input", caps.input, month.input_used, month.input_reserved, asked.input_estimate),
-        _Share("output", caps.output, month.output_used, month.output_reserved, LEAST_OUTPUT),
-        _Share(None, caps.day, day_used, day_reserved, asked.input_estimate + LEAST_OUTPUT),
+        _Share("input", standing.input_cap, standing.input_used, standing.input_reserved, asked),
+        _Share(
+            "output",
+            standing.output_cap,
+            standing.output_used,
+            standing.output_reserved,
+            LEAST_OUTPUT,
+        ),
+        _Share(None, standing.day_cap, day_used, day_reserved, asked + LEAST_OUTPUT),
     )
     lefts = [share.left for share in shares]
     headers = remaining_headers(
@@ -273,8 +334,8 @@ def _refusal(*, asked: Asked, plan: PlanCaps, period: Period, now: datetime) -> 
     )
     for share in shares:
         if share.is_spent:
-            if share.dimension is None:
-                share.note(asked.user_id, period=period, now=now)
+            if share.dimension is None and not standing.is_noted:
+                share.note(user_id, period=period, now=now)
             return share.refusal(period=period, headers=headers, now=now)
     if any(share.is_full for share in shares):
         return CapReserved(now=now, until=now + RESERVED_RETRY, headers=headers)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -210,6 +212,31 @@ class TestReserving:
 
 @pytest.mark.django_db
 class TestPeriods:
+    def test_the_first_call_of_a_month_asks_little_more_than_any_other(
+        self, user: User, django_assert_num_queries: Any
+    ) -> None:
+        # That finds no month, what is missing, its row, and that it has room.
+        with django_assert_num_queries(4):
+            ask(user, ROOMY)
+        with django_assert_num_queries(1):
+            ask(user, ROOMY)
+        with django_assert_num_queries(4):
+            ask(user, ROOMY, now=NOON + timedelta(days=30))
+
+    def test_a_refusal_costs_hardly_more_than_an_admission(
+        self, user: User, django_assert_num_queries: Any
+    ) -> None:
+        done(ask(user, ROOMY), prompt=500, output=500)
+        for plan in (caps(500), caps(None, 500), caps(daily=500)):
+            with pytest.raises((MonthlyCapExceeded, DailyLimitReached)):
+                ask(user, plan)
+            # The alert of the daily limit is there by now.
+            with (
+                django_assert_num_queries(2),
+                pytest.raises((MonthlyCapExceeded, DailyLimitReached)),
+            ):
+                ask(user, plan)
+
     def test_a_new_day_starts_at_zero_and_keeps_the_month(self, user: User) -> None:
         done(ask(user, caps(None, 5000, 1000), output=900), prompt=50, output=900)
         tomorrow = NOON + timedelta(days=1)
@@ -298,6 +325,17 @@ class TestRaces:
         assert granted == [100] * 10
         assert {type(each) for each in results} == {Reservation, CapReserved}
         assert_totals_are_the_ledger(user)
+
+    def test_a_month_begins_for_many_at_the_same_time(self, user: User) -> None:
+        people = [user] + [
+            User.objects.create_user(f"{number}@acme.test", client=user.client)
+            for number in range(5)
+        ]
+        results = race(*[partial(ask, person, ROOMY) for person in people for _ in range(4)])
+        assert {type(each) for each in results} == {Reservation}
+        assert MonthlyUsage.objects.count() == len(people)
+        for person in people:
+            assert_totals_are_the_ledger(person)
 
     def test_settling_twice_at_once_counts_once(self, user: User) -> None:
         reservation = ask(user, ROOMY)
