@@ -58,7 +58,7 @@ class CapReserved(RefusedUntil):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCaps:
-    """A plan's numbers, in tokens; None means no cap, and for ``daily`` the rule of :func:`effective`."""
+    """A plan's numbers, in tokens; None means no cap, and for ``daily`` the rule of :func:`usage.limits.limits_of`."""
 
     monthly_input: int | None
     monthly_output: int | None
@@ -116,15 +116,38 @@ class Reservation(NamedTuple):
     remaining_day: int | None
 
 
-# Limits of now, and whether an operator has stopped this person's calls.
+class Standing(NamedTuple):
+    """A person's limits, the tokens of a prompt, and the running totals of the month, all nothing where it has no row.
+
+    Those of the day count for ``day``. ``is_noted``: operators hear of that day's limit already.
+    """
+
+    stopped: bool
+    input_cap: int | None
+    output_cap: int | None
+    day_cap: int | None
+    input_estimate: int
+    day: date | None
+    input_used: int
+    input_reserved: int
+    output_used: int
+    output_reserved: int
+    day_used: int
+    day_reserved: int
+    is_noted: bool
+
+    @property
+    def caps(self) -> Caps:
+        return Caps(self.input_cap, self.output_cap, self.day_cap)
+
+    def of_day(self, day: date) -> tuple[int, int]:
+        """Used and reserved of that day."""
+        is_it = self.day is not None and self.day >= day
+        return (self.day_used, self.day_reserved) if is_it else (0, 0)
+
+
+# Limits of now of ``c``, who calls, and whether an operator has stopped their calls.
 _LIMITS = limits_of(
-    user="%(user)s",
-    plan_input="%(plan_input)s::bigint",
-    plan_output="%(plan_output)s::bigint",
-    plan_day="%(plan_day)s::bigint",
-)
-# The same of who works.
-_LIMITS_OF_C = limits_of(
     user="%(user)s",
     plan_input="c.monthly_input_tokens",
     plan_output="c.monthly_output_tokens",
@@ -142,6 +165,7 @@ _GRANT = f"LEAST(q.wanted, {_LEFT})"
 _AS_ASKED = (
     "SELECT %(model)s::text AS model, %(input)s::bigint AS input, %(wanted)s::bigint AS wanted"
 )
+_NOTHING = "SELECT 0::bigint AS input"
 _AS_KNOWN = """
 SELECT %(client)s::uuid AS client_id, %(plan_input)s::bigint AS monthly_input_tokens,
        %(plan_output)s::bigint AS monthly_output_tokens, %(plan_day)s::bigint AS daily_tokens
@@ -154,7 +178,7 @@ def _admission(caller: str, terms: str) -> Statement:
     # Materialized, or else the sums of limits and terms are worked out anew at each place that names them.
     statement = f"""
 WITH c AS MATERIALIZED ({caller}),
-l AS MATERIALIZED (SELECT limits.* FROM c CROSS JOIN LATERAL ({_LIMITS_OF_C}) AS limits),
+l AS MATERIALIZED (SELECT limits.* FROM c CROSS JOIN LATERAL ({_LIMITS}) AS limits),
 q AS MATERIALIZED (SELECT terms.* FROM c CROSS JOIN LATERAL ({terms}) AS terms),
 admitted AS (
     UPDATE usage_monthlyusage AS m
@@ -193,12 +217,13 @@ SELECT * FROM admitted
 
 @cache
 def _standing(caller: str, terms: str) -> Statement:
-    """What an admission went by, in the order of :class:`_Standing`, or no row where there was nobody or nothing."""
+    """What an admission went by, in the order of :class:`Standing`, or no row where there was nobody or nothing."""
     statement = f"""
 SELECT l.stopped, l.input_cap, l.output_cap, l.day_cap, q.input,
-       m.day, m.input_used, m.input_reserved, m.output_used, m.output_reserved, m.day_used, m.day_reserved,
-       ({DAILY_LIMIT_IS_NOTED}) AS is_noted
-FROM ({caller}) AS c CROSS JOIN LATERAL ({_LIMITS_OF_C}) AS l CROSS JOIN LATERAL ({terms}) AS q
+       m.day, COALESCE(m.input_used, 0), COALESCE(m.input_reserved, 0), COALESCE(m.output_used, 0),
+       COALESCE(m.output_reserved, 0), COALESCE(m.day_used, 0), COALESCE(m.day_reserved, 0),
+       ({DAILY_LIMIT_IS_NOTED})
+FROM ({caller}) AS c CROSS JOIN LATERAL ({_LIMITS}) AS l CROSS JOIN LATERAL ({terms}) AS q
 LEFT JOIN usage_monthlyusage AS m ON m.user_id = %(user)s AND m.period = %(period)s
 """  # noqa: S608 - built from constants of this project
     return Statement(" ".join(statement.split()))
@@ -215,9 +240,6 @@ SELECT %(user)s, %(period)s, %(day)s, 0, 0, 0, 0, 0, 0, 0 FROM ({caller}) AS c
 ON CONFLICT (user_id, period) DO NOTHING RETURNING 1
 """  # noqa: S608 - as above
     return Statement(" ".join(statement.split()), order=itemgetter("user"))
-
-
-_EFFECTIVE = Statement(f"SELECT input_cap, output_cap, day_cap FROM ({_LIMITS}) AS l")  # noqa: S608 - as above
 
 
 def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
@@ -251,11 +273,13 @@ def reserve_on(
     return (Reservation(values["id"], *row[:3]), row[5:]) if row else None
 
 
-def effective(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Caps:
-    """The caps that count for a person now."""
-    row = _EFFECTIVE.row({"user": user_id, "now": now, **_plan_values(plan)})
+def standing(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Standing:
+    """Where a person stands now who asks for nothing."""
+    period = Period.of(now)
+    values = {"user": user_id, "now": now, "period": period.month, "day": period.day}
+    row = _standing(_AS_KNOWN, _NOTHING).row({**values, **_plan_values(plan), "client": None})
     assert row is not None
-    return Caps(*row)
+    return Standing(*row)
 
 
 def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
@@ -276,10 +300,10 @@ def _admitted(
         found = _standing(caller, terms).row(values)
         if found is None:
             return None
-        standing = _Standing(*found)
-        if standing.day is None and not standing.stopped:
+        stands = Standing(*found)
+        if stands.day is None and not stands.stopped:
             _first_of_month(caller).row(values)
-        elif refusal := _refusal(standing, user_id=values["user"], now=now):
+        elif refusal := _refusal(stands, user_id=values["user"], now=now):
             try:
                 raise refusal
             finally:
@@ -288,45 +312,21 @@ def _admitted(
     raise CapReserved(now=now, until=now + RESERVED_RETRY)
 
 
-class _Standing(NamedTuple):
-    """A person's limits, the tokens of one prompt, and the row of the month, whose columns are None without one.
-
-    ``is_noted``: operators hear of this day's limit already.
-    """
-
-    stopped: bool
-    input_cap: int | None
-    output_cap: int | None
-    day_cap: int | None
-    input_estimate: int
-    day: date | None
-    input_used: int
-    input_reserved: int
-    output_used: int
-    output_reserved: int
-    day_used: int
-    day_reserved: int
-    is_noted: bool
-
-
-def _refusal(standing: _Standing, *, user_id: UUID, now: datetime) -> Problem | None:
+def _refusal(stands: Standing, *, user_id: UUID, now: datetime) -> Problem | None:
     """Why there was no room; None where there is some by now."""
-    if standing.stopped:
+    if stands.stopped:
         return ModelCallsStopped()
-    assert standing.day is not None
-    period, asked = Period.of(now), standing.input_estimate
-    today = standing.day >= period.day
-    day_used, day_reserved = (standing.day_used, standing.day_reserved) if today else (0, 0)
+    period, asked = Period.of(now), stands.input_estimate
     shares = (
-        _Share("input", standing.input_cap, standing.input_used, standing.input_reserved, asked),
+        _Share("input", stands.input_cap, stands.input_used, stands.input_reserved, asked),
         _Share(
             "output",
-            standing.output_cap,
-            standing.output_used,
-            standing.output_reserved,
+            stands.output_cap,
+            stands.output_used,
+            stands.output_reserved,
             LEAST_OUTPUT,
         ),
-        _Share(None, standing.day_cap, day_used, day_reserved, asked + LEAST_OUTPUT),
+        _Share(None, stands.day_cap, *stands.of_day(period.day), asked + LEAST_OUTPUT),
     )
     lefts = [share.left for share in shares]
     headers = remaining_headers(
@@ -334,7 +334,7 @@ def _refusal(standing: _Standing, *, user_id: UUID, now: datetime) -> Problem | 
     )
     for share in shares:
         if share.is_spent:
-            if share.dimension is None and not standing.is_noted:
+            if share.dimension is None and not stands.is_noted:
                 share.note(user_id, period=period, now=now)
             return share.refusal(period=period, headers=headers, now=now)
     if any(share.is_full for share in shares):

@@ -7,9 +7,8 @@ from uuid import UUID
 
 from django.db.models import Count, Sum
 
-from usage.caps import PlanCaps, effective
-from usage.limits import Caps
-from usage.models import MonthlyUsage, UsageRecord
+from usage.caps import PlanCaps, standing
+from usage.models import UsageRecord
 from usage.periods import Period
 
 
@@ -47,33 +46,24 @@ class Summary:
 
 
 def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
-    """The month of ``now`` for one person: three short queries, of which none reads more than that month's records."""
+    """The month of ``now`` for one person: two short queries, of which one reads that month's records and no others."""
     period = Period.of(now)
-    caps = effective(user_id=user_id, plan=plan, now=now)
-    months = MonthlyUsage.objects.filter(user_id=user_id, period=period.month)
-    month = months.order_by("pk").first() or MonthlyUsage(
-        user_id=user_id, period=period.month, day=period.day
-    )
+    stands = standing(user_id=user_id, plan=plan, now=now)
+    day_used, day_reserved = stands.of_day(period.day)
     rows = _by_day_and_model(user_id=user_id, period=period)
     by_day = _series(rows, "day")
     return Summary(
         period=period,
-        input=Share(used=month.input_used, in_flight=month.input_reserved, cap=caps.input),
-        output=Share(used=month.output_used, in_flight=month.output_reserved, cap=caps.output),
-        day=_day(month, period=period, caps=caps),
+        input=Share(used=stands.input_used, in_flight=stands.input_reserved, cap=stands.input_cap),
+        output=Share(
+            used=stands.output_used, in_flight=stands.output_reserved, cap=stands.output_cap
+        ),
+        day=DayShare(
+            used=day_used, in_flight=day_reserved, cap=stands.day_cap, resets_at=period.next_day
+        ),
         calls=sum(each["calls"] for each in by_day),
         by_day=by_day,
         by_model=_series(rows, "model"),
-    )
-
-
-def _day(month: MonthlyUsage, *, period: Period, caps: Caps) -> DayShare:
-    today = month.day >= period.day
-    return DayShare(
-        used=month.day_used if today else 0,
-        in_flight=month.day_reserved if today else 0,
-        cap=caps.day,
-        resets_at=period.next_day,
     )
 
 

@@ -15,8 +15,12 @@ HEADERS = {"Content-Type": "application/json"}
 
 def measure(stage: Stage, *, rounds: int) -> list[Line]:
     tokens = [each.access for each in stage.callers(PEOPLE)]
-    with stage.service() as ours, stage.reference("proxy") as proxy:
-        served = {"ours": ours, "proxy": proxy, "provider": stage.provider}
+    with (
+        stage.service() as ours,
+        stage.reference("proxy") as proxy,
+        stage.reference("ledger") as ledger,
+    ):
+        served = {"ours": ours, "proxy": proxy, "ledger": ledger, "provider": stage.provider}
         lines: list[Line] = []
         for callers in CALLERS:
             ways = {
@@ -49,6 +53,7 @@ def _load(
 def _lines(callers: int, loads: dict[str, list[Load]]) -> list[Line]:
     who = f"{callers} caller{'s' if callers > 1 else ''}"
     ours, proxy, provider = loads["ours"], loads["proxy"], loads["provider"]
+    ledger = loads["ledger"]
     line = partial(Line, part=PART)
     lines = [
         line(
@@ -59,6 +64,22 @@ def _lines(callers: int, loads: dict[str, list[Load]]) -> list[Line]:
             against="the proxy",
             goal="at least 0.6 of a proxy without accounting",
             at_least=0.6,
+        ),
+        line(
+            name=f"calls beside the least that keeps accounts, {who}",
+            unit="calls/s",
+            ours=[each.rps for each in ours],
+            reference=[each.rps for each in ledger],
+            against="the proxy with a ledger",
+            goal="",
+        ),
+        line(
+            name=f"what the least accounts leave of a proxy, {who}",
+            unit="calls/s",
+            ours=[each.rps for each in ledger],
+            reference=[each.rps for each in proxy],
+            against="the proxy",
+            goal="",
         ),
         line(
             name=f"CPU of the web workers, {who}",

@@ -118,12 +118,14 @@ class Stage:
     ) -> Iterator[Served]:
         """``references/<name>.py``, whose ``application`` is served as the service is.
 
-        It is given what the service is, and ``BENCH_PUBLIC_KEY``, the PEM that callers' tokens are verified with.
+        It is given what the service is, and ``BENCH_PUBLIC_KEY``, the PEM that callers' tokens are verified with,
+        and ``BENCH_URLS``, the module itself.
         """
         given = {
             "WEB_WORKERS": str(workers),
             "DJANGO_SETTINGS_MODULE": settings_module,
             "BENCH_PUBLIC_KEY": self.public_key,
+            "BENCH_URLS": f"tests.bench.references.{name}",
             **environ,
         }
         serving = "tests.bench.references.serving"

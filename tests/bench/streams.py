@@ -63,13 +63,18 @@ class Run:
 def measure(stage: Stage, *, rounds: int) -> list[Line]:
     tokens = [each.access for each in stage.callers(MANY)]
     [one] = (each.access for each in stage.callers(1))
-    with stage.service() as ours, stage.reference("proxy") as proxy:
-        both = {"ours": ours, "proxy": proxy}
-        for served in both.values():
+    with (
+        stage.service() as ours,
+        stage.reference("proxy") as proxy,
+        stage.reference("ledger") as ledger,
+    ):
+        all_three = {"ours": ours, "proxy": proxy, "ledger": ledger}
+        for served in all_three.values():
             _run(stage, served, tokens, streams=WARM)
-        let_all_call(stage, ours, [*tokens, one])
-        many = _in_turns(stage, both, tokens, streams=MANY, rounds=rounds)
-        of_one = _in_turns(stage, both, [one], streams=OF_ONE, rounds=rounds)
+        for served in (ours, ledger):
+            let_all_call(stage, served, [*tokens, one])
+        many = _in_turns(stage, all_three, tokens, streams=MANY, rounds=rounds)
+        of_one = _in_turns(stage, all_three, [one], streams=OF_ONE, rounds=rounds)
         alone = [streamed(stage.provider, tokens, streams=MANY) for _ in range(rounds)]
         beside = _beside(stage, ours, tokens, one, rounds=rounds)
     return [
@@ -83,14 +88,14 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
     ]
 
 
-def let_all_call(stage: Stage, ours: Served, tokens: Sequence[str]) -> None:
+def let_all_call(stage: Stage, served: Served, tokens: Sequence[str]) -> None:
     """Everybody has called before in this month, as nearly all have whenever they call; who has not pays for a row."""
     body = json.dumps({**json.loads(BODY), "stream": False})
     headers = {"Content-Type": "application/json"}
     asked = 0
     while asked < len(tokens):
         load = stage.load(
-            ours,
+            served,
             "/v1/llm/complete",
             callers=16,
             seconds=2,
@@ -99,7 +104,7 @@ def let_all_call(stage: Stage, ours: Served, tokens: Sequence[str]) -> None:
             headers=headers,
             tokens=tokens[asked:],
         )
-        assert load.failed == 0, f"{load.failed} of {load.requests} calls failed; see {ours.log}"
+        assert load.failed == 0, f"{load.failed} of {load.requests} calls failed; see {served.log}"
         asked += load.requests
 
 
@@ -201,12 +206,14 @@ def _probe(served: Served, token: str) -> float:
 def _lines(who: str, runs: dict[str, list[Run]]) -> list[Line]:
     ours, proxy = runs["ours"], runs["proxy"]
 
-    def seen(name: str, key: str, goal: str = "", at_most: float | None = None) -> Line:
+    def seen(
+        name: str, key: str, goal: str = "", at_most: float | None = None, of: str = "ours"
+    ) -> Line:
         figures = {each: [getattr(run.seen, key) for run in runs[each]] for each in runs}
         return _line(
             f"{name}, {who}",
             "ms",
-            figures["ours"],
+            figures[of],
             reference=figures["proxy"],
             against="the proxy",
             goal=goal,
@@ -235,6 +242,8 @@ def _lines(who: str, runs: dict[str, list[Run]]) -> list[Line]:
         seen("first byte p99", "first_p99", proxy_at_most, 1.5),
         seen("chunk delay p50", "delay_p50"),
         seen("chunk delay p99", "delay_p99", proxy_at_most, 1.5),
+        seen("first byte p99 of the least that keeps accounts", "first_p99", of="ledger"),
+        seen("chunk delay p99 of the least that keeps accounts", "delay_p99", of="ledger"),
         _line(
             f"CPU of the web workers, {who}",
             "µs/chunk",

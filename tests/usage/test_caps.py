@@ -20,8 +20,8 @@ from usage.caps import (
     MonthlyCapExceeded,
     PlanCaps,
     Reservation,
-    effective,
     reserve,
+    standing,
 )
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.settlement import Spent, settle, settle_abandoned
@@ -273,13 +273,13 @@ class TestPeriods:
 @pytest.mark.django_db
 class TestEffectiveCaps:
     def test_an_empty_daily_limit_is_twice_a_thirtieth_of_the_month(self, user: User) -> None:
-        assert effective(user_id=user.pk, plan=caps(500_000, 100_000), now=NOON).day == 40_000
+        assert standing(user_id=user.pk, plan=caps(500_000, 100_000), now=NOON).caps.day == 40_000
 
     @pytest.mark.parametrize("numbers_of_plan", [caps(None, 100), caps(100, None), ROOMY])
     def test_and_none_where_a_monthly_cap_is_empty(
         self, user: User, numbers_of_plan: PlanCaps
     ) -> None:
-        assert effective(user_id=user.pk, plan=numbers_of_plan, now=NOON).day is None
+        assert standing(user_id=user.pk, plan=numbers_of_plan, now=NOON).caps.day is None
 
     def test_an_override_counts_until_its_end(self, user: User) -> None:
         Override.objects.create(
@@ -290,9 +290,9 @@ class TestEffectiveCaps:
             reason="test",
         )
         plan = caps(1000, 1000, 100)
-        assert effective(user_id=user.pk, plan=plan, now=NOON) == (1000, 50, 100)
+        assert standing(user_id=user.pk, plan=plan, now=NOON).caps == (1000, 50, 100)
         later = NOON + timedelta(days=1)
-        assert effective(user_id=user.pk, plan=plan, now=later) == (1000, 1000, 100)
+        assert standing(user_id=user.pk, plan=plan, now=later).caps == (1000, 1000, 100)
         assert ask(user, plan, prompt=1, output=99).output_limit == 50
 
 

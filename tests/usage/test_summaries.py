@@ -21,7 +21,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PLAN = PlanCaps(monthly_input=10_000, monthly_output=2_000, daily=5_000)
 ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
 # Who asks, what counts for them, one row of totals, and the ledger of one month.
-QUERIES_OF_A_SUMMARY = 3
+QUERIES_OF_A_SUMMARY = 2
 
 
 def call(

@@ -1,5 +1,7 @@
 """What Django needs to know for a reference that has neither database nor apps; another one takes these and adds."""
 
+import os
+
 from config import settings as ours
 
 HOST, PORT, WEB_WORKERS = ours.HOST, ours.PORT, ours.WEB_WORKERS
@@ -8,7 +10,7 @@ SECRET_KEY = ours.SECRET_KEY
 LLM_MAX_SECONDS = ours.LLM_MAX_SECONDS
 LOGGING = ours.LOGGING
 DEBUG = False
-ROOT_URLCONF = "tests.bench.references.proxy"
+ROOT_URLCONF = os.environ.get("BENCH_URLS")
 INSTALLED_APPS: list[str] = []
 MIDDLEWARE: list[str] = []
 USE_TZ = True
