@@ -19,7 +19,8 @@ from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import Prompt, Reported
 from llmproxy.settling import Due, settle_surely
-from usage.caps import Asked, Asking, PlanCaps, Reservation, reserve, reserve_on
+from usage.balance import PlanCaps
+from usage.caps import Asked, Asking, Reservation, reserve, reserve_on
 from usage.checkpoints import SoFar
 from usage.models import UsageRecord
 from usage.settlement import Spent
@@ -163,7 +164,8 @@ def admit(*, claimed: Claimed, chat: Chat, request_id: str, now: datetime) -> Ca
         reservation, (name, estimate, _, *rest) = admitted
         model = Choice(name, *rest)
     else:
-        # What it is refused for is said by asking for one thing after the other.
+        # Who may not call, or not ask this model, is told why by asking for one thing after the other. Whoever may, and
+        # could not a moment ago, is admitted all the same.
         caller = working(claimed)
         assert caller.client_id is not None
         model = choose(chat.model, caller=caller)

@@ -11,7 +11,7 @@ from accounts.audit import Actor, record
 from config.problems import Fault, InvalidRequest
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
-from usage.caps import LEAST_OUTPUT
+from usage.refusals import LEAST_OUTPUT
 
 NAME_TAKEN = Fault("/name", "unique", "There is a model of this name already.")
 DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL), which calls that name none are for."

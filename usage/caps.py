@@ -6,7 +6,7 @@ exactly once. What is reserved is always the sum of open records, because the sa
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -16,61 +16,16 @@ from django.conf import settings
 from psycopg.types.numeric import Int4, Int8
 
 from config.ids import timed_uuid
-from config.problems import Problem, RefusedUntil
 from config.statements import Statement
-from licensing.callers import WHO_WORKS, Caller
-from usage.alerts import DAILY_LIMIT_IS_NOTED, note_daily_limit
-from usage.limits import Caps, limits_of
+from licensing.callers import WHO_WORKS
+from usage.balance import AS_KNOWN, LIMITS, Balance, PlanCaps, balance_on, plan_values
 from usage.periods import Period
-from usage.stops import ModelCallsStopped
+from usage.refusals import LEAST_OUTPUT, RESERVED_RETRY, CapReserved, refusal
 
-# Less than this many output tokens left is none left: an answer that is cut at once helps nobody.
-LEAST_OUTPUT = 16
-# A daily limit is reached when not even a small prompt fits beside that: one of this many tokens, as calls are
-# estimated, or of this percent of the limit where that is fewer.
-SMALL_PROMPT = 1_000
-SMALL_PERCENT = 1
-# How long a caller waits when only running calls hold what is left.
-RESERVED_RETRY = timedelta(seconds=5)
 # Between a refused admission and the look at why, room can have come free; then it is tried again.
 TRIES = 5
 # A reservation outlives the longest call by this much before the worker settles it.
 EXPIRY_MARGIN = timedelta(seconds=60)
-
-
-class MonthlyCapExceeded(RefusedUntil):
-    code = "monthly_cap_exceeded"
-    title = "Monthly cap reached"
-    default_detail = "This month's tokens are used up. They start again on the first of next month."
-
-
-class DailyLimitReached(RefusedUntil):
-    code = "daily_limit_reached"
-    title = "Daily limit reached"
-    default_detail = "Today's tokens are used up. They start again at midnight UTC."
-
-
-class CapReserved(RefusedUntil):
-    code = "cap_reserved"
-    title = "Waiting for running calls"
-    default_detail = "Calls that are still running hold what is left. Please try again in a moment."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanCaps:
-    """A plan's numbers, in tokens; None means no cap, and for ``daily`` the rule of :func:`usage.limits.limits_of`."""
-
-    monthly_input: int | None
-    monthly_output: int | None
-    daily: int | None
-
-    @classmethod
-    def of(cls, caller: Caller) -> "PlanCaps":
-        return cls(
-            monthly_input=caller.monthly_input_tokens,
-            monthly_output=caller.monthly_output_tokens,
-            daily=caller.daily_tokens,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,44 +71,6 @@ class Reservation(NamedTuple):
     remaining_day: int | None
 
 
-class Standing(NamedTuple):
-    """A person's limits, the tokens of a prompt, and the running totals of the month, all nothing where it has no row.
-
-    Those of the day count for ``day``. ``is_noted``: operators hear of that day's limit already.
-    """
-
-    stopped: bool
-    input_cap: int | None
-    output_cap: int | None
-    day_cap: int | None
-    input_estimate: int
-    day: date | None
-    input_used: int
-    input_reserved: int
-    output_used: int
-    output_reserved: int
-    day_used: int
-    day_reserved: int
-    is_noted: bool
-
-    @property
-    def caps(self) -> Caps:
-        return Caps(self.input_cap, self.output_cap, self.day_cap)
-
-    def of_day(self, day: date) -> tuple[int, int]:
-        """Used and reserved of that day."""
-        is_it = self.day is not None and self.day >= day
-        return (self.day_used, self.day_reserved) if is_it else (0, 0)
-
-
-# Limits of now of ``c``, who calls, and whether an operator has stopped their calls.
-_LIMITS = limits_of(
-    user="%(user)s",
-    plan_input="c.monthly_input_tokens",
-    plan_output="c.monthly_output_tokens",
-    plan_day="c.daily_tokens",
-)
-
 # What is left of output for one call: LEAST ignores NULL, which is how "no cap" drops out.
 _TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
 _TODAY_RESERVED = "CASE WHEN m.day >= %(day)s THEN m.day_reserved ELSE 0 END"
@@ -165,11 +82,6 @@ _GRANT = f"LEAST(q.wanted, {_LEFT})"
 _AS_ASKED = (
     "SELECT %(model)s::text AS model, %(input)s::bigint AS input, %(wanted)s::bigint AS wanted"
 )
-_NOTHING = "SELECT 0::bigint AS input"
-_AS_KNOWN = """
-SELECT %(client)s::uuid AS client_id, %(plan_input)s::bigint AS monthly_input_tokens,
-       %(plan_output)s::bigint AS monthly_output_tokens, %(plan_day)s::bigint AS daily_tokens
-"""
 
 
 @cache
@@ -178,7 +90,7 @@ def _admission(caller: str, terms: str) -> Statement:
     # Materialized, or else the sums of limits and terms are worked out anew at each place that names them.
     statement = f"""
 WITH c AS MATERIALIZED ({caller}),
-l AS MATERIALIZED (SELECT limits.* FROM c CROSS JOIN LATERAL ({_LIMITS}) AS limits),
+l AS MATERIALIZED (SELECT limits.* FROM c CROSS JOIN LATERAL ({LIMITS}) AS limits),
 q AS MATERIALIZED (SELECT terms.* FROM c CROSS JOIN LATERAL ({terms}) AS terms),
 admitted AS (
     UPDATE usage_monthlyusage AS m
@@ -216,20 +128,6 @@ SELECT * FROM admitted
 
 
 @cache
-def _standing(caller: str, terms: str) -> Statement:
-    """What an admission went by, in the order of :class:`Standing`, or no row where there was nobody or nothing."""
-    statement = f"""
-SELECT l.stopped, l.input_cap, l.output_cap, l.day_cap, q.input,
-       m.day, COALESCE(m.input_used, 0), COALESCE(m.input_reserved, 0), COALESCE(m.output_used, 0),
-       COALESCE(m.output_reserved, 0), COALESCE(m.day_used, 0), COALESCE(m.day_reserved, 0),
-       ({DAILY_LIMIT_IS_NOTED})
-FROM ({caller}) AS c CROSS JOIN LATERAL ({_LIMITS}) AS l CROSS JOIN LATERAL ({terms}) AS q
-LEFT JOIN usage_monthlyusage AS m ON m.user_id = %(user)s AND m.period = %(period)s
-"""  # noqa: S608 - built from constants of this project
-    return Statement(" ".join(statement.split()))
-
-
-@cache
 def _first_of_month(caller: str) -> Statement:
     """Makes the row that a person's first call of a month finds missing, at whose beginning that is everybody's."""
     statement = f"""
@@ -249,13 +147,13 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     ``DailyLimitReached``, or ``CapReserved`` where only calls still running hold what is left.
     """
     values = _values(asked, now) | {
-        **_plan_values(plan),
+        **plan_values(plan),
         "client": asked.client_id,
         "model": asked.model,
         "input": Int8(asked.input_estimate),
         "wanted": Int8(asked.output_wanted),
     }
-    row = _admitted(_AS_KNOWN, _AS_ASKED, values, now=now)
+    row = _admitted(AS_KNOWN, _AS_ASKED, values, now=now)
     assert row is not None
     return Reservation(values["id"], *row[:3])
 
@@ -273,23 +171,6 @@ def reserve_on(
     return (Reservation(values["id"], *row[:3]), row[5:]) if row else None
 
 
-def standing(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Standing:
-    """Where a person stands now who asks for nothing."""
-    period = Period.of(now)
-    values = {"user": user_id, "now": now, "period": period.month, "day": period.day}
-    row = _standing(_AS_KNOWN, _NOTHING).row({**values, **_plan_values(plan), "client": None})
-    assert row is not None
-    return Standing(*row)
-
-
-def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
-    """What is left beside a call, as every answer says that comes of asking for it. Tokens; None: no cap."""
-    return {
-        f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
-        for name, left in (("Month", month), ("Day", day))
-    }
-
-
 def _admitted(
     caller: str, terms: str, values: dict[str, Any], *, now: datetime
 ) -> tuple[Any, ...] | None:
@@ -297,116 +178,19 @@ def _admitted(
     for _ in range(TRIES):
         if row := _admission(caller, terms).row(values):
             return row
-        found = _standing(caller, terms).row(values)
+        found = balance_on(caller, terms).row(values)
         if found is None:
             return None
-        stands = Standing(*found)
-        if stands.day is None and not stands.stopped:
+        balance = Balance(*found)
+        if balance.day is None and not balance.stopped:
             _first_of_month(caller).row(values)
-        elif refusal := _refusal(stands, user_id=values["user"], now=now):
+        elif refused := refusal(balance, user_id=values["user"], now=now):
             try:
-                raise refusal
+                raise refused
             finally:
                 # It holds on to where it was raised, and so to itself.
-                del refusal
+                del refused
     raise CapReserved(now=now, until=now + RESERVED_RETRY)
-
-
-def _refusal(stands: Standing, *, user_id: UUID, now: datetime) -> Problem | None:
-    """Why there was no room; None where there is some by now."""
-    if stands.stopped:
-        return ModelCallsStopped()
-    period, asked = Period.of(now), stands.input_estimate
-    shares = (
-        _Share("input", stands.input_cap, stands.input_used, stands.input_reserved, asked),
-        _Share(
-            "output",
-            stands.output_cap,
-            stands.output_used,
-            stands.output_reserved,
-            LEAST_OUTPUT,
-        ),
-        _Share(None, stands.day_cap, *stands.of_day(period.day), asked + LEAST_OUTPUT),
-    )
-    lefts = [share.left for share in shares]
-    headers = remaining_headers(
-        month=min((left for left in lefts[:2] if left is not None), default=None), day=lefts[2]
-    )
-    for share in shares:
-        if share.is_spent:
-            if share.dimension is None and not stands.is_noted:
-                share.note(user_id, period=period, now=now)
-            return share.refusal(period=period, headers=headers, now=now)
-    if any(share.is_full for share in shares):
-        return CapReserved(now=now, until=now + RESERVED_RETRY, headers=headers)
-    return None
-
-
-class _Share(NamedTuple):
-    """A cap (None: no cap) beside what is spent and held of it, and what a call wants at least."""
-
-    dimension: str | None
-    cap: int | None
-    used: int
-    reserved: int
-    wanted: int
-
-    @property
-    def left(self) -> int | None:
-        return None if self.cap is None else self.cap - self.used - self.reserved
-
-    @property
-    def is_full(self) -> bool:
-        return self.left is not None and self.left < self.wanted
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether waiting for running calls would not help."""
-        return self.cap is not None and self.used + self.wanted > self.cap
-
-    def note(self, user_id: UUID, *, period: Period, now: datetime) -> None:
-        """Operators hear of a daily limit that is reached, not of a single call that is too large for what is left.
-
-        A limit in which no small prompt ever fits is a word of an operator and is not reached by anybody.
-        """
-        if self.cap is None:
-            return
-        least = LEAST_OUTPUT + min(SMALL_PROMPT, self.cap * SMALL_PERCENT // 100)
-        if self.cap - self.used < least <= self.cap:
-            note_daily_limit(user_id=user_id, day=period.day, used=self.used, cap=self.cap, now=now)
-
-    def refusal(self, *, period: Period, headers: dict[str, str], now: datetime) -> RefusedUntil:
-        """Until the next month of a dimension, or the next day: waiting for running calls would not help."""
-        detail = self._sentence()
-        headers = {"x-should-retry": "false", **headers}
-        numbers: dict[str, Any] = {
-            "cap": self.cap,
-            "used": self.used,
-            "reserved": self.reserved,
-            "requested": self.wanted,
-            "remaining": max(0, self.left or 0),
-        }
-        if self.dimension is None:
-            return DailyLimitReached(
-                detail, now=now, until=period.next_day, headers=headers, **numbers
-            )
-        numbers["dimension"] = self.dimension
-        return MonthlyCapExceeded(
-            detail, now=now, until=period.next_month, headers=headers, **numbers
-        )
-
-    def _sentence(self) -> str | None:
-        """What a person is told; None where everything is used up, which the problem itself says."""
-        assert self.cap is not None
-        if self.wanted > self.cap:
-            return f"This call may need {self.wanted:,} tokens, more than the whole limit of {self.cap:,}."
-        if self.cap - self.used < LEAST_OUTPUT:
-            return None
-        whose = f"this month's {self.dimension}" if self.dimension else "today's"
-        return (
-            f"This call may need {self.wanted:,} tokens, and {max(0, self.left or 0):,} of {whose} tokens are left. "
-            "A shorter one may still fit."
-        )
 
 
 def _values(asking: Asking, now: datetime) -> dict[str, Any]:
@@ -423,16 +207,3 @@ def _values(asking: Asking, now: datetime) -> dict[str, Any]:
         "streamed": asking.streamed,
         "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
     }
-
-
-def _plan_values(plan: PlanCaps) -> dict[str, Any]:
-    return {
-        "plan_input": _number(plan.monthly_input),
-        "plan_output": _number(plan.monthly_output),
-        "plan_day": _number(plan.daily),
-    }
-
-
-def _number(tokens: int | None) -> Int8 | None:
-    """Of one type whatever its size, so that the statement is prepared once."""
-    return None if tokens is None else Int8(tokens)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import Count, Sum
 
-from usage.caps import PlanCaps, standing
+from usage.balance import PlanCaps, balance
 from usage.models import UsageRecord
 from usage.periods import Period
 
@@ -48,7 +48,7 @@ class Summary:
 def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
     """The month of ``now`` for one person: two short queries, of which one reads that month's records and no others."""
     period = Period.of(now)
-    stands = standing(user_id=user_id, plan=plan, now=now)
+    stands = balance(user_id=user_id, plan=plan, now=now)
     day_used, day_reserved = stands.of_day(period.day)
     rows = _by_day_and_model(user_id=user_id, period=period)
     by_day = _series(rows, "day")

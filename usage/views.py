@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from config.viewsets import ViewSet
 from licensing.callers import caller_of
-from usage.caps import PlanCaps
+from usage.balance import PlanCaps
 from usage.serializers import UsageSerializer
 from usage.summaries import summary
 

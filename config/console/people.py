@@ -31,7 +31,7 @@ from config.console.leaving import ChangeEmail, Erase, Move
 from config.console.on_person import ENDS, OnPerson
 from config.console.passwords import SendReset, SetOneTimePassword
 from licensing.models import Licence
-from usage.caps import PlanCaps
+from usage.balance import PlanCaps
 from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.summaries import Summary, summary
 

@@ -33,7 +33,7 @@ from tests.bench.complete import BODY
 from tests.bench.grown import Person, Side
 from tests.bench.nights import BY
 from tests.bench.releasing import publisher
-from usage.caps import PlanCaps
+from usage.balance import PlanCaps
 from usage.models import UsageRecord
 from usage.settlement import Spent, settle
 from usage.summaries import summary

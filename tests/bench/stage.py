@@ -118,14 +118,15 @@ class Stage:
     ) -> Iterator[Served]:
         """``references/<name>.py``, whose ``application`` is served as the service is.
 
-        It is given what the service is, and ``BENCH_PUBLIC_KEY``, the PEM that callers' tokens are verified with,
-        and ``BENCH_URLS``, the module itself.
+        It is given what the service is, ``BENCH_PUBLIC_KEY``, the PEM that callers' tokens are verified with, and
+        ``BENCH_URLS``, the module itself. Its sessions in the database bear its name.
         """
         given = {
             "WEB_WORKERS": str(workers),
             "DJANGO_SETTINGS_MODULE": settings_module,
             "BENCH_PUBLIC_KEY": self.public_key,
             "BENCH_URLS": f"tests.bench.references.{name}",
+            "PGAPPNAME": name,
             **environ,
         }
         serving = "tests.bench.references.serving"

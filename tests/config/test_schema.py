@@ -22,7 +22,7 @@ from config.negotiation import WhateverAccept
 from config.problems import NotFound, RequestTooLarge
 from config.schema import problems
 from config.viewsets import ViewSet
-from usage.caps import DailyLimitReached, MonthlyCapExceeded
+from usage.refusals import DailyLimitReached, MonthlyCapExceeded
 
 DOCUMENTED_BEFORE_ANY_VIEW = {"400", "413", "500", "503"}
 # Answered before anything can refuse.

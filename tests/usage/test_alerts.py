@@ -18,9 +18,11 @@ from licensing.licences import create_client
 from licensing.models import Plan
 from tests.races import race
 from usage import alerts
-from usage.caps import Asked, DailyLimitReached, PlanCaps, Reservation, reserve
+from usage.balance import PlanCaps
+from usage.caps import Asked, Reservation, reserve
 from usage.models import Alert, UsageRecord
 from usage.overrides import Allowance, grant_extra, grant_override
+from usage.refusals import DailyLimitReached
 from usage.settlement import Spent, settle, settle_abandoned
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

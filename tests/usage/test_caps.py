@@ -13,17 +13,10 @@ from django.db.models import Sum
 from accounts.models import User
 from config.problems import Problem
 from tests.races import race
-from usage.caps import (
-    Asked,
-    CapReserved,
-    DailyLimitReached,
-    MonthlyCapExceeded,
-    PlanCaps,
-    Reservation,
-    reserve,
-    standing,
-)
+from usage.balance import PlanCaps, balance
+from usage.caps import Asked, Reservation, reserve
 from usage.models import MonthlyUsage, Override, UsageRecord
+from usage.refusals import CapReserved, DailyLimitReached, MonthlyCapExceeded
 from usage.settlement import Spent, settle, settle_abandoned
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -272,14 +265,20 @@ class TestPeriods:
 
 @pytest.mark.django_db
 class TestEffectiveCaps:
+    def test_and_one_of_that_host_is_refused_by_that_day_too(self, user: User) -> None:
+        done(ask(user, caps(daily=500)), prompt=250, output=249)
+        with pytest.raises(DailyLimitReached) as refused:
+            ask(user, caps(daily=500), now=NOON - timedelta(days=1))
+        assert refused.value.members["used"] == 499
+
     def test_an_empty_daily_limit_is_twice_a_thirtieth_of_the_month(self, user: User) -> None:
-        assert standing(user_id=user.pk, plan=caps(500_000, 100_000), now=NOON).caps.day == 40_000
+        assert balance(user_id=user.pk, plan=caps(500_000, 100_000), now=NOON).day_cap == 40_000
 
     @pytest.mark.parametrize("numbers_of_plan", [caps(None, 100), caps(100, None), ROOMY])
     def test_and_none_where_a_monthly_cap_is_empty(
         self, user: User, numbers_of_plan: PlanCaps
     ) -> None:
-        assert standing(user_id=user.pk, plan=numbers_of_plan, now=NOON).caps.day is None
+        assert balance(user_id=user.pk, plan=numbers_of_plan, now=NOON).day_cap is None
 
     def test_an_override_counts_until_its_end(self, user: User) -> None:
         Override.objects.create(
@@ -290,9 +289,9 @@ class TestEffectiveCaps:
             reason="test",
         )
         plan = caps(1000, 1000, 100)
-        assert standing(user_id=user.pk, plan=plan, now=NOON).caps == (1000, 50, 100)
+        assert balance(user_id=user.pk, plan=plan, now=NOON)[1:4] == (1000, 50, 100)
         later = NOON + timedelta(days=1)
-        assert standing(user_id=user.pk, plan=plan, now=later).caps == (1000, 1000, 100)
+        assert balance(user_id=user.pk, plan=plan, now=later)[1:4] == (1000, 1000, 100)
         assert ask(user, plan, prompt=1, output=99).output_limit == 50
 
 

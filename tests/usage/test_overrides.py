@@ -7,7 +7,7 @@ import pytest
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.problems import InvalidRequest
-from usage.caps import PlanCaps, standing
+from usage.balance import PlanCaps, balance
 from usage.limits import effective_of_all
 from usage.models import Override
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
@@ -30,7 +30,7 @@ def grant(user: User, by: Actor, now: datetime, **numbers: int) -> Override:
 
 
 def caps(user: User, at: datetime) -> tuple[int | None, int | None, int | None]:
-    return tuple(standing(user_id=user.pk, plan=PLAN, now=at).caps)  # type: ignore[return-value]
+    return balance(user_id=user.pk, plan=PLAN, now=at)[1:4]  # type: ignore[return-value]
 
 
 def test_an_override_counts_until_its_end_and_not_longer(
@@ -153,12 +153,12 @@ class TestExtraAllowances:
     ) -> None:
         extra(user, by, now, monthly_output_tokens=150_000, daily_tokens=7)
         plan = PlanCaps(monthly_input=500_000, monthly_output=100_000, daily=None)
-        assert standing(user_id=user.pk, plan=plan, now=now).caps == (500_000, 250_000, 50_007)
+        assert balance(user_id=user.pk, plan=plan, now=now)[1:4] == (500_000, 250_000, 50_007)
 
     def test_on_top_of_no_cap_there_is_none(self, user: User, by: Actor, now: datetime) -> None:
         extra(user, by, now, monthly_output_tokens=1, monthly_input_tokens=1, daily_tokens=1)
         none = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
-        assert standing(user_id=user.pk, plan=none, now=now).caps == (None, None, None)
+        assert balance(user_id=user.pk, plan=none, now=now)[1:4] == (None, None, None)
 
     def test_it_is_written_down_as_what_it_is(self, user: User, by: Actor, now: datetime) -> None:
         override = extra(user, by, now, daily_tokens=5)

@@ -11,7 +11,8 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.problems import InvalidRequest
 from tests.races import race
-from usage.caps import Asked, PlanCaps, Reservation, reserve
+from usage.balance import PlanCaps
+from usage.caps import Asked, Reservation, reserve
 from usage.models import MonthlyUsage, RunningCall, Stop, UsageRecord
 from usage.settlement import Spent, settle
 from usage.stops import (
@@ -71,6 +72,12 @@ class TestStopping:
             ask(user)
         assert MonthlyUsage.objects.values().get() == before
         assert UsageRecord.objects.count() == 1
+
+    def test_not_even_the_row_of_a_month_that_has_begun(self, user: User, by: Actor) -> None:
+        stop(user, by)
+        with pytest.raises(ModelCallsStopped):
+            ask(user)
+        assert not MonthlyUsage.objects.exists()
 
     def test_it_comes_before_what_caps_say(self, user: User, by: Actor) -> None:
         stop(user, by)

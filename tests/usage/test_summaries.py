@@ -9,7 +9,8 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import User
-from usage.caps import Asked, PlanCaps, reserve
+from usage.balance import PlanCaps
+from usage.caps import Asked, reserve
 from usage.models import UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.settlement import Spent, settle
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.django_db
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PLAN = PlanCaps(monthly_input=10_000, monthly_output=2_000, daily=5_000)
 ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
-# Who asks, what counts for them, one row of totals, and the ledger of one month.
+# What counts for them beside their totals, and the ledger of one month.
 QUERIES_OF_A_SUMMARY = 2
 
 

@@ -1,15 +1,16 @@
-"""The least that keeps accounts on the way: the proxy beside this, a rate limit, and caps that hold after a crash.
+"""The plain way of keeping accounts: the proxy beside this, with a count in Redis and caps that hold after a crash.
 
-Each call is one count in Redis, one statement that is committed before the provider is asked (the caps of the month,
-and an open record), and one that is committed before the last of the answer (the record is settled). No rows are asked
-about who calls, what they may, or which models there are; nobody is looked after who leaves, and nothing is logged.
-What this loses against the proxy is what accounts cost whoever keeps them in PostgreSQL and Redis.
+Each call is one statement that is committed before the provider is asked (room under a cap, and an open record), and
+one that is committed before the last of the answer (the record is settled), each by itself. A stream is charged its
+pieces. Nobody is asked what the caller may and which models there are, nobody looks after a client that leaves or a
+process that dies, and nothing is logged.
 """
 
 import json
 import os
 from collections.abc import Iterator
 from functools import cache
+from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -52,8 +53,13 @@ def complete(request: HttpRequest) -> HttpResponseBase:
     record = _admitted(request)
     if record is None:
         return HttpResponse(status=401)
-    answer = proxy.passed_on(request)
-    _ask(SETTLE, json.loads(answer.content)["usage"]["completion_tokens"], record)
+    tokens = 0
+    try:
+        answer = proxy.passed_on(request)
+        if answer.status_code == HTTPStatus.OK:
+            tokens = json.loads(answer.content)["usage"]["completion_tokens"]
+    finally:
+        _ask(SETTLE, tokens, record)
     return answer
 
 
@@ -67,11 +73,17 @@ def stream(request: HttpRequest) -> HttpResponseBase:
 
 
 def _settled(pieces: Any, record: int) -> Iterator[bytes]:
-    """The pieces, the last of them once the record is settled."""
-    for number, piece in enumerate(pieces):
-        if b"[DONE]" in piece:
+    """The pieces, the last of them once the record is settled, which it is however they end."""
+    number, is_settled = 0, False
+    try:
+        for number, piece in enumerate(pieces, start=1):
+            if b"[DONE]" in piece:
+                _ask(SETTLE, number, record)
+                is_settled = True
+            yield piece
+    finally:
+        if not is_settled:
             _ask(SETTLE, number, record)
-        yield piece
 
 
 def _admitted(request: HttpRequest) -> int | None:

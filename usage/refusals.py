@@ -1,0 +1,147 @@
+"""Why there is no room for a call: the caps that it met, and what its caller is told.
+
+A cap that is spent is told from one that only running calls hold, and a call that is too large for the rest from
+tokens that are used up.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from config.problems import Problem, RefusedUntil
+from usage.alerts import note_daily_limit
+from usage.balance import Balance
+from usage.periods import Period
+from usage.stops import ModelCallsStopped
+
+# Less than this many output tokens left is none left: an answer that is cut at once helps nobody.
+LEAST_OUTPUT = 16
+# A daily limit is reached when not even a small prompt fits beside that: one of this many tokens, as calls are
+# estimated, or of this percent of the limit where that is fewer.
+SMALL_PROMPT = 1_000
+SMALL_PERCENT = 1
+# How long a caller waits when only running calls hold what is left.
+RESERVED_RETRY = timedelta(seconds=5)
+
+
+class MonthlyCapExceeded(RefusedUntil):
+    code = "monthly_cap_exceeded"
+    title = "Monthly cap reached"
+    default_detail = "This month's tokens are used up. They start again on the first of next month."
+
+
+class DailyLimitReached(RefusedUntil):
+    code = "daily_limit_reached"
+    title = "Daily limit reached"
+    default_detail = "Today's tokens are used up. They start again at midnight UTC."
+
+
+class CapReserved(RefusedUntil):
+    code = "cap_reserved"
+    title = "Waiting for running calls"
+    default_detail = "Calls that are still running hold what is left. Please try again in a moment."
+
+
+def refusal(balance: Balance, *, user_id: UUID, now: datetime) -> Problem | None:
+    """Why there was no room; None where there is some by now."""
+    if balance.stopped:
+        return ModelCallsStopped()
+    period, asked = Period.of(now), balance.prompt
+    shares = (
+        _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, asked),
+        _Share(
+            "output",
+            balance.output_cap,
+            balance.output_used,
+            balance.output_reserved,
+            LEAST_OUTPUT,
+        ),
+        _Share(None, balance.day_cap, *balance.of_day(period.day), asked + LEAST_OUTPUT),
+    )
+    lefts = [share.left for share in shares]
+    headers = remaining_headers(
+        month=min((left for left in lefts[:2] if left is not None), default=None), day=lefts[2]
+    )
+    for share in shares:
+        if share.is_spent:
+            if share.dimension is None and not balance.day_is_noted:
+                share.note(user_id, period=period, now=now)
+            return share.refusal(period=period, headers=headers, now=now)
+    if any(share.is_full for share in shares):
+        return CapReserved(now=now, until=now + RESERVED_RETRY, headers=headers)
+    return None
+
+
+def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
+    """What is left beside a call, as every answer says that comes of asking for it. Tokens; None: no cap."""
+    return {
+        f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
+        for name, left in (("Month", month), ("Day", day))
+    }
+
+
+class _Share(NamedTuple):
+    """A cap (None: no cap) beside what is spent and held of it, and what a call wants at least."""
+
+    dimension: str | None
+    cap: int | None
+    used: int
+    reserved: int
+    wanted: int
+
+    @property
+    def left(self) -> int | None:
+        return None if self.cap is None else self.cap - self.used - self.reserved
+
+    @property
+    def is_full(self) -> bool:
+        return self.left is not None and self.left < self.wanted
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether waiting for running calls would not help."""
+        return self.cap is not None and self.used + self.wanted > self.cap
+
+    def note(self, user_id: UUID, *, period: Period, now: datetime) -> None:
+        """Operators hear of a daily limit that is reached, not of a single call that is too large for what is left.
+
+        A limit in which no small prompt ever fits is a word of an operator and is not reached by anybody.
+        """
+        if self.cap is None:
+            return
+        least = LEAST_OUTPUT + min(SMALL_PROMPT, self.cap * SMALL_PERCENT // 100)
+        if self.cap - self.used < least <= self.cap:
+            note_daily_limit(user_id=user_id, day=period.day, used=self.used, cap=self.cap, now=now)
+
+    def refusal(self, *, period: Period, headers: dict[str, str], now: datetime) -> RefusedUntil:
+        """Until the next month of a dimension, or the next day: waiting for running calls would not help."""
+        detail = self._sentence()
+        headers = {"x-should-retry": "false", **headers}
+        numbers: dict[str, Any] = {
+            "cap": self.cap,
+            "used": self.used,
+            "reserved": self.reserved,
+            "requested": self.wanted,
+            "remaining": max(0, self.left or 0),
+        }
+        if self.dimension is None:
+            return DailyLimitReached(
+                detail, now=now, until=period.next_day, headers=headers, **numbers
+            )
+        numbers["dimension"] = self.dimension
+        return MonthlyCapExceeded(
+            detail, now=now, until=period.next_month, headers=headers, **numbers
+        )
+
+    def _sentence(self) -> str | None:
+        """What a person is told; None where everything is used up, which the problem itself says."""
+        assert self.cap is not None
+        if self.wanted > self.cap:
+            return f"This call may need {self.wanted:,} tokens, more than the whole limit of {self.cap:,}."
+        if self.cap - self.used < LEAST_OUTPUT:
+            return None
+        whose = f"this month's {self.dimension}" if self.dimension else "today's"
+        return (
+            f"This call may need {self.wanted:,} tokens, and {max(0, self.left or 0):,} of {whose} tokens are left. "
+            "A shorter one may still fit."
+        )
