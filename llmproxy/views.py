@@ -34,7 +34,7 @@ from llmproxy.schema import (
     STREAM_REQUEST,
 )
 from llmproxy.serializers import ModelListSerializer
-from usage.refusals import remaining_headers
+from usage.balance import remaining_headers
 
 # Every way a model call can be refused, for the schema.
 CALL_PROBLEMS = (

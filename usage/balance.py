@@ -101,6 +101,14 @@ def balance(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Balance:
     return Balance(*row)
 
 
+def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
+    """What is left beside a call, as every answer says that comes of asking for it. Tokens; None: no cap."""
+    return {
+        f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
+        for name, left in (("Month", month), ("Day", day))
+    }
+
+
 def plan_values(plan: PlanCaps) -> dict[str, Any]:
     return {
         "plan_input": _number(plan.monthly_input),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from config.problems import Problem, RefusedUntil
 from usage.alerts import note_daily_limit
-from usage.balance import Balance
+from usage.balance import Balance, remaining_headers
 from usage.periods import Period
 from usage.stops import ModelCallsStopped
 
@@ -70,14 +70,6 @@ def refusal(balance: Balance, *, user_id: UUID, now: datetime) -> Problem | None
     if any(share.is_full for share in shares):
         return CapReserved(now=now, until=now + RESERVED_RETRY, headers=headers)
     return None
-
-
-def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
-    """What is left beside a call, as every answer says that comes of asking for it. Tokens; None: no cap."""
-    return {
-        f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
-        for name, left in (("Month", month), ("Day", day))
-    }
 
 
 class _Share(NamedTuple):
