@@ -16,6 +16,7 @@ from uuid import UUID
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from accounts.hashers import TOKEN_HASHER
+from config.ahead import Ahead
 
 SIZE = 32
 TEXT_LENGTH = 43
@@ -23,6 +24,7 @@ TEXT_LENGTH = 43
 HASH_LENGTH = 128
 DIGEST_LENGTH = 32
 REMEMBERED = 8192
+READY = 32
 
 
 class Remembered:
@@ -64,10 +66,13 @@ class RefreshSecret:
     """The bytes of a token. Kept only for the length of a call, and never shown by ``repr``."""
 
     raw: bytes = field(repr=False)
+    # What argon2id gave for them, where it was asked beforehand.
+    hashed: str | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def new(cls) -> Self:
-        return cls(secrets.token_bytes(SIZE))
+    def new(cls) -> "RefreshSecret":
+        """A token that nobody has yet, with its hash: of those that lie ready, if there are any."""
+        return _new.take()
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
@@ -92,7 +97,7 @@ class RefreshSecret:
         return UUID(bytes=self.raw[:16])
 
     def hash(self) -> str:
-        made = TOKEN_HASHER.hash(self.raw)
+        made = self.hashed or TOKEN_HASHER.hash(self.raw)
         _made.keep(sha256(self.raw).digest(), made)
         return made
 
@@ -103,3 +108,11 @@ class RefreshSecret:
             return TOKEN_HASHER.verify(token_hash, self.raw)
         except (VerificationError, InvalidHashError):
             return False
+
+
+def _hashed() -> RefreshSecret:
+    raw = secrets.token_bytes(SIZE)
+    return RefreshSecret(raw, TOKEN_HASHER.hash(raw))
+
+
+_new = Ahead(_hashed, ready=READY)
