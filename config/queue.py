@@ -6,6 +6,7 @@ So what a task does must be safe to do twice. Web processes only queue; a worker
 
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from django.db import connection
@@ -55,8 +56,10 @@ class Backoff(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, FailedForGood) or job.attempts >= self.tries_again:
             return None
-        wait = min(10 + 4 ** (job.attempts + 1), self.longest_seconds)
-        return RetryDecision(retry_in={"seconds": wait})
+        return RetryDecision(retry_in={"seconds": self.wait_seconds(job)})
+
+    def wait_seconds(self, job: Job) -> int:
+        return int(min(10 + 4 ** (job.attempts + 1), self.longest_seconds))
 
 
 BACKOFF = Backoff()
@@ -102,8 +105,10 @@ async def _rescue(manager: JobManager, job: Job) -> None:
         # So often it may be the job that its workers die of.
         await manager.finish_job(job, status=Status.FAILED, delete_job=False)
         return
+    # One worker may die of anything; what several have died of must not keep the next from all else.
+    wait = timedelta(seconds=BACKOFF.wait_seconds(job) if job.attempts else 0)
     try:
-        await manager.retry_job(job)
+        await manager.retry_job(job, retry_at=datetime.now(UTC) + wait)
     except UniqueViolation:
         # The clock has queued the same anew, and only one of them may wait.
         await manager.finish_job(job, status=Status.FAILED, delete_job=True)

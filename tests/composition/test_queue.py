@@ -8,6 +8,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.conf import settings
 from django.db import DatabaseError, connection
+from django.utils import timezone
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 from procrastinate.exceptions import ConnectorException
@@ -97,6 +98,20 @@ def test_a_job_that_its_workers_keep_dying_of_has_failed_for_good(queue: None) -
         cursor.execute("UPDATE procrastinate_jobs SET status = 'doing'")
     async_to_sync(rescue_jobs)(app.job_manager)
     assert jobs() == [("mail.send", "failed", BACKOFF.tries_again + 1)]
+
+
+def test_a_job_that_one_worker_died_of_is_tried_at_once_and_then_after_growing_waits(
+    queue: None,
+) -> None:
+    for attempts in (0, 1, 2, 9):
+        stalled("mail.send", attempts=attempts)
+    async_to_sync(rescue_jobs)(app.job_manager)
+    waits = [
+        (job.scheduled_at - timezone.now()).total_seconds()
+        for job in ProcrastinateJob.objects.order_by("id")
+        if job.scheduled_at
+    ]
+    assert waits == pytest.approx([0, 26, 74, BACKOFF.longest_seconds], abs=5)
 
 
 def test_a_job_that_has_ended_after_all_keeps_no_other_from_being_rescued(
