@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -187,6 +188,20 @@ def test_what_bounds_a_statement_of_a_web_process_holds_through_it(pooler: Poole
             assert connection.execute(f"SHOW {name}".encode()).fetchone() == (limit,)
 
 
+def test_what_one_at_a_time_does_is_free_again_when_it_is_killed(
+    ground: Ground, pooler: Pooler
+) -> None:
+    holder, said = _alone(ground, pooler)
+    assert said == "True"
+    assert _ended(*_alone(ground, pooler)) == "False"
+    holder.kill()
+    _ended(holder, said)
+    # More of them than there are connections to the server: on the holder's own it would be free in any case.
+    eventually(lambda: _ended(*_alone(ground, pooler)) == "True")
+    others = [_alone(ground, pooler) for _ in range(CONNECTIONS - 1)]
+    assert sorted(_ended(*each) for each in others) == ["False"] * (CONNECTIONS - 2) + ["True"]
+
+
 def test_killed_and_started_again_it_costs_nobody_a_session_and_the_ledger_nothing(
     pooled: Service, pooler: Pooler, database: Database, provider: Provider, sign_in: SignIn
 ) -> None:
@@ -227,6 +242,29 @@ def test_killed_and_started_again_it_costs_nobody_a_session_and_the_ledger_nothi
         eventually(lambda shell=shell: shell.get("/v1/license/status").status_code == 200)
         assert shell.refresh().status_code == 200
     assert pooler.count("SERVERS") <= CONNECTIONS
+
+
+def _alone(ground: Ground, pooler: Pooler) -> tuple[subprocess.Popen[str], str]:
+    """A process that does something alone through the pooler, and whether it was let; it lasts until it is told."""
+    code = (
+        "import django; django.setup(); from config.advisory import alone\n"
+        "with alone('a job of the test') as first: print(first, flush=True); input()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**environ, **ground.environ, "DATABASE_URL": pooler.url},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    return process, process.stdout.readline().strip()
+
+
+def _ended(process: subprocess.Popen[str], said: str) -> str:
+    process.communicate("\n", timeout=20)
+    return said
 
 
 def _keep_refreshing(shell: Shell, *, until: threading.Event) -> None:

@@ -1,0 +1,31 @@
+"""What is done by one at a time, on a real server."""
+
+import time
+
+import pytest
+
+from config.advisory import alone
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_one_at_a_time_by_name() -> None:
+    with alone("a night") as first, alone("a night") as second, alone("a day") as other:
+        assert (first, second, other) == (True, False, True)
+    with alone("a night") as again:
+        assert again
+
+
+def test_it_is_held_beyond_what_bounds_an_idle_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGOPTIONS", "-c idle_in_transaction_session_timeout=50ms")
+    with alone("a long night"):
+        time.sleep(0.3)
+        with alone("a long night") as second:
+            assert not second
+
+
+def test_it_ends_with_work_that_fails() -> None:
+    with pytest.raises(RuntimeError), alone("a bad night"):
+        raise RuntimeError
+    with alone("a bad night") as again:
+        assert again
