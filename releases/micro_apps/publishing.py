@@ -33,11 +33,11 @@ LIMIT_SIGNATURE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """``created`` unless the version was there already; ``latest`` is what that channel offers now."""
+    """``created`` unless the version was there already; ``latest`` is what that channel offers now, if anything."""
 
     version: AppVersion
     created: bool
-    latest: str
+    latest: str | None
 
 
 def bundle_path(slug: str, version: str) -> str:
@@ -48,8 +48,9 @@ def bundle_path(slug: str, version: str) -> str:
 def publish_app(
     *, slug: str, version: str, bundle: Path, signature: Path, by: Actor, now: datetime
 ) -> Published:
-    """Verifies and stores a version, and moves ``latest`` to it unless that has a newer one.
+    """Verifies and stores a version, and moves ``latest`` to it unless that has a newer one, or it was withdrawn.
 
+    What was published before changes nothing: where ``latest`` stands since then, operators have decided.
     Raises ``InvalidRequest``, ``BundleRejected``, ``VersionConflict``, ``NotConfigured`` or
     ``StorageUnavailable``; what is refused changes nothing.
     """
@@ -65,7 +66,9 @@ def publish_app(
     storage.put_once(path, content)
     storage.put_once(f"{path}{storage.SIGNATURE_SUFFIX}", bytes(row.signature))
     latest = _finished(row, by=by, now=now)
-    return Published(version=row, created=created, latest=latest.version.version)
+    return Published(
+        version=row, created=created, latest=latest.version.version if latest else None
+    )
 
 
 def _key() -> PublicKey:
@@ -154,30 +157,31 @@ def _recorded(
     return row
 
 
-def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel:
-    """Marks the version as stored and moves ``latest``, unless that is ahead."""
+def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel | None:
+    """Marks the version as stored and in that moment moves ``latest``, unless that is ahead."""
     with transaction.atomic():
         app = MicroApp.objects.select_for_update(no_key=True).get(pk=row.app_id)
         row.refresh_from_db()
-        if row.stored_at is None:
-            row.stored_at = now
-            row.save(update_fields=["stored_at"])
-            record(
-                "app:published",
-                by=by,
-                now=now,
-                target=str(row),
-                target_id=app.pk,
-                after={
-                    "version": row.version,
-                    "sha256": row.sha256,
-                    "signed_with": row.signed_with,
-                },
-            )
         latest = AppChannel.objects.filter(app=app, name=AppChannel.Name.LATEST).first()
-        if latest is not None and row.parsed_version <= latest.version.parsed_version:
+        if row.stored_at is not None:
             return latest
-        if row.withdrawn_at is not None and latest is not None:
+        row.stored_at = now
+        row.save(update_fields=["stored_at"])
+        record(
+            "app:published",
+            by=by,
+            now=now,
+            target=str(row),
+            target_id=app.pk,
+            after={
+                "version": row.version,
+                "sha256": row.sha256,
+                "signed_with": row.signed_with,
+            },
+        )
+        if row.withdrawn_at is not None:
+            return latest
+        if latest is not None and row.parsed_version <= latest.version.parsed_version:
             return latest
         return move_under_lock(
             app=app,

@@ -41,6 +41,7 @@ class Command(BaseCommand):
             )
             raise CommandError(f"publish_app: {faults or problem.detail}") from None
         said = "published" if done.created else "was there already"
+        offers = f"latest offers {done.latest or 'nothing'}"
         self.stdout.write(
-            f"publish_app: {done.version} {said}, sha256 {done.version.sha256}; latest offers {done.latest}"
+            f"publish_app: {done.version} {said}, sha256 {done.version.sha256}; {offers}"
         )

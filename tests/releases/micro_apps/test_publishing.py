@@ -12,6 +12,7 @@ from django.db import connection
 from accounts.models import AuditEvent
 from config.problems import InvalidRequest, NotConfigured
 from releases import storage
+from releases.micro_apps.channels import move_channel, withdraw
 from releases.models import AppChannel, AppVersion, MicroApp
 from releases.precedence import VersionConflict
 from releases.storage import PathTaken, StorageUnavailable
@@ -61,6 +62,15 @@ def test_latest_moves_forward_only(apps: Apps) -> None:
     for version, then in (("1.2.0", "1.2.0"), ("1.10.0", "1.10.0"), ("1.9.9", "1.10.0")):
         assert apps.publish(version).latest == then
     assert latest() == "1.10.0"
+
+
+def test_what_was_published_before_undoes_no_move_of_an_operator(apps: Apps) -> None:
+    one = apps.publish("1.0.0").version
+    apps.publish("2.0.0")
+    move_channel(name="latest", version_id=one.pk, reason="2.0.0 crashes", by=BY, now=NOW)
+    again = apps.publish("2.0.0")
+    assert (again.created, again.latest) == (False, "1.0.0")
+    assert latest() == "1.0.0"
 
 
 def test_a_signature_in_base64_as_tauri_writes_it_is_read(apps: Apps) -> None:
@@ -165,6 +175,22 @@ class TestCrashes:
         assert AppVersion.objects.get().stored_at is None
         done = apps.publish()
         assert (done.created, done.latest, apps.stored()) == (True, "1.0.0", PATHS)
+
+    def test_withdrawn_before_it_was_stored_it_is_offered_by_nothing(
+        self, apps: Apps, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def away(name: str, content: bytes) -> None:
+            raise StorageUnavailable
+
+        with monkeypatch.context() as broken:
+            broken.setattr(storage, "put_once", away)
+            with pytest.raises(StorageUnavailable):
+                apps.publish()
+        withdraw(version_id=AppVersion.objects.get().pk, reason="not this one", by=BY, now=NOW)
+        said = StringIO()
+        call_command("publish_app", "notes", "1.0.0", *apps.bundle("1.0.0"), stdout=said)
+        assert "latest offers nothing" in said.getvalue()
+        assert not AppChannel.objects.exists()
 
     def test_what_lies_at_its_path_and_is_something_else_stays(self, apps: Apps) -> None:
         storage.put_once(PATHS[0], b"somebody else's")
