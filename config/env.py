@@ -8,6 +8,7 @@ repeats a value. What may be replaced while the service runs is read through :cl
 import logging
 import os
 import re
+import time
 from base64 import b64decode
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
 MINISIGN_KEY_BYTES = 2 + 8 + 32
+# A file that is replaced by being written over is empty for a moment.
+REPLACED_WITHIN_NS = 1_000_000_000
 
 env = FileAwareEnv(eager=False, strip_whitespace=True)
 
@@ -33,7 +36,8 @@ env = FileAwareEnv(eager=False, strip_whitespace=True)
 class Secret:
     """A value that may live in a file which operators replace while the service runs.
 
-    Calling it gives the value of now: the file is read again when it has changed. ``repr`` shows the name only.
+    Calling it gives the value of now: the file is read again when it has changed. One that need not be there may be
+    emptied as well. ``repr`` shows the name only.
     """
 
     def __init__(
@@ -42,9 +46,12 @@ class Secret:
         value: str,
         path: str | None = None,
         check: Callable[[str], None] | None = None,
+        *,
+        may_be_empty: bool = False,
     ) -> None:
         self.name = name
-        self._check = check or _not_empty
+        self._check = check
+        self._may_be_empty = may_be_empty
         self._value = value
         self._path = Path(path) if path else None
         self._stamp = self._look()
@@ -56,17 +63,26 @@ class Secret:
 
     def _read(self, path: Path, stamp: tuple[int, int, int] | None) -> None:
         """Takes what the file holds now; one that is not usable changes nothing and is told once."""
+        value = self._usable(path)
+        if value == "" and stamp and _is_fresh(stamp):
+            # Perhaps it is just being written. If not, a later look takes it.
+            return
         self._stamp = stamp
+        if value is None:
+            log.error("secret_file_not_usable", extra={"setting": self.name})
+        else:
+            self._value = value
+
+    def _usable(self, path: Path) -> str | None:
         try:
             value = path.read_text().strip()
-            _not_empty(value)
-            self._check(value)
+            if value or not self._may_be_empty:
+                _not_empty(value)
+                if self._check:
+                    self._check(value)
         except (OSError, ValueError, ValidationError):
-            value = ""
-        if value:
-            self._value = value
-        else:
-            log.error("secret_file_not_usable", extra={"setting": self.name})
+            return None
+        return value
 
     def listed(self) -> list[str]:
         """The members of a comma-separated value, without empty ones."""
@@ -86,11 +102,17 @@ class Secret:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
+def _is_fresh(stamp: tuple[int, int, int]) -> bool:
+    _, written_ns, _ = stamp
+    return time.time_ns() < written_ns + REPLACED_WITHIN_NS
+
+
 def secret(name: str, *, default: Any = ..., check: Callable[[str], None] | None = None) -> Secret:
     """A secret by name; missing or empty is a fault unless there is a default."""
     validate = check or (None if default is not ... else _not_empty)
     value = env.str(name, default, validate=validate)
-    return Secret(name, value or "", os.environ.get(f"{name}_FILE"), check)
+    path = os.environ.get(f"{name}_FILE")
+    return Secret(name, value or "", path, check, may_be_empty=default is not ...)
 
 
 def text(name: str, **kwargs: Any) -> str:

@@ -1,11 +1,14 @@
-"""Readers of the environment that publishing needs."""
+"""Readers of the environment that publishing needs, and secrets that are replaced."""
 
 import base64
+import os
+import time
+from pathlib import Path
 
 import pytest
 from marshmallow import ValidationError
 
-from config.env import _cdn_purge, _claims, _minisign_key, _storage_url
+from config.env import Secret, _cdn_purge, _claims, _minisign_key, _storage_url
 
 RAW = b"Ed" + bytes(range(40))
 LINE = base64.b64encode(RAW).decode()
@@ -86,3 +89,44 @@ def test_the_claims_of_an_identity_token_are_read_from_one_line() -> None:
 def test_claims_that_say_nothing_clear_are_refused(value: str) -> None:
     with pytest.raises(ValidationError):
         _claims(value)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text("stolen")
+    return path
+
+
+def replace(file: Path, text: str, *, long_ago: bool = True) -> None:
+    file.write_text(text)
+    if long_ago:
+        hour_ago = time.time() - 3600
+        os.utime(file, (hour_ago, hour_ago))
+
+
+def test_a_secret_that_need_not_be_there_is_taken_away_with_the_last_line_of_its_file(
+    file: Path,
+) -> None:
+    secret = Secret("PUBLISH_SECRETS", "stolen", str(file), may_be_empty=True)
+    replace(file, "\n")
+    assert secret.listed() == []
+    replace(file, "new")
+    assert secret.listed() == ["new"]
+
+
+def test_a_file_that_is_just_being_written_over_takes_nothing_away(file: Path) -> None:
+    secret = Secret("PUBLISH_SECRETS", "stolen", str(file), may_be_empty=True)
+    replace(file, "", long_ago=False)
+    assert secret() == "stolen"
+    replace(file, "new", long_ago=False)
+    assert secret() == "new"
+
+
+def test_what_has_to_be_there_stays_when_its_file_is_emptied(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = Secret("LLM_API_KEY", "stolen", str(file))
+    replace(file, "")
+    assert [secret(), secret()] == ["stolen", "stolen"]
+    assert caplog.text.count("secret_file_not_usable") == 1
