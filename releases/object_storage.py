@@ -52,6 +52,13 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
         except (BotoCoreError, ClientError, OSError) as error:
             raise StorageUnavailable from error
 
+    def content(self, name: str) -> bytes:
+        try:
+            with self.open(name) as stored:
+                return bytes(stored.read())
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise StorageUnavailable from error
+
     def create(self, name: str, content: bytes) -> bool:
         """Writes an object where there is none; whether there was none."""
         try:

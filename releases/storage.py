@@ -60,21 +60,13 @@ def put_once(name: str, content: bytes) -> None:
     """
     # Both kinds of storage here can; Django's interface does not know it.
     created = cast("Files", default_storage).create(name, content)
-    if not created and _read(name) != content:
+    if not created and cast("Files", default_storage).content(name) != content:
         raise PathTaken
 
 
 def remove(name: str) -> None:
     """Takes one object away, where it is there; raises ``StorageUnavailable``."""
     default_storage.delete(name)
-
-
-def _read(name: str) -> bytes:
-    try:
-        with default_storage.open(name) as stored:
-            return bytes(stored.read())
-    except OSError as error:
-        raise StorageUnavailable from error
 
 
 class Files(FileSystemStorage):
@@ -99,6 +91,12 @@ class Files(FileSystemStorage):
             _sync_folder(Path(self.path(name)).parent)
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise StorageUnavailable from error
+
+    def content(self, name: str) -> bytes:
+        try:
+            return Path(self.path(name)).read_bytes()
         except OSError as error:
             raise StorageUnavailable from error
 

@@ -230,6 +230,15 @@ def test_a_publish_lands_in_the_bucket(
 
 
 @pytest.mark.parametrize("wrong", [{"bucket": "missing"}, {"endpoint": "http://127.0.0.1:9"}])
+def test_a_server_that_does_not_give_what_it_has_is_a_503(
+    server: str, bucket: Any, wrong: dict[str, str]
+) -> None:
+    options = {"bucket": "releases", "endpoint": server, "region": "eu-central-1", **wrong}
+    with pytest.raises(StorageUnavailable):
+        Objects(**options).content(NAME)
+
+
+@pytest.mark.parametrize("wrong", [{"bucket": "missing"}, {"endpoint": "http://127.0.0.1:9"}])
 def test_a_server_that_does_not_take_it_is_a_503(
     server: str, bucket: Any, wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
