@@ -78,6 +78,8 @@ class ShellChannelAdmin(ConsoleAdmin):
     def at_the_cdn(self, channel: Any) -> str:
         if not channel.purge_failure or not cdn.is_purged():
             return ""
+        if channel.purge_failure == Purge.UNDER_WAY:
+            return "being purged"
         return format_html('<strong class="wrong">purge failed: {}</strong>', channel.purge_failure)
 
     def get_urls(self) -> list[URLPattern]:

@@ -24,6 +24,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from accounts.audit import Actor, record
+from config.clock import clock_from
 from config.database import release_connection
 from config.problems import NotConfigured, Problem, instant
 from releases import artifacts, leases, placing, purging, served_tokens, storage
@@ -100,16 +101,18 @@ def _publish(
         lease = leases.take(channel=signed.manifest.channel)
         decision = decide(signed, rollback=rollback)
     release_connection()
+    # To fetch artifacts may take minutes.
+    clock = clock_from(now)
     try:
         served = decision.is_served
         found = [] if served else artifacts.verify(signed.manifest, key=key, alive=lease.keep)
         publication = _recorded(signed, decision, found, lease=lease, by=by, now=now)
         _store(publication, lease=lease)
-        purge = _finish(publication, repeated=decision.live, lease=lease, by=by, now=now)
+        purge = _finish(publication, repeated=decision.live, lease=lease, by=by, now=clock())
     except BaseException:
         _give_back(lease)
         raise
-    purged = purging.settle(purge, now=now)
+    purged = purging.settle(purge, now=clock())
     return _answer(signed, created=not decision.live, purged=purged)
 
 

@@ -16,6 +16,7 @@ from django.urls import reverse
 from procrastinate.contrib.django import app
 
 from accounts.audit import Actor, record
+from config.clock import clock_from
 from config.database import release_connection
 from config.mail import queue_for_operators
 from releases import cdn
@@ -87,7 +88,9 @@ def confirm(*, purge_id: int, now: datetime) -> bool:
         return purge is not None and purge.confirmed_at is not None
     expected = _expected(purge)
     release_connection()
+    clock = clock_from(now)
     failure = _failure_of(purge, expected)
+    now = clock()
     if failure:
         _try_again(purge, failure, now=now)
         return False
@@ -185,7 +188,7 @@ def _failure_of(purge: Purge, expected: Mapping[str, bytes | None]) -> str:
         else:
             if done and _is_served(expected, deadline):
                 return ""
-            failure = "old_bytes" if done else "under_way"
+            failure = "old_bytes" if done else Purge.UNDER_WAY
         if time.monotonic() + PAUSE_SECONDS > deadline:
             return failure
         time.sleep(PAUSE_SECONDS)
@@ -214,7 +217,8 @@ def _try_again(purge: Purge, failure: str, *, now: datetime) -> None:
         if not noted or _current(purge.pk) is None:
             return
         queue(purge.pk, due)
-        if attempts >= TOLD_AFTER and waiting.filter(told_at=None).update(told_at=now):
+        tells = attempts >= TOLD_AFTER and not purge.takes_its_time(failure, at=now)
+        if tells and waiting.filter(told_at=None).update(told_at=now):
             _tell(purge, failure, now=now)
     log.warning("purge_failed", extra={"channel": purge.channel_id, "reason": failure})
 

@@ -7,7 +7,7 @@ no harm, so a job may be done twice. After ``GIVEN_UP_AFTER`` operators are told
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from accounts.connections import oauth
 from accounts.connections.oauth import ProviderFailed
 from accounts.connections.providers import ProviderNotConfigured, configured, find
 from accounts.models import Connection, ConnectionAttempt, ConnectionRevocation
+from config.clock import clock_from
 from config.database import release_connection
 from config.encryption import CannotDecrypt, decrypt, encrypt
 from config.problems import Problem
@@ -104,8 +105,9 @@ def revoke(*, revocation_id: int, now: datetime) -> bool:
     row = ConnectionRevocation.objects.filter(pk=revocation_id, gave_up_at=None).first()
     if row is None:
         return False
+    clock = clock_from(now)
     if failure := _failure_of(row):
-        _try_again(row, failure, now=now)
+        _try_again(row, failure, now=clock())
         return False
     with transaction.atomic():
         if ConnectionRevocation.objects.filter(pk=row.pk).delete()[0]:
@@ -136,15 +138,28 @@ def dismiss(*, revocation_id: int, reason: str, by: Actor, now: datetime) -> boo
     return True
 
 
-def forget_revocations(*, user_id: UUID, provider: str, by: Actor, now: datetime) -> int:
-    """Takes back what waits to be revoked: for a provider that would end a newer grant together with it."""
+def forget_revocations(
+    *,
+    user_id: UUID,
+    provider: str,
+    by: Actor,
+    now: datetime,
+    reason: str,
+    of: Collection[str] | None = None,
+) -> None:
+    """Takes back what waits to be revoked and would end a newer grant with it: all, or what is ``of`` these tokens."""
     waiting = ConnectionRevocation.objects.filter(user_id=user_id, provider=provider)
-    rows = list(waiting.select_for_update())
-    for row in rows:
-        reason = "Connected again: the provider keeps one grant per person."
-        _record("connection:revocation_dismissed", row, by=by, now=now, reason=reason)
-        row.delete()
-    return len(rows)
+    for row in waiting.select_for_update():
+        if of is None or not _tokens_to_revoke(row).isdisjoint(of):
+            _record("connection:revocation_dismissed", row, by=by, now=now, reason=reason)
+            row.delete()
+
+
+def _tokens_to_revoke(row: ConnectionRevocation) -> set[str]:
+    try:
+        return set(json.loads(decrypt(bytes(row.tokens))).values())
+    except CannotDecrypt:
+        return set()
 
 
 def queue_overdue(*, now: datetime) -> int:

@@ -19,6 +19,7 @@ from accounts.connections.disconnecting import ConnectionNotFound
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
 from accounts.connections.providers import find
 from accounts.models import Connection, Session, User
+from config.clock import clock_from
 from config.database import release_connection
 from config.encryption import CannotDecrypt
 from config.oauth_providers import OAuthProvider
@@ -100,9 +101,9 @@ def access_token(
     the problem of a provider that failed; the last two only while there is nothing usable left.
     """
     party = find(provider)
-    began, renewed = time.monotonic(), False
+    clock, renewed = clock_from(now), False
     while True:
-        at = now + timedelta(seconds=time.monotonic() - began)
+        at = clock()
         held = _read(user_id, provider, refused=refused, at=at)
         if renewed or held.is_fresh(at):
             return held.given()
@@ -202,10 +203,9 @@ def _connect(
                 _revoke_later(user_id, party, [tokens.refresh, tokens.access], now=now)
             return None
         before = user.connections.filter(provider=party.name).select_for_update().first()
-        if party.one_grant:
-            disconnecting.forget_revocations(user_id=user_id, provider=party.name, by=by, now=now)
-        elif before is not None and disconnecting.is_revocable(party.name):
-            _revoke_replaced(before, party, now=now)
+        _spare(party, tokens, user_id=user_id, by=by, now=now)
+        if before is not None and not party.one_grant and disconnecting.is_revocable(party.name):
+            _revoke_replaced(before, party, tokens, now=now)
         connection = _put(user, party, tokens, before, now=now)
         record(
             "connection:authorised",
@@ -234,12 +234,33 @@ def _put(
     return rows.get()
 
 
-def _revoke_replaced(before: Connection, party: OAuthProvider, *, now: datetime) -> None:
+def _spare(
+    party: OAuthProvider, tokens: Tokens, *, user_id: UUID, by: Actor, now: datetime
+) -> None:
+    """Has nothing revoked any more that would end these tokens."""
+    if party.one_grant:
+        of, reason = None, "Connected again: the provider keeps one grant per person."
+    else:
+        of, reason = _all_of(tokens), "Connected again: the provider gave the same tokens."
+    disconnecting.forget_revocations(
+        user_id=user_id, provider=party.name, by=by, now=now, reason=reason, of=of
+    )
+
+
+def _revoke_replaced(
+    before: Connection, party: OAuthProvider, tokens: Tokens, *, now: datetime
+) -> None:
     try:
-        tokens = disconnecting.tokens_of(before)
+        replaced = disconnecting.tokens_of(before)
     except CannotDecrypt:
         return
-    _revoke_later(before.user_id, party, tokens, now=now)
+    # Of whom a provider gives the same again, it has gone on with the same grant.
+    if _all_of(tokens).isdisjoint(replaced):
+        _revoke_later(before.user_id, party, replaced, now=now)
+
+
+def _all_of(tokens: Tokens) -> set[str]:
+    return {each for each in (tokens.refresh, tokens.access) if each}
 
 
 def _revoke_later(

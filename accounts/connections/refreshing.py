@@ -24,6 +24,7 @@ from accounts.audit import Actor, record
 from accounts.connections import disconnecting, oauth
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
 from accounts.models import Connection
+from config.clock import clock_from
 from config.database import release_connection
 from config.encryption import decrypt, encrypt
 from config.oauth_providers import OAuthProvider
@@ -78,12 +79,13 @@ def refresh(lease: Lease, *, provider: OAuthProvider, by: Actor, now: datetime) 
     assert connection.refresh_token is not None
     refresh_token = decrypt(bytes(connection.refresh_token)).decode()
     release_connection()
+    clock = clock_from(now)
     try:
         tokens = oauth.renew(provider, refresh_token=refresh_token, now=now)
     except GrantRefused:
         _lapse(lease, by=by, now=now)
     except ProviderFailed as failure:
-        _note(lease, failure, now=now)
+        _note(lease, failure, now=clock())
         raise
     else:
         if _keep(connection, tokens, now=now):

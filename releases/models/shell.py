@@ -1,6 +1,7 @@
 """What has been published for the shell, where it is live, and who is publishing just now."""
 
 import re
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 from django.contrib.postgres.fields import ArrayField
@@ -180,6 +181,10 @@ class Purge(models.Model):
     newer one of the same channel ends it without that.
     """
 
+    # What a CDN says that has been told and is not done, and how long that may be so: most need a minute or two.
+    UNDER_WAY = "under_way"
+    MAY_TAKE = timedelta(minutes=5)
+
     channel = models.ForeignKey(ShellChannel, on_delete=models.PROTECT, related_name="purges")
     publication = models.ForeignKey(
         Publication,
@@ -214,4 +219,10 @@ class Purge(models.Model):
     @property
     def failed(self) -> bool:
         """Whether it was tried in vain and is not over."""
-        return self.confirmed_at is None and self.attempts > 0
+        if self.confirmed_at is not None or self.tried_at is None:
+            return False
+        return not self.takes_its_time(self.failure, at=self.tried_at)
+
+    def takes_its_time(self, failure: str, *, at: datetime) -> bool:
+        """Whether nothing is wrong but that it is not over."""
+        return failure == self.UNDER_WAY and at < self.asked_at + self.MAY_TAKE

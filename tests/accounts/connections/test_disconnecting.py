@@ -133,6 +133,11 @@ class TestHere:
         assert not ConnectionRevocation.objects.exists()
 
 
+def about(when: datetime | timedelta) -> Any:
+    """A moment, or a while, and what a try takes."""
+    return pytest.approx(when, abs=timedelta(seconds=4))
+
+
 class TestThere:
     def test_both_tokens_are_revoked_and_then_forgotten(
         self, party: Party, waiting: ConnectionRevocation
@@ -154,11 +159,14 @@ class TestThere:
         for _ in range(12):
             assert not revoke(revocation_id=waiting.pk, now=now)
         pauses = [at - now for at in jobs()[1:] if at]
-        assert pauses == sorted(pauses)
-        assert pauses[0] < timedelta(minutes=1)
-        assert pauses[-1] == LONGEST_PAUSE
+        assert pauses[:3] == [about(timedelta(seconds=each)) for each in (5, 20, 80)]
+        assert pauses[-1] == about(LONGEST_PAUSE)
         waiting.refresh_from_db()
-        assert (waiting.attempts, waiting.failure, waiting.tried_at) == (12, "overloaded", now)
+        assert (waiting.attempts, waiting.failure, waiting.tried_at) == (
+            12,
+            "overloaded",
+            about(now),
+        )
 
     def test_half_a_revocation_is_none(
         self, party: Party, waiting: ConnectionRevocation, now: datetime
@@ -187,7 +195,7 @@ class TestThere:
         over = now + GIVEN_UP_AFTER
         assert not revoke(revocation_id=waiting.pk, now=over)
         waiting.refresh_from_db()
-        assert waiting.gave_up_at == over
+        assert waiting.gave_up_at == about(over)
         assert actions()[-1] == "connection:revocation_given_up"
         assert len(jobs()) == 1
         assert not revoke(revocation_id=waiting.pk, now=over)

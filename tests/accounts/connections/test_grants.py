@@ -15,7 +15,7 @@ from django.db.models import F
 from accounts.audit import Actor
 from accounts.connections import grants, refreshing
 from accounts.connections.authorisation import StateInvalid, begin
-from accounts.connections.disconnecting import disconnect, tokens_of
+from accounts.connections.disconnecting import disconnect, revoke_later, tokens_of
 from accounts.connections.grants import (
     Access,
     CodeRefused,
@@ -27,6 +27,7 @@ from accounts.connections.grants import (
 from accounts.connections.providers import find
 from accounts.models import AuditEvent, Connection, ConnectionRevocation, Session, User
 from accounts.people import disable
+from config.encryption import decrypt
 from config.problems import ProviderError, ProviderUnavailable
 from tests.accounts.connections.conftest import REDIRECT, configure, connected
 from tests.accounts.connections.party import Form, Party, Said, says, tokens
@@ -80,6 +81,19 @@ class TestCompleting:
         connected(user, session, by=by, now=now)
         assert not ConnectionRevocation.objects.exists()
         assert AuditEvent.objects.filter(action="connection:revocation_dismissed").count() == 1
+
+    def test_the_same_tokens_again_are_not_revoked(
+        self, party: Party, connection: Connection, user: User, session: Session, by: Actor,
+        now: datetime,
+    ) -> None:  # fmt: skip
+        connected(user, session, by=by, now=now)
+        assert not ConnectionRevocation.objects.exists()
+        disconnect(user_id=user.pk, provider="sheets", by=by, now=now)
+        revoke_later(user_id=user.pk, provider="sheets", tokens=["another", None], now=now)
+        connected(user, session, by=by, now=now)
+        # What waited since the connection was ended would end the one of now.
+        [left] = ConnectionRevocation.objects.all()
+        assert decrypt(bytes(left.tokens)) == b'{"refresh_token": "another"}'
 
     def test_a_code_that_is_refused_leaves_what_was_there(
         self, party: Party, connection: Connection, user: User, session: Session, by: Actor,
@@ -218,6 +232,16 @@ class TestFailing:
         party.answers = [tokens(2)]
         assert asked(user, by, now + timedelta(seconds=25)).access_token == "access-2"
         assert the_only().state(at=now) == "healthy"
+
+    def test_the_moment_begins_when_a_slow_provider_has_failed(
+        self, party: Party, connection: Connection, user: User, by: Actor, now: datetime
+    ) -> None:
+        party.answers = [Said(503, headers={"Retry-After": "20"}, before=lambda _: time.sleep(2))]
+        with pytest.raises(ProviderUnavailable):
+            asked(user, by, now)
+        again = the_only().ask_again_at
+        assert again is not None
+        assert again >= now + timedelta(seconds=22)
 
     def test_a_token_that_still_works_is_given_while_the_provider_is_away(
         self, party: Party, user: User, session: Session, by: Actor, now: datetime
