@@ -51,7 +51,7 @@ class Place(NamedTuple):
 def limits_of_sign_in(*, account: str, place: Place, at_device: bool, at_address: bool) -> Limits:
     """The limits that a failed sign-in of a shell counts against, with their keys. ``KNOWN`` says the last two."""
     if at_device:
-        return [("auth.account", f"{account} at device {place.device}")]
+        return [_key("device", account, place.device)]
     return _limits(account, place.address, known=at_address)
 
 
@@ -64,13 +64,18 @@ def limits_of_operator(*, email: str, address: str) -> Limits:
 
 def limits_of_holder(*, user_id: UUID) -> Limits:
     """The limit of somebody signed in who proves to know the password: what strangers do does not count."""
-    return [("auth.account", f"{user_id} signed in")]
+    return [_key("signed in", str(user_id))]
 
 
 def _limits(account: str, address: str | None, *, known: bool) -> Limits:
     if known and address:
-        return [("auth.account", f"{account} at {_network(address)}")]
-    return [("auth.account", account), ("auth.all", "")]
+        return [_key("address", account, str(_network(address)))]
+    return [_key("account", account), ("auth.all", "")]
+
+
+def _key(*parts: str) -> tuple[FailureLimit, str]:
+    """Told apart by lengths: an account is whatever somebody types, and must not read as the place of another's."""
+    return "auth.account", "".join(f"{len(part)}:{part}" for part in parts)
 
 
 def _within(column: str, address: str | None) -> Q:

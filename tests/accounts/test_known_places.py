@@ -6,7 +6,7 @@ import pytest
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor, record
-from accounts.known_places import OPERATOR_SIGNED_IN, limits_of_operator
+from accounts.known_places import OPERATOR_SIGNED_IN, limits_of_holder, limits_of_operator
 from accounts.models import Session, User
 from accounts.sign_in import Device, account_of, sign_in
 from tests.conftest import PASSWORD, Browser
@@ -14,7 +14,13 @@ from tests.conftest import PASSWORD, Browser
 pytestmark = pytest.mark.django_db
 
 HERE, ELSEWHERE = "203.0.113.7", "198.51.100.9"
-STRANGER = [("auth.account", "ada@acme.test"), ("auth.all", "")]
+
+
+def key(*parts: str) -> tuple[str, str]:
+    return "auth.account", "".join(f"{len(part)}:{part}" for part in parts)
+
+
+STRANGER = [key("account", "ada@acme.test"), ("auth.all", "")]
 
 
 @pytest.fixture
@@ -35,18 +41,18 @@ def test_who_has_never_signed_in_is_a_stranger_everywhere(user: User) -> None:
 @pytest.mark.usefixtures("_has_signed_in")
 class TestOfAPerson:
     def test_address_and_device_of_a_sign_in_are_known(self) -> None:
-        assert limits(HERE) == [("auth.account", "ada@acme.test at 203.0.113.7/32")]
-        assert limits(ELSEWHERE, "desk-7") == [("auth.account", "ada@acme.test at device desk-7")]
+        assert limits(HERE) == [key("address", "ada@acme.test", "203.0.113.7/32")]
+        assert limits(ELSEWHERE, "desk-7") == [key("device", "ada@acme.test", "desk-7")]
         assert limits(HERE, "desk-8") == limits(HERE)
         assert limits(ELSEWHERE, "desk-8") == limits(ELSEWHERE) == limits(None) == STRANGER
 
     def test_so_is_an_address_that_a_session_has_moved_to(self) -> None:
         Session.objects.update(last_used_from=ELSEWHERE)
-        assert limits(ELSEWHERE) == [("auth.account", f"ada@acme.test at {ELSEWHERE}/32")]
+        assert limits(ELSEWHERE) == [key("address", "ada@acme.test", f"{ELSEWHERE}/32")]
 
     def test_neighbours_of_an_ipv6_network_are_one_place(self) -> None:
         Session.objects.update(started_from="2001:db8:0:1::1")
-        known = [("auth.account", "ada@acme.test at 2001:db8:0:1::/64")]
+        known = [key("address", "ada@acme.test", "2001:db8:0:1::/64")]
         assert limits("2001:db8:0:1:ffff::9") == known
         assert limits("2001:db8:0:2::1") == STRANGER
 
@@ -57,7 +63,7 @@ class TestOfAPerson:
     def test_anothers_place_is_not_known(self) -> None:
         at = Device(fingerprint="desk-7", address=HERE)
         assert list(account_of("bob@acme.test", device=at).limits) == [
-            ("auth.account", "bob@acme.test"),
+            key("account", "bob@acme.test"),
             ("auth.all", ""),
         ]
 
@@ -67,13 +73,34 @@ class TestOfAPerson:
                 account_of(email, device=Device(fingerprint="desk-7", address=HERE))
 
 
+@pytest.mark.usefixtures("_has_signed_in")
+@pytest.mark.parametrize(
+    "invented",
+    [
+        "ada@acme.test at 203.0.113.7/32",
+        "ada@acme.test14:203.0.113.7/32",
+        "7:address13:ada@acme.test14:203.0.113.7/32",
+        "ada@acme.test at device desk-7",
+        "{id} signed in",
+        "9:signed in36:{id}",
+    ],
+)
+def test_no_text_that_somebody_signs_in_with_is_a_place_of_another(
+    user: User, invented: str
+) -> None:
+    name = invented.format(id=user.pk)
+    theirs = {*account_of(name, device=Device(fingerprint="", address=ELSEWHERE)).limits}
+    hers = {*limits(HERE), *limits(ELSEWHERE, "desk-7"), *limits_of_holder(user_id=user.pk)}
+    assert theirs.isdisjoint(hers)
+
+
 def test_an_operator_is_known_where_he_has_come_in(operator: User, now: datetime) -> None:
-    stranger = [("auth.account", operator.email), ("auth.all", "")]
+    stranger = [key("account", operator.email), ("auth.all", "")]
     assert list(limits_of_operator(email=operator.email, address=HERE)) == stranger
     by = Actor(name=operator.email, id=operator.pk, address=HERE)
     record(OPERATOR_SIGNED_IN, by=by, now=now, target=operator.email, target_id=operator.pk)
     known = limits_of_operator(email=operator.email.upper(), address=HERE)
-    assert list(known) == [("auth.account", f"{operator.email} at {HERE}/32")]
+    assert list(known) == [key("address", operator.email, f"{HERE}/32")]
     assert list(limits_of_operator(email=operator.email, address=ELSEWHERE)) == stranger
 
 
