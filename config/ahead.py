@@ -32,7 +32,11 @@ class Ahead(Generic[T]):
             return self._make()
         if len(self._ready) <= self._most // 2 + 1 and not self._filling:
             self._filling = True
-            get_original("_thread", "start_new_thread")(self._fill, ())
+            try:
+                get_original("_thread", "start_new_thread")(self._fill, ())
+            except RuntimeError:
+                # No more threads just now.
+                self._filling = False
         # Only the loop takes, so that what is there does not go meanwhile.
         return self._ready.popleft() if self._ready else self._make()
 

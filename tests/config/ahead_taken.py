@@ -12,6 +12,7 @@ from typing import Any  # noqa: E402
 
 from gevent.monkey import get_original  # noqa: E402
 
+from config import ahead as room  # noqa: E402
 from config.ahead import Ahead  # noqa: E402
 
 READY = 8
@@ -114,5 +115,25 @@ def failed() -> dict[str, Any]:
     return {"told": told, "filled_later": until(lambda: len(made.by_thread) == READY)}
 
 
+def crowded() -> dict[str, Any]:
+    """Where no thread can be begun, as at the limit of a host."""
+    made = Made()
+    ahead = Ahead(made, ready=READY)
+
+    def refused(*_: Any) -> int:
+        raise RuntimeError("can't start new thread")
+
+    original, room.get_original = room.get_original, lambda *_: refused
+    own = [ahead.take() for _ in range(2)]
+    room.get_original = original
+    ahead.take()
+    return {
+        "own": own == made.by_loop[:2],
+        "filled_later": until(lambda: len(made.by_thread) == READY),
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps({"many": many(), "forked": forked(), "failed": failed()}))
+    print(
+        json.dumps({"many": many(), "forked": forked(), "failed": failed(), "crowded": crowded()})
+    )

@@ -49,6 +49,9 @@ class TestUnderGevent:
     def test_one_that_cannot_be_made_is_told_to_who_asks_and_tried_again(self, told) -> None:
         assert told["failed"] == {"told": True, "filled_later": True}
 
+    def test_where_no_thread_can_begin_each_is_made_until_one_can(self, told) -> None:
+        assert told["crowded"] == {"own": True, "filled_later": True}
+
 
 def test_without_gevent_each_is_made_when_it_is_asked_for() -> None:
     numbers = count()
