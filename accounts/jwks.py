@@ -5,13 +5,13 @@ from typing import Any
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
-from django.utils.cache import get_conditional_response
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from accounts.key_ring import ring
+from config.conditions import unless_known
 from config.negotiation import WhateverAccept
 
 MAX_AGE = 300
@@ -72,4 +72,4 @@ class KeysView(APIView):
         response = HttpResponse(body, content_type=CONTENT_TYPE)
         response["ETag"] = etag
         response["Cache-Control"] = CACHE_CONTROL
-        return get_conditional_response(request, etag=etag, response=response) or response
+        return unless_known(request, response)

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils.cache import get_conditional_response, patch_vary_headers
+from django.utils.cache import patch_vary_headers
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.renderers import (
     OpenApiJsonRenderer,
@@ -20,6 +20,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from config.conditions import unless_known
 from config.negotiation import WhateverAccept
 
 CACHE_CONTROL = "public, max-age=300"
@@ -51,7 +52,7 @@ class SchemaView(APIView):
         response["ETag"] = etag
         response["Cache-Control"] = CACHE_CONTROL
         patch_vary_headers(response, ["Accept"])
-        return get_conditional_response(request, etag=etag, response=response) or response
+        return unless_known(request, response)
 
 
 class DocsView(SpectacularSwaggerSplitView):

@@ -4,7 +4,6 @@ from typing import Any, cast
 
 from django.http import HttpResponse
 from django.utils import timezone
-from django.utils.cache import get_conditional_response
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
@@ -13,6 +12,7 @@ from rest_framework.serializers import Serializer
 
 from accounts.audit import Actor
 from config.client_address import address_of
+from config.conditions import unless_known
 from config.negotiation import WhateverAccept
 from config.problems import MalformedRequest
 from config.request_ids import current as request_id
@@ -134,9 +134,7 @@ class UpdateViewSet(ViewSet):
         )
         if offer is None:
             return _cacheable(_without_body())
-        response = _cacheable(_manifest(offer))
-        conditional = get_conditional_response(request, etag=response["ETag"], response=response)
-        return conditional if conditional is not None else response
+        return unless_known(request, _cacheable(_manifest(offer)))
 
 
 def _query(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:

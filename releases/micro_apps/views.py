@@ -6,12 +6,12 @@ from json import dumps
 from typing import cast
 from uuid import UUID
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.utils.cache import get_conditional_response
+from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 
+from config.conditions import unless_known
 from config.schema import problems
 from config.viewsets import ViewSet
 from licensing.callers import caller_of
@@ -58,8 +58,7 @@ class AppViewSet(ViewSet):
         response = HttpResponse(body, content_type="application/json")
         response["ETag"] = etag
         response["Cache-Control"] = "private, no-cache"
-        asked = cast("HttpRequest", request)
-        return get_conditional_response(asked, etag=etag, response=response) or response
+        return unless_known(request, response)
 
 
 def _manifest(offer: Offer) -> dict[str, str]:

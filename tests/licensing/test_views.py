@@ -68,6 +68,22 @@ def test_tags_may_be_named_in_any_way(signed_in: APIClient, told: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "told",
+    [
+        {"If-Match": '"other"'},
+        {"If-Unmodified-Since": "Sat, 01 Jan 2000 00:00:00 GMT"},
+        {"If-Modified-Since": "Sat, 01 Jan 2050 00:00:00 GMT"},
+        {"If-None-Match": "no tag"},
+        {"If-None-Match": ""},
+    ],
+)
+def test_of_other_conditions_none_is_a_readers(signed_in: APIClient, told: dict[str, str]) -> None:
+    for address in (STATUS, "/.well-known/jwks.json", "/v1/schema"):
+        answer = signed_in.get(address, headers=told)
+        assert (answer.status_code, bool(answer.content)) == (200, True)
+
+
+@pytest.mark.parametrize(
     "change", [{"entitlements": ["mail"]}, {"billing_status": "grace", "billing_grace_until": WHEN}]
 )
 def test_every_change_of_the_answer_changes_its_tag(
