@@ -33,6 +33,11 @@ class Answer(wsgi.Response):  # type: ignore[misc]  # gunicorn has no types
     headers_sent: bool
     _head = b""
 
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)
+        # To a HEAD Django says the whole of its answer, and whoever asks so would fill the log.
+        self._omits_body_warned = True
+
     def process_headers(self, headers: Iterable[tuple[str, str]]) -> None:
         for name, value in headers:
             meaning = _meaning(name)

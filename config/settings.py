@@ -319,6 +319,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["config.bodies.ObjectParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.negotiation.Negotiation",
+    "DEFAULT_METADATA_CLASS": "config.options.NoMetadata",
     "DEFAULT_SCHEMA_CLASS": "config.schema.Schema",
     "EXCEPTION_HANDLER": "config.handlers.for_rest_framework",
     "UNAUTHENTICATED_USER": None,

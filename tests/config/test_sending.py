@@ -107,13 +107,18 @@ def test_a_stream_to_an_old_client_is_ended_by_its_end() -> None:
 )
 @pytest.mark.parametrize("chunks", [[], [b""], [BODY]])
 def test_an_answer_without_a_body_is_its_head(
-    method: str, status: str, headers: dict[str, str], chunks: list[bytes]
+    method: str,
+    status: str,
+    headers: dict[str, str],
+    chunks: list[bytes],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (packet,) = sent(chunks, status=status, request=asked(method), **headers)
 
     assert packet.endswith(b"\r\n\r\n")
     assert packet.count(b"\r\n\r\n") == 1
     assert b"Connection: keep-alive" in packet
+    assert caplog.text == ""
 
 
 def test_no_more_is_sent_than_was_promised() -> None:
