@@ -127,7 +127,8 @@ class MeViewSet(ViewSet):
     @extend_schema(operation_id="me", responses=MeSerializer, tags=["access"])
     def retrieve(self, request: Request) -> Response:
         """Who is signed in."""
-        return Response(MeSerializer(request.user).data)
+        shape = MeSerializer(request.user)
+        return Response(shape.data, headers={"Cache-Control": "private, no-cache"})
 
 
 class SessionViewSet(ViewSet):
