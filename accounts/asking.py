@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model, QuerySet
@@ -61,11 +62,9 @@ class Asking(_ModelAdmin):
         }
 
     def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *where: Any) -> Any:
-        try:
-            return super().response_action(request, queryset, *where)
-        except ValidationError:
-            # What was chosen has no key of this model's kind; the list never offers that.
+        if self._keys(request, ACTION_CHECKBOX_NAME) is None:
             return None
+        return super().response_action(request, queryset, *where)
 
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
         """What this operator may do to a row as it is now."""
@@ -170,16 +169,20 @@ class Asking(_ModelAdmin):
         def view(request: HttpRequest) -> HttpResponse:
             if not self.may(request, act):
                 raise PermissionDenied
-            try:
-                chosen = self.get_queryset(request).filter(pk__in=request.POST.getlist("target"))
-            except ValidationError:
-                chosen = self.get_queryset(request).none()
+            chosen = self.get_queryset(request).filter(pk__in=self._keys(request, "target") or [])
             rows = [row for row in chosen if act.offered(row, by=request)]
             if not rows:
                 return HttpResponseRedirect(self._list())
             return self.ask_for_several(request, act, rows, asked=True)
 
         return view
+
+    def _keys(self, request: HttpRequest, name: str) -> list[Any] | None:
+        """The keys that were chosen; None where one is none of this model's kind, which a list never offers."""
+        try:
+            return [self.opts.pk.clean(each, None) for each in request.POST.getlist(name)]
+        except ValidationError:
+            return None
 
     def _route(self, act: Act) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_{act.name}"

@@ -92,6 +92,17 @@ def test_nothing_that_has_not_failed_can_be_chosen(console: Browser, world: Worl
     assert "Nothing you chose allows that." in response.content.decode()
 
 
+@pytest.mark.parametrize("key", ["zzz", "", "-1", "1" * 30, "\x00"])
+def test_what_is_no_key_of_a_job_is_no_job(console: Browser, world: World, key: str) -> None:
+    several = reverse("admin:procrastinate_procrastinatejob_retry_several")
+    chosen = {"target": [world.job_id, key], "reason": "Again."}
+    assert console.post(several, chosen).status_code == 302
+    address = reverse("admin:procrastinate_procrastinatejob_changelist")
+    response = console.post(address, {"action": "retry", "_selected_action": [key]}, follow=True)
+    assert response.status_code == 200
+    assert "target" not in response.content.decode()
+
+
 def fail(task: str, *, times: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
