@@ -5,17 +5,22 @@ refuses stands as an error beside the field that is meant.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django import forms
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
 from django.http import HttpRequest
 
 from accounts.audit import Actor
-from config.problems import Problem
+from config.database import release_connection
+from config.known_errors import problem_of
+from config.problems import NotFound, Problem
+
+Row = TypeVar("Row")
 
 
 class UtcDateTimeField(forms.DateTimeField):
@@ -116,7 +121,34 @@ class ActOnSeveral(Act):
     def do_all(
         self, targets: Sequence[Any], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
-        """Calls the rule for each; gives a sentence with the numbers."""
+        """Calls the rule for each (:func:`do_each`); gives a sentence with the numbers."""
+
+
+class StoppedAt(Problem):
+    """One of several failed: what came before it is done for good, and nothing after it was tried."""
+
+    def __init__(self, why: Problem, *, target: Any, done: int, of: int) -> None:
+        super().__init__(why.detail, errors=why.errors)
+        self.target, self.done, self.of = target, done, of
+
+
+def do_each(targets: Sequence[Row], rule: Callable[[Row], int]) -> int:
+    """Calls a rule for each, which is a transaction of its own, and adds up what it gives.
+
+    Raises ``StoppedAt`` where one of several fails by a problem or by the database, or is not there any more.
+    """
+    given = 0
+    for done, each in enumerate(targets):
+        try:
+            given += rule(each)
+        except Exception as error:
+            why = NotFound() if isinstance(error, ObjectDoesNotExist) else problem_of(error)
+            if why is None or len(targets) == 1:
+                raise
+            # What tells of it must not be asked of a connection that may have failed.
+            release_connection()
+            raise StoppedAt(why, target=each, done=done, of=len(targets)) from error
+    return given
 
 
 def show_refusal(form: forms.BaseForm, problem: Problem) -> None:

@@ -13,7 +13,7 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.timesince import timeuntil
 
-from accounts.acts import ActOnSeveral
+from accounts.acts import ActOnSeveral, do_each
 from accounts.audit import Actor
 from accounts.columns import OneOf, moment
 from accounts.connections import admin as connections
@@ -47,10 +47,9 @@ class EndSession(ActOnSeveral):
     def do_all(
         self, targets: Sequence[Session], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
-        why = Session.Ended.REVOKED
-        ended = sum(
-            end_session(session=each, why=why, reason=given["reason"], by=by, now=now)
-            for each in targets
+        why, reason = Session.Ended.REVOKED, given["reason"]
+        ended = do_each(
+            targets, lambda each: end_session(session=each, why=why, reason=reason, by=by, now=now)
         )
         return f"Sessions ended: {ended}."
 

@@ -8,12 +8,13 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model, QuerySet
+from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
-from accounts.acts import Act, ActOnSeveral, Done, Foreseen, ShownOnce, show_refusal
+from accounts.acts import Act, ActOnSeveral, Done, Foreseen, ShownOnce, StoppedAt, show_refusal
 from accounts.operators import actor_of
 from config.problems import Problem
 
@@ -86,7 +87,7 @@ class Asking(_ModelAdmin):
             try:
                 done = act.do(row, form.cleaned_data, by=actor_of(request), now=timezone.now())
             except Problem as problem:
-                show_refusal(form, problem)
+                self._refuse(request, form, problem)
             else:
                 if isinstance(done, Done):
                     self.message_user(request, done.said, messages.SUCCESS)
@@ -105,11 +106,14 @@ class Asking(_ModelAdmin):
     ) -> HttpResponse:
         """The same for several rows; ``asked`` once this page has been shown."""
         form = act.form(None, request.POST if asked else None, by=request)
+        several = [(row.pk, self.called(row)) for row in rows]
         if asked and form.is_valid():
             try:
                 said = act.do_all(rows, form.cleaned_data, by=actor_of(request), now=timezone.now())
             except Problem as problem:
-                show_refusal(form, problem)
+                self._refuse(request, form, problem)
+                # Asked for again: what is still to be done.
+                several = several[problem.done :] if isinstance(problem, StoppedAt) else several
             else:
                 self.message_user(request, said, messages.SUCCESS)
                 return HttpResponseRedirect(self._list())
@@ -119,9 +123,19 @@ class Asking(_ModelAdmin):
             form,
             back=self._list(),
             effects=act.effects(None),
-            several=[(row.pk, self.called(row)) for row in rows],
+            several=several,
             form_address=reverse(f"admin:{self._route(act)}_several"),
         )
+
+    def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
+        if isinstance(problem, StoppedAt):
+            self.message_user(
+                request,
+                f"Done: {problem.done} of {problem.of}. It stopped at {self.called(problem.target)}; "
+                "that one and those after it are as they were.",
+                messages.WARNING,
+            )
+        show_refusal(form, problem)
 
     def _shown_once(
         self, request: HttpRequest, act: Act, row: Any, done: ShownOnce

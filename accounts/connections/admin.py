@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.acts import ActOnSeveral
+from accounts.acts import ActOnSeveral, do_each
 from accounts.audit import Actor
 from accounts.columns import OneOf, moment
 from accounts.connections.disconnecting import ConnectionNotFound, disconnect, dismiss, retry
@@ -30,7 +30,8 @@ class Disconnect(ActOnSeveral):
     def do_all(
         self, targets: Sequence[Connection], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
-        ended = sum(_disconnected(each, by=by, now=now, reason=given["reason"]) for each in targets)
+        reason = given["reason"]
+        ended = do_each(targets, lambda each: _disconnected(each, by=by, now=now, reason=reason))
         return f"Connections removed: {ended}."
 
 
@@ -121,7 +122,9 @@ class Retry(ActOnSeveral):
         now: datetime,
     ) -> str:
         reason = given["reason"]
-        begun = sum(retry(revocation_id=each.pk, reason=reason, by=by, now=now) for each in targets)
+        begun = do_each(
+            targets, lambda each: retry(revocation_id=each.pk, reason=reason, by=by, now=now)
+        )
         return f"Revocations begun anew: {begun}."
 
 
@@ -144,8 +147,8 @@ class Dismiss(ActOnSeveral):
         now: datetime,
     ) -> str:
         reason = given["reason"]
-        gone = sum(
-            dismiss(revocation_id=each.pk, reason=reason, by=by, now=now) for each in targets
+        gone = do_each(
+            targets, lambda each: dismiss(revocation_id=each.pk, reason=reason, by=by, now=now)
         )
         return f"Revocations forgotten: {gone}."
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from accounts.acts import ActOnSeveral, Done, UtcDateTimeField, WithReason
+from accounts.acts import ActOnSeveral, Done, UtcDateTimeField, WithReason, do_each
 from accounts.audit import Actor
 from accounts.columns import moment, tokens, yes_no
 from accounts.console import ConsoleAdmin
@@ -44,11 +44,12 @@ class StopModelCalls(ActOnSeveral):
     def do_all(
         self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
-        running = sum(
-            stop_model_calls(
-                user_id=each.pk, reason=given["reason"], ends_at=given["ends_at"], by=by, now=now
-            )
-            for each in targets
+        reason, ends_at = given["reason"], given["ends_at"]
+        running = do_each(
+            targets,
+            lambda each: stop_model_calls(
+                user_id=each.pk, reason=reason, ends_at=ends_at, by=by, now=now
+            ),
         )
         whose = f"of {targets[0]}" if len(targets) == 1 else f"of {len(targets)} people"
         return f"Model calls {whose} are stopped; running calls that end now: {running}."
@@ -67,9 +68,10 @@ class RestartModelCalls(ActOnSeveral):
     def do_all(
         self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
-        restarted = sum(
-            restart_model_calls(user_id=each.pk, reason=given["reason"], by=by, now=now)
-            for each in targets
+        reason = given["reason"]
+        restarted = do_each(
+            targets,
+            lambda each: restart_model_calls(user_id=each.pk, reason=reason, by=by, now=now),
         )
         whose = f"of {targets[0]}" if len(targets) == 1 else f"of {restarted} people"
         return f"Model calls {whose} are answered again."
@@ -95,8 +97,9 @@ class EndCall(ActOnSeveral):
     def do_all(
         self, targets: Sequence[RunningCall], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
-        ended = sum(
-            end_call(record_id=each.pk, reason=given["reason"], by=by, now=now) for each in targets
+        reason = given["reason"]
+        ended = do_each(
+            targets, lambda each: end_call(record_id=each.pk, reason=reason, by=by, now=now)
         )
         return f"Calls told to end: {ended}."
 

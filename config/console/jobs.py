@@ -12,7 +12,7 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
 from procrastinate.exceptions import UniqueViolation
 
-from accounts.acts import Act, ActOnSeveral, Done
+from accounts.acts import Act, ActOnSeveral, Done, do_each
 from accounts.audit import Actor, record
 from accounts.columns import OneOf, moment
 from accounts.console import ConsoleAdmin
@@ -41,7 +41,7 @@ class Retry(ActOnSeveral):
         by: Actor,
         now: datetime,
     ) -> str:
-        queued = sum(_retry(each.pk, reason=given["reason"], by=by, now=now) for each in targets)
+        queued = _retry_each(targets, reason=given["reason"], by=by, now=now)
         return _queued_again(queued, len(targets))
 
 
@@ -62,8 +62,8 @@ class RetryAlike(Act):
     def do(
         self, target: ProcrastinateJob, given: dict[str, Any], *, by: Actor, now: datetime
     ) -> Done:
-        alike = list(_alike(target).order_by("pk").values_list("pk", flat=True)[:MOST_AT_ONCE])
-        queued = sum(_retry(each, reason=given["reason"], by=by, now=now) for each in alike)
+        alike = list(_alike(target).order_by("pk").only("task_name")[:MOST_AT_ONCE])
+        queued = _retry_each(alike, reason=given["reason"], by=by, now=now)
         return Done(_queued_again(queued, len(alike)))
 
 
@@ -88,7 +88,8 @@ class Discard(ActOnSeveral):
         by: Actor,
         now: datetime,
     ) -> str:
-        gone = sum(_discard(each.pk, reason=given["reason"], by=by, now=now) for each in targets)
+        reason = given["reason"]
+        gone = do_each(targets, lambda each: _discard(each.pk, reason=reason, by=by, now=now))
         return f"Jobs discarded: {gone}."
 
 
@@ -122,6 +123,10 @@ def _queued_again(queued: int, asked: int) -> str:
     others = asked - queued
     rest = f" Others: {others}; they have not failed any more, or the same waits already."
     return f"Jobs queued again: {queued}.{rest if others else ''}"
+
+
+def _retry_each(jobs: Sequence[ProcrastinateJob], *, reason: str, by: Actor, now: datetime) -> int:
+    return do_each(jobs, lambda each: _retry(each.pk, reason=reason, by=by, now=now))
 
 
 def _retry(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:

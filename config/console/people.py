@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.acts import Act, ActOnSeveral, Done
+from accounts.acts import Act, ActOnSeveral, Done, do_each
 from accounts.audit import Actor
 from accounts.columns import moment, yes_no
 from accounts.console import ConsoleAdmin, events_about, ids_of_person
@@ -54,8 +54,9 @@ class RevokeAll(OnPerson, ActOnSeveral):
     def do_all(
         self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
-        ended = sum(
-            revoke_all(user_id=each.pk, by=by, reason=given["reason"], now=now) for each in targets
+        reason = given["reason"]
+        ended = do_each(
+            targets, lambda each: revoke_all(user_id=each.pk, by=by, reason=reason, now=now)
         )
         whose = f"of {targets[0]}" if len(targets) == 1 else f"of {len(targets)} people"
         return f"All tokens {whose} are revoked; sessions ended: {ended}."
@@ -79,7 +80,9 @@ class Disable(OnPerson, ActOnSeveral):
         self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
     ) -> str:
         reason = given["reason"]
-        ended = sum(disable(user_id=each.pk, by=by, reason=reason, now=now) for each in targets)
+        ended = do_each(
+            targets, lambda each: disable(user_id=each.pk, by=by, reason=reason, now=now)
+        )
         return f"People disabled: {len(targets)}; sessions ended: {ended}."
 
 
