@@ -6,6 +6,7 @@ refuses stands as an error beside the field that is meant.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -16,6 +17,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 
 from accounts.audit import Actor
+from accounts.changes import ChangedMeanwhile
 from config.database import release_connection
 from config.known_errors import problem_of
 from config.problems import NotFound, Problem
@@ -46,6 +48,24 @@ class WithReason(forms.Form):
         super().__init__(*args, **kwargs)
         # Whatever a subclass asks comes first; the reason is the last thing one thinks of.
         self.order_fields([*(name for name in self.fields if name != "reason"), "reason"])
+
+
+class WithShown(forms.BaseForm):
+    """A form that brings back what it showed: ``shown``, by field, among what it gives."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            field.show_hidden_initial = name != "reason"
+
+    def clean(self) -> dict[str, Any] | None:
+        given = super().clean()
+        self.cleaned_data["shown"] = {
+            each.name: each.field.to_python(self.data[each.html_initial_name])
+            for each in self
+            if each.html_initial_name in self.data
+        }
+        return given
 
 
 class Done(NamedTuple):
@@ -158,3 +178,9 @@ def show_refusal(form: forms.BaseForm, problem: Problem) -> None:
         form.add_error(field if field in form.fields else None, fault.detail)
     if not problem.errors:
         form.add_error(None, problem.detail)
+    if isinstance(problem, ChangedMeanwhile):
+        # Whoever sends it again has seen what it is now.
+        data: Any = copy(form.data)
+        for name, value in problem.present.items():
+            data[form.add_initial_prefix(name)] = form.fields[name].prepare_value(value)
+        form.data = data

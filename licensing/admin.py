@@ -11,7 +11,7 @@ from django.contrib.postgres.forms import SimpleArrayField
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
-from accounts.acts import Act, Done, UtcDateTimeField, WithReason
+from accounts.acts import Act, Done, UtcDateTimeField, WithReason, WithShown
 from accounts.audit import Actor
 from accounts.columns import OneOf, moment, tokens
 from accounts.console import ConsoleAdmin
@@ -82,7 +82,7 @@ class SetStatus(Act):
         return Done(f"The licence of {licence.client} is {licence.status} now.", licence.client)
 
 
-class TermsForm(WithReason):
+class TermsForm(WithShown, WithReason):
     plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
     entitlements = SimpleArrayField(
         forms.SlugField(max_length=60),
@@ -111,6 +111,7 @@ class SetTerms(Act):
             licence_id=target.pk,
             plan=given["plan"],
             entitlements=given["entitlements"] or [],
+            shown=given["shown"],
             reason=given["reason"],
             by=by,
             now=now,
@@ -284,7 +285,7 @@ class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
         help_texts = {"entitlements": ENTITLEMENTS_HELP}
 
 
-class ChangedPlanForm(PlanForm):
+class ChangedPlanForm(WithShown, PlanForm):
     reason = WithReason.base_fields["reason"]
 
 
@@ -301,8 +302,14 @@ class ChangePlan(Act):
         return ChangedPlanForm(data, instance=copy(target))
 
     def do(self, target: Plan, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        terms, reason = _terms(given), given["reason"]
-        plan = change_plan(plan_id=target.pk, terms=terms, reason=reason, by=by, now=now)
+        plan = change_plan(
+            plan_id=target.pk,
+            terms=_terms(given),
+            shown=given["shown"],
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
         return Done(f"{plan} has been changed.", plan)
 
 

@@ -1,11 +1,13 @@
 """Changing a licence. Every change has a reason, is audited, and says what people saw before and see now."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
+from accounts.changes import change
 from accounts.models import Client
 from config.problems import Fault, InvalidRequest, instant
 from licensing.models import Licence, Plan, Standing
@@ -147,16 +149,30 @@ def set_customer(
 
 
 def set_terms(
-    *, licence_id: int, plan: Plan, entitlements: list[str], reason: str, by: Actor, now: datetime
+    *,
+    licence_id: int,
+    plan: Plan,
+    entitlements: list[str],
+    shown: Mapping[str, Any] | None = None,
+    reason: str,
+    by: Actor,
+    now: datetime,
 ) -> Licence:
-    """Another plan, or other entitlements beside it."""
+    """Another plan, or other entitlements beside it.
+
+    Raises ``InvalidRequest`` without a reason, and ``ChangedMeanwhile`` where the same is not as it was ``shown``.
+    """
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():
         licence = _locked(licence_id)
         before = _terms(licence)
-        licence.plan = plan
-        licence.entitlements = sorted(set(entitlements))
+        terms = change(
+            present={"plan": licence.plan, "entitlements": licence.entitlements},
+            shown=shown,
+            given={"plan": plan, "entitlements": sorted(set(entitlements))},
+        )
+        licence.plan, licence.entitlements = terms["plan"], terms["entitlements"]
         licence.changed_at = now
         licence.save()
         record(

@@ -1,11 +1,14 @@
 """Tiers: what a plan gives and what its people may spend. A change counts for every licence on it at once."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
+from accounts.changes import change
 from config.problems import Fault, InvalidRequest
 from licensing.models import Plan
 
@@ -48,14 +51,26 @@ def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:
     return plan
 
 
-def change_plan(*, plan_id: int, terms: PlanTerms, reason: str, by: Actor, now: datetime) -> Plan:
-    """Other terms for everybody on this plan. Raises ``InvalidRequest`` without a reason, or for a taken name."""
+def change_plan(
+    *,
+    plan_id: int,
+    terms: PlanTerms,
+    shown: Mapping[str, Any] | None = None,
+    reason: str,
+    by: Actor,
+    now: datetime,
+) -> Plan:
+    """Other terms for everybody on this plan.
+
+    Raises ``InvalidRequest`` without a reason, or for a taken name, and ``ChangedMeanwhile`` where a term that was
+    changed is not as it was ``shown``.
+    """
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():
         plan = Plan.objects.select_for_update(no_key=True).get(pk=plan_id)
         before = asdict(PlanTerms.of(plan))
-        plan = _written(plan, terms)
+        plan = _written(plan, PlanTerms(**change(present=before, shown=shown, given=asdict(terms))))
         record(
             "plan:changed",
             by=by,

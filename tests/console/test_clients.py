@@ -187,6 +187,25 @@ def test_terms_that_cannot_be_are_refused(
     assert not AuditEvent.objects.filter(action="licence:terms_set").exists()
 
 
+def test_terms_that_a_colleague_has_changed_meanwhile_are_kept_or_shown(
+    console: Browser, organisation: Client, plan: Plan
+) -> None:
+    address = licence_page(organisation, "terms")
+    larger = Plan.objects.create(name="Larger")
+    shown = {"initial-plan": plan.pk, "initial-entitlements": "", "reason": "Ordered."}
+    for name in shown.keys() - {"reason"}:
+        assert f'name="{name}"' in words(console, address)
+    console.post(address, {**shown, "plan": larger.pk, "entitlements": ""})
+    console.post(address, {**shown, "plan": plan.pk, "entitlements": "forms"})
+    licence = Licence.objects.get()
+    assert (licence.plan, licence.entitlements) == (larger, ["forms"])
+
+    refused = console.post(address, {**shown, "plan": plan.pk, "entitlements": "mail"})
+    assert list(refused.context["form"].errors) == ["entitlements"]
+    assert "it is forms now" in refused.context["form"].errors["entitlements"][0]
+    assert Licence.objects.get().entitlements == ["forms"]
+
+
 def test_a_client_that_came_without_a_licence_is_shown_and_told_of(console: Browser) -> None:
     bare = Client.objects.create(name="Entered by hand")
     assert "This client has none" in words(console, page(bare))

@@ -1,5 +1,7 @@
 """Plans in the console; licences are tried from the client's page."""
 
+import re
+
 import pytest
 from django.urls import reverse
 
@@ -33,6 +35,46 @@ def test_a_plan_is_changed_with_a_reason(console: Browser, plan: Plan) -> None:
     console.post(address, {**TERMS, "reason": "A larger contract."})
     plan.refresh_from_db()
     assert (plan.name, plan.monthly_input_tokens) == ("Larger", 2_000_000)
+
+
+def shown_by(browser: Browser, address: str) -> dict[str, str]:
+    """What a page would send back by itself, what it showed included."""
+    page = browser.get(address).content.decode()
+    fields = re.findall(r'<input [^>]*name="((?:initial-)?\w+)"(?: value="([^"]*)")?', page)
+    return {name: value for name, value in fields if name != "csrfmiddlewaretoken"}
+
+
+def test_what_two_operators_change_of_a_plan_is_kept_of_both(console: Browser, plan: Plan) -> None:
+    address = reverse("admin:licensing_plan_terms", args=[plan.pk])
+    mine, hers = shown_by(console, address), shown_by(console, address)
+    console.post(address, {**hers, "monthly_input_tokens": "600000", "reason": "A contract."})
+    done = console.post(address, {**mine, "daily_tokens": "", "reason": "Another."})
+    assert done.status_code == 302
+    plan.refresh_from_db()
+    assert (plan.monthly_input_tokens, plan.daily_tokens) == (600_000, None)
+
+
+def test_a_term_that_a_colleague_has_changed_meanwhile_is_shown_before_it_is_overwritten(
+    console: Browser, plan: Plan
+) -> None:
+    address = reverse("admin:licensing_plan_terms", args=[plan.pk])
+    mine, hers = shown_by(console, address), shown_by(console, address)
+    hers |= {"monthly_input_tokens": "600000", "entitlements": "forms", "reason": "A contract."}
+    mine |= {"monthly_input_tokens": "700000", "entitlements": "mail", "reason": "Another."}
+    console.post(address, hers)
+    refused = console.post(address, mine)
+    errors = refused.context["form"].errors
+    assert set(errors) == {"monthly_input_tokens", "entitlements"}
+    assert "it is 600000 now" in errors["monthly_input_tokens"][0]
+    assert "it is forms now" in errors["entitlements"][0]
+    plan.refresh_from_db()
+    assert plan.monthly_input_tokens == 600_000
+
+    seen = dict(re.findall(r'name="(initial-\w+)" value="([^"]*)"', refused.content.decode()))
+    assert console.post(address, {**mine, **seen}).status_code == 302
+    plan.refresh_from_db()
+    assert (plan.monthly_input_tokens, plan.entitlements) == (700_000, ["mail"])
+    assert AuditEvent.objects.filter(action="plan:changed").count() == 2
 
 
 @pytest.mark.parametrize(
