@@ -108,6 +108,8 @@ class Act(ABC):
     permission: ClassVar[str] = "change"
     # Whether it takes something from people; its button is red.
     grave: ClassVar[bool] = False
+    # Whether it is one transaction, which then holds as well that its page was sent; one that waits for others is not.
+    whole: ClassVar[bool] = True
 
     def offered(self, target: Any, *, by: HttpRequest) -> bool:
         """Whether it makes sense for this row as it is, and for this operator."""

@@ -1,12 +1,14 @@
 """The pages behind acts: one for a row or for adding one, one for several rows that were chosen in a list."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -14,6 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
+from accounts import sent_once
 from accounts.acts import Act, ActOnSeveral, Done, Foreseen, ShownOnce, StoppedAt, show_refusal
 from accounts.operators import actor_of
 from config.problems import Problem
@@ -90,9 +93,10 @@ class Asking(_ModelAdmin):
                 self._refuse(request, form, problem)
             else:
                 if isinstance(done, Done):
-                    self.message_user(request, done.said, messages.SUCCESS)
-                    return HttpResponseRedirect(page_of(done.then) if done.then else self._list())
+                    then = page_of(done.then) if done.then else self._list()
+                    return self._done(request, done.said, then)
                 if isinstance(done, ShownOnce):
+                    # Not kept as done: a second answer is the one that is seen, so it has to show it as well.
                     return self._shown_once(request, act, row, done)
                 form, foreseen = done.form, done
         effects = () if foreseen else act.effects(row)
@@ -115,8 +119,7 @@ class Asking(_ModelAdmin):
                 # Asked for again: what is still to be done.
                 several = several[problem.done :] if isinstance(problem, StoppedAt) else several
             else:
-                self.message_user(request, said, messages.SUCCESS)
-                return HttpResponseRedirect(self._list())
+                return self._done(request, said, self._list())
         return self._page(
             request,
             act,
@@ -126,6 +129,22 @@ class Asking(_ModelAdmin):
             several=several,
             form_address=reverse(f"admin:{self._route(act)}_several"),
         )
+
+    def once(
+        self, request: HttpRequest, answer: Callable[[], HttpResponse], *, whole: bool
+    ) -> HttpResponse:
+        """The answer to a page that asks; if just this was sent and done before, where that led instead."""
+        with transaction.atomic() if whole and request.POST else nullcontext():
+            if address := sent_once.where_it_led(request):
+                said = "That was done already, and not a second time. To do it again, begin anew."
+                self.message_user(request, said, messages.WARNING)
+                return HttpResponseRedirect(address)
+            return answer()
+
+    def _done(self, request: HttpRequest, said: str, then: str) -> HttpResponse:
+        sent_once.keep(request, then)
+        self.message_user(request, said, messages.SUCCESS)
+        return HttpResponseRedirect(then)
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
         if isinstance(problem, StoppedAt):
@@ -159,14 +178,13 @@ class Asking(_ModelAdmin):
             "heading": f"{act.label}: {called}" if called else act.label,
             "form": form,
             "media": self.media + form.media,
+            "number": sent_once.new_number(),
         }
         context = {**self.admin_site.each_context(request), **own, **context}
         return TemplateResponse(request, "admin/console/act.html", context)
 
     def _one(self, act: Act) -> Callable[..., HttpResponse]:
-        def view(request: HttpRequest, object_id: str) -> HttpResponse:
-            if not self.may(request, act):
-                raise PermissionDenied
+        def answer(request: HttpRequest, object_id: str) -> HttpResponse:
             row = self.get_object(request, unquote(object_id))
             if row is None:
                 return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
@@ -177,17 +195,25 @@ class Asking(_ModelAdmin):
                 return HttpResponseRedirect(page_of(row))
             return self.ask(request, act, row)
 
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            if not self.may(request, act):
+                raise PermissionDenied
+            return self.once(request, lambda: answer(request, object_id), whole=act.whole)
+
         return view
 
     def _several(self, act: ActOnSeveral) -> Callable[..., HttpResponse]:
-        def view(request: HttpRequest) -> HttpResponse:
-            if not self.may(request, act):
-                raise PermissionDenied
+        def answer(request: HttpRequest) -> HttpResponse:
             chosen = self.get_queryset(request).filter(pk__in=self._keys(request, "target") or [])
             rows = [row for row in chosen if act.offered(row, by=request)]
             if not rows:
                 return HttpResponseRedirect(self._list())
             return self.ask_for_several(request, act, rows, asked=True)
+
+        def view(request: HttpRequest) -> HttpResponse:
+            if not self.may(request, act):
+                raise PermissionDenied
+            return self.once(request, lambda: answer(request), whole=False)
 
         return view
 

@@ -103,7 +103,8 @@ class ConsoleAdmin(Asking):
         if object_id is None:
             if self.adding is None or not self.has_add_permission(request):
                 raise PermissionDenied
-            return self.ask(request, self.adding, None)
+            adding = self.adding
+            return self.once(request, lambda: self.ask(request, adding, None), whole=adding.whole)
         row = self.get_object(request, unquote(object_id))
         if row is not None and self.has_view_permission(request, row):
             extra_context = {

@@ -37,6 +37,7 @@ class RollBackForm(WithReason):
 class RollBack(Act):
     name = "roll_back"
     label = "Roll back"
+    whole = False
     button = "Preview"
     form_class = RollBackForm
     grave = True
@@ -113,6 +114,7 @@ def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
 class Halt(Act):
     name = "halt"
     label = "Halt"
+    whole = False
     grave = True
 
     def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
@@ -139,6 +141,7 @@ class Halt(Act):
 class Resume(Act):
     name = "resume"
     label = "Resume"
+    whole = False
 
     def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return target.halted_at is not None

@@ -50,6 +50,7 @@ class RetryAlike(Act):
 
     name = "retry_alike"
     label = "Retry all failed of this task"
+    whole = False
 
     def offered(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
         return target.status == "failed"
