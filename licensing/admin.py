@@ -25,7 +25,7 @@ BILLING = "billing"
 # What the form proposes for a grace; any other end can be written.
 USUAL_GRACE = timedelta(days=14)
 CLIENTS_NAMED = 20
-ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas."
+ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas: small letters and digits, with single hyphens between."
 
 
 class StatusForm(WithReason):

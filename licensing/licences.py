@@ -10,6 +10,7 @@ from accounts.audit import Actor, record
 from accounts.changes import change
 from accounts.models import Client
 from config.problems import Fault, InvalidRequest, instant
+from licensing.entitlements import entitlements_of
 from licensing.models import Licence, Plan, Standing
 
 CUSTOMER_TAKEN = Fault(
@@ -160,7 +161,8 @@ def set_terms(
 ) -> Licence:
     """Another plan, or other entitlements beside it.
 
-    Raises ``InvalidRequest`` without a reason, and ``ChangedMeanwhile`` where the same is not as it was ``shown``.
+    Raises ``InvalidRequest`` without a reason, or for what can be no app, and ``ChangedMeanwhile`` where the same is
+    not as it was ``shown``.
     """
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
@@ -172,7 +174,8 @@ def set_terms(
             shown=shown,
             given={"plan": plan, "entitlements": sorted(set(entitlements))},
         )
-        licence.plan, licence.entitlements = terms["plan"], terms["entitlements"]
+        licence.plan = terms["plan"]
+        licence.entitlements = entitlements_of(terms["entitlements"], before=licence.entitlements)
         licence.changed_at = now
         licence.save()
         record(

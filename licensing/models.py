@@ -11,6 +11,9 @@ from django.utils import timezone
 
 from accounts.models import Client
 
+# What a micro app may be called, which is the word that entitlements use.
+APP_SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+
 
 class Standing(models.TextChoices):
     """What a shell may do: work, work for now, or show a lock."""

@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from accounts.audit import Actor, record
 from accounts.changes import change
 from config.problems import Fault, InvalidRequest
+from licensing.entitlements import entitlements_of
 from licensing.models import Plan
 
 NAME_TAKEN = Fault("/name", "unique", "There is a plan of this name already.")
@@ -37,7 +38,7 @@ class PlanTerms:
 
 
 def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:
-    """A new tier. Raises ``InvalidRequest`` for a name that is taken."""
+    """A new tier. Raises ``InvalidRequest`` for a name that is taken, and for what can be no app."""
     with transaction.atomic():
         plan = _written(Plan(), terms)
         record(
@@ -62,8 +63,8 @@ def change_plan(
 ) -> Plan:
     """Other terms for everybody on this plan.
 
-    Raises ``InvalidRequest`` without a reason, or for a taken name, and ``ChangedMeanwhile`` where a term that was
-    changed is not as it was ``shown``.
+    Raises ``InvalidRequest`` without a reason, for a taken name or for what can be no app, and ``ChangedMeanwhile``
+    where a term that was changed is not as it was ``shown``.
     """
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
@@ -85,9 +86,9 @@ def change_plan(
 
 
 def _written(plan: Plan, terms: PlanTerms) -> Plan:
-    for name, value in asdict(terms).items():
+    entitlements = entitlements_of(terms.entitlements, before=plan.entitlements)
+    for name, value in {**asdict(terms), "entitlements": entitlements}.items():
         setattr(plan, name, value)
-    plan.entitlements = sorted(set(terms.entitlements))
     try:
         with transaction.atomic():
             plan.save()

@@ -16,6 +16,7 @@ from django.db import transaction
 from accounts.audit import Actor, record
 from config.database import release_connection
 from config.problems import Fault, InvalidRequest, NotConfigured
+from licensing.models import APP_SLUG
 from releases import storage
 from releases.micro_apps import bundles
 from releases.micro_apps.bundles import BundleRejected
@@ -25,7 +26,7 @@ from releases.models import AppChannel, AppVersion, MicroApp
 from releases.precedence import VersionConflict
 from releases.versions import NotAVersion, Version
 
-SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+SLUG = re.compile(APP_SLUG)
 SLUG_LENGTH = 60
 BUNDLE = "bundle.tar.gz"
 LIMIT_SIGNATURE_BYTES = 4096

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from accounts.models import Client
-from licensing.models import Plan
+from licensing.models import APP_SLUG, Plan
 from releases.versions import Version
 
 
@@ -24,7 +24,7 @@ class MicroApp(models.Model):
         ordering = ("slug",)
         constraints = (
             models.CheckConstraint(
-                condition=Q(slug__regex=r"^[a-z0-9]+(-[a-z0-9]+)*$"),
+                condition=Q(slug__regex=APP_SLUG),
                 name="app_slug_is_a_plain_word",
             ),
         )

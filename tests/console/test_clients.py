@@ -175,6 +175,7 @@ def test_plan_and_entitlements_change_by_the_rule(console: Browser, organisation
     [
         ({"reason": ""}, "reason"),
         ({"entitlements": "not a slug!"}, "entitlements"),
+        ({"entitlements": "Notes"}, "entitlements"),
         ({"plan": 0}, "plan"),
     ],
 )

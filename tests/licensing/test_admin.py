@@ -82,6 +82,7 @@ def test_a_term_that_a_colleague_has_changed_meanwhile_is_shown_before_it_is_ove
     [
         ({"name": "Starter"}, "name"),
         ({"entitlements": "no good!"}, "entitlements"),
+        ({"entitlements": "forms, Notes"}, "entitlements"),
         ({"monthly_input_tokens": "-1"}, "monthly_input_tokens"),
         ({"daily_tokens": "many"}, "daily_tokens"),
     ],

@@ -171,6 +171,18 @@ class TestRules:
             "entitlements": ["notes", "sheets"],
         }
 
+    def test_an_entitlement_that_no_app_can_have_is_refused_unless_it_was_there(
+        self, licence: Licence, plan: Plan, by: Actor, now: datetime
+    ) -> None:
+        Licence.objects.update(entitlements=["Notes"])
+        terms = {"plan": plan, "reason": "More.", "by": by, "now": now}
+        set_terms(licence_id=licence.pk, entitlements=["Notes", "mail"], **terms)
+        with pytest.raises(InvalidRequest) as refused:
+            set_terms(licence_id=licence.pk, entitlements=["My_Notes", "mail"], **terms)
+        assert "My_Notes" in refused.value.errors[0].detail
+        licence.refresh_from_db()
+        assert licence.entitlements == ["Notes", "mail"]
+
     @pytest.mark.parametrize("reason", ["", "  "])
     def test_terms_and_customer_want_a_reason_too(
         self, licence: Licence, plan: Plan, by: Actor, now: datetime, reason: str

@@ -50,6 +50,32 @@ def test_two_plans_cannot_have_one_name(plan: Plan, by: Actor, now: datetime) ->
     assert not AuditEvent.objects.exists()
 
 
+@pytest.mark.parametrize(
+    "word", ["Notes", "my_notes", "-notes", "notes-", "my--notes", "", "notes\n"]
+)
+def test_a_plan_gives_no_app_that_cannot_be(
+    plan: Plan, by: Actor, now: datetime, word: str
+) -> None:
+    terms = replace(LARGER, entitlements=["forms", word])
+    with pytest.raises(InvalidRequest) as refused:
+        add_plan(terms=terms, by=by, now=now)
+    assert [fault.pointer for fault in refused.value.errors] == ["/entitlements"]
+    with pytest.raises(InvalidRequest):
+        change_plan(plan_id=plan.pk, terms=terms, reason="More.", by=by, now=now)
+    assert not AuditEvent.objects.exists()
+
+
+def test_a_word_that_a_plan_has_had_does_not_stand_in_the_way(
+    plan: Plan, by: Actor, now: datetime
+) -> None:
+    Plan.objects.update(entitlements=["Notes", "forms"])
+    plan.refresh_from_db()
+    for entitlements in (["mail", "Notes"], ["mail"]):
+        terms = replace(PlanTerms.of(plan), daily_tokens=5, entitlements=entitlements)
+        plan = change_plan(plan_id=plan.pk, terms=terms, reason="More.", by=by, now=now)
+        assert plan.entitlements == sorted(entitlements)
+
+
 def test_a_change_wants_to_know_why(plan: Plan, by: Actor, now: datetime) -> None:
     with pytest.raises(InvalidRequest):
         change_plan(plan_id=plan.pk, terms=LARGER, reason=" ", by=by, now=now)

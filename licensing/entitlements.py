@@ -1,0 +1,21 @@
+"""Entitlements as they are written: the slugs of micro apps, and no word that no app can ever have."""
+
+import re
+from collections.abc import Collection
+
+from config.problems import Fault, InvalidRequest
+from licensing.models import APP_SLUG
+
+SLUG = re.compile(APP_SLUG)
+
+
+def entitlements_of(given: Collection[str], *, before: Collection[str]) -> list[str]:
+    """In order, and each once. Raises ``InvalidRequest`` for what can be no app's slug and was not there before."""
+    wrong = sorted(each for each in {*given} - {*before} if not SLUG.fullmatch(each))
+    if wrong:
+        sentence = (
+            f"No micro app can be called {', '.join(wrong)}: "
+            "small letters and digits, with single hyphens between them."
+        )
+        raise InvalidRequest(errors=[Fault("/entitlements", "invalid", sentence)])
+    return sorted({*given})
