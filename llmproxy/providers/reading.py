@@ -10,18 +10,14 @@ from typing import Any, TypeGuard
 import orjson
 from django.conf import settings
 
+from llmproxy.providers.cleaning import cleaned
 from llmproxy.providers.protocol import Reported
 
 log = logging.getLogger(__name__)
 
-MAX_DETAIL = 500
 MAX_RETRY_AFTER = 86_400
 # More than this no call costs; it is a mistake, and counts as no report.
 MOST_TOKENS = 1_000_000_000
-# Names of accounts, projects and keys, and addresses: what a provider may say of us and not of the request.
-OURS = re.compile(r"https?://\S+|\b(?:sk|pk|rk|org|proj|key|acct)[-_][\w-]{4,}", re.IGNORECASE)
-
-
 # What is said where a provider refuses a request without a word.
 REFUSED = {413: "This is more than the model takes at once. Please send less."}
 # What a provider answers to a credential or an account that it does not take.
@@ -89,10 +85,7 @@ def said(body: bytes) -> str | None:
         message = loads(body)["error"]["message"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    key = settings.LLM_API_KEY()
-    if not isinstance(message, str) or not message or key in message:
-        return None
-    return OURS.sub("…", message)[:MAX_DETAIL]
+    return cleaned(message) if isinstance(message, str) and message else None
 
 
 def wait_of(headers: Mapping[str, str]) -> dict[str, str] | None:

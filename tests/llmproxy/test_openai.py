@@ -1,6 +1,7 @@
 """OpenAI's dialect: what is sent, and what each event means."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -221,6 +222,49 @@ class TestRefusals:
         body = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
         refusal = OpenAI().refusal(400, {}, body)
         assert refusal.detail == ProviderRejected.default_detail
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "Incorrect credential: sk-proj-…-{key}.",
+            "The credential that begins with {key:.6} may not do this.",
+            "You use {key:.4} for this, which may not do this.",
+            "The credential ending in {end}, may not do this.",
+            "The credential '{masked}' may not do this.",
+            "{key:.3}...{end} may not do this.",
+            "Header was 'Authorization: Bearer of-another'.",
+        ],
+    )
+    def test_nor_with_a_part_of_it(self, settings, message: str) -> None:
+        key = "kkqpA7sT0uVw3xYzB4cD8lPk"
+        settings.LLM_API_KEY = lambda: key
+        message = message.format(key=key, end=key[-4:], masked="kkqp****************8lPk")
+        refusal = OpenAI().refusal(422, {}, json.dumps({"error": {"message": message}}).encode())
+        assert not any(part in refusal.detail for part in ("kkq", "A7s", "lPk", "of-another"))
+
+    @pytest.mark.parametrize(
+        ("message", "told"),
+        [
+            ("Project `proj_a1B2c3` has no model m.", "…` has no model m."),
+            ("No model m for org-a1B2c3.", "No model m for …"),
+            ("No model m in account 123 or project acme-7.", "No model m in … or …"),
+            ("No model m in organization 'acme'.", "No model m in …'."),
+            ("projects/acme/models/m was not found.", "…/models/m was not found."),
+            ("Ask ops@acme.example, see https://acme.example/m?k=1", "Ask …, see …"),
+            ("The account has no model m.", "The account has no model m."),
+            ("Invalid 'messages[0].content': is too long...", "Invalid 'messages[0].content': is too …"),
+            ("In context=('a', 'b'), 'c_key' is required.", "In context=('a', 'b'), 'c_key' is required."),
+        ],
+    )  # fmt: skip
+    def test_nor_with_the_account_that_it_is_for(self, message: str, told: str) -> None:
+        body = json.dumps({"error": {"message": message}}).encode()
+        assert OpenAI().refusal(404, {}, body).detail == told
+
+    def test_the_longest_word_is_looked_through_at_once(self) -> None:
+        body = json.dumps({"error": {"message": "a-" * 30_000}}).encode()
+        began = time.monotonic()
+        assert len(OpenAI().refusal(400, {}, body).detail) == 500
+        assert time.monotonic() - began < 0.5
 
     @pytest.mark.parametrize(
         ("given", "told"), [("7", "7"), ("soon", None), ("99999999", None), ("-1", None)]
