@@ -128,9 +128,9 @@ class _Translator:
         is_chunk = isinstance(choices, list)
         self._chunk = chunk if is_chunk else self._chunk
         self._usage = self._usage if usage is None else chunk["usage"]
-        is_usage_alone = usage is not None and not choices
         forward = b""
-        if is_chunk and not is_usage_alone:
+        # One without a choice tells the usage, or what no caller has asked for, and SDKs' users look at the first.
+        if is_chunk and choices:
             forward = event.raw if self._called is None else self._renamed(chunk)
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
 

@@ -67,7 +67,7 @@ class Piece:
     ``forward`` is what the caller gets (empty: nothing), ``size`` the bytes of text in it that count as
     output, ``finished`` that the answer has its reason for ending, ``ended`` that the provider says
     nothing more, ``failed`` that it reported an error instead. ``prompt`` is what a provider tells of the
-    prompt before it can report the whole. A chunk that tells the usage and nothing else is not in ``forward``.
+    prompt before it can report the whole. A chunk without choices, such as tells the usage, is not in ``forward``.
     """
 
     forward: bytes = b""

@@ -104,6 +104,19 @@ class TestEvents:
             got = piece(chunk, include_usage=include_usage)
             assert (got.forward, got.reported) == (b"", Reported(12, 7, 4, 3))
 
+    @pytest.mark.parametrize(
+        "members",
+        [
+            {"usage": None},
+            {"usage": {}},
+            {"usage": {"prompt_tokens": 1.5, "completion_tokens": 2}},
+            {"usage": {"prompt_tokens": -1, "completion_tokens": 2}},
+            {"prompt_filter_results": []},
+        ],
+    )
+    def test_no_chunk_without_a_choice_goes_on(self, members: dict[str, Any]) -> None:
+        assert piece({"choices": [], **members}) == Piece()
+
     def test_usage_on_a_content_chunk_goes_on_with_it(self) -> None:
         got = piece(
             {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": USAGE}

@@ -208,6 +208,7 @@ def test_an_answer_in_one_piece_always_says_its_usage(play: Play) -> None:
         ([chunk("one"), chunk(None), usage_chunk()], 3005),
         ([chunk("one"), chunk(None), usage_chunk({**USAGE, "completion_tokens": 1}), usage_chunk()], 3005),
         ([chunk("one", usage={**USAGE, "completion_tokens": 1}), chunk(None), usage_chunk()], 3005),
+        ([chunk("one"), chunk(None), usage_chunk({**USAGE, "prompt_tokens": -1})], None),
     ],
 )  # fmt: skip
 def test_a_stream_says_its_usage_once_and_by_itself_where_it_was_asked_to(
