@@ -44,8 +44,7 @@ OK = 200
 # How a page or an object begins that some servers answer with in place of a stream, whatever they call it.
 NO_EVENTS = (b"<", b"{")
 DRAIN_SECONDS = 0.2
-# How long the usage of an answer is waited for whose client left at its end, and the provider's last word after
-# answer and usage.
+# How long the usage of an answer is waited for after its end, and the provider's last word after both.
 USAGE_SECONDS = 2.0
 LAST_WORD_SECONDS = 1.5
 # What is read of a refusal: seconds and bytes.
@@ -97,7 +96,7 @@ class Stream:
         self._over = False
         # What the caller was told in the stream in place of the rest.
         self.failure: Problem | None = None
-        # Until when the last word is waited for, once everything else has been said.
+        # Until when usage and last word are waited for, once the answer has ended.
         self._end_by: float | None = None
         self._spoke = time.monotonic()
         # Settings are looked up, which at each chunk is too often.
@@ -174,7 +173,15 @@ class Stream:
             _check_head(self._call, self._exchange)
         if self._end_by is None:
             return self._exchange.chunk(self._patience)
-        chunk = self._exchange.chunk(max(0.0, min(self._patience, self._end_by - time.monotonic())))
+        try:
+            chunk = self._exchange.chunk(
+                max(0.0, min(self._patience, self._end_by - time.monotonic()))
+            )
+        except ExchangeError:
+            # What breaks after the answer's end costs nobody the answer, unless it was broken off from here.
+            if self._call.stopped is not None or self._call.left:
+                raise
+            return b""
         # A provider that does not hang up, and says no last word either, has ended as well.
         return b"" if chunk is None and self._has_said_all() else chunk
 
@@ -200,7 +207,7 @@ class Stream:
             call.heard()
         for event in self._parser.feed(chunk) if chunk else self._parser.finish():
             piece = self._translator.piece(event)
-            if piece.failed is not None:
+            if piece.failed is not None and (chunk or not call.finished):
                 return piece.failed
             had_finished = call.finished
             self._count(piece)
@@ -230,6 +237,8 @@ class Stream:
     def _count(self, piece: Piece) -> None:
         call = self._call
         if piece.reported is not None:
+            # With the first report another wait begins.
+            self._end_by = None if call.reported is None else self._end_by
             call.reported = piece.reported
         if piece.prompt is not None:
             call.prompt = piece.prompt
@@ -237,9 +246,9 @@ class Stream:
             call.deltas += 1
             call.size += piece.size
         call.finished = call.finished or piece.finished
-        is_whole = call.finished and call.reported is not None
-        if is_whole and (self._end_by is None or piece.size):
-            self._end_by = time.monotonic() + LAST_WORD_SECONDS
+        if call.finished and (self._end_by is None or piece.size):
+            wait = USAGE_SECONDS if call.reported is None else LAST_WORD_SECONDS
+            self._end_by = time.monotonic() + wait
 
 
 def stream(call: Call) -> Stream:

@@ -309,6 +309,52 @@ def test_a_provider_that_says_all_but_the_last_word_is_not_waited_for(play: Play
     assert (record.end, record.source, record.output_tokens) == ("done", "provider", 3005)
 
 
+def test_an_answer_that_has_ended_is_whole_though_nothing_comes_after_it(
+    play: Play, settings
+) -> None:
+    settings.LLM_READ_TIMEOUT = 3.0
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one") + chunk(None))
+        peer.wait_until_gone()
+
+    with mock.patch.object(relay, "USAGE_SECONDS", 0.1), play(script) as call:
+        assert read(stream(call)).endswith(DONE)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.source, record.output_tokens) == ("done", "counted", 1)
+
+
+@pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
+@pytest.mark.parametrize(
+    ("tail", "known"),
+    [
+        (b"", (1, "counted")),
+        (usage_chunk()[:-20], (1, "counted")),
+        (usage_chunk(), (3005, "provider")),
+    ],
+)
+def test_an_answer_that_has_ended_is_whole_though_its_connection_breaks_after_it(
+    play: Play, ends: Script, tail: bytes, known: tuple[int, str]
+) -> None:
+    heard = Event()
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one") + chunk(None) + tail)
+        assert heard.wait(GENEROUS)
+        ends(peer)
+
+    with play(script, stream_options={"include_usage": True}) as call:
+        answer = stream(call)
+        assert b"stop" in next(answer)
+        heard.set()
+        end = read(answer)
+    assert (end.endswith(DONE), b"error" in end, answer.failure) == (True, False, None)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.output_tokens, record.source) == ("done", *known)
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(
     ("status", "kind"), [(500, ProviderError), (429, ProviderUnavailable), (400, ProviderRejected)]
@@ -388,21 +434,23 @@ def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_
 
 
 @pytest.mark.parametrize(
-    ("stopped", "left", "ended"),
+    ("said", "stopped", "left", "ended"),
     [
-        (AccessRevoked(), False, "access_revoked"),
-        (None, False, "provider_error"),
-        (None, True, "cut"),
+        (chunk("hello"), AccessRevoked(), False, "access_revoked"),
+        (chunk("hello"), None, False, "provider_error"),
+        (chunk("hello"), None, True, "cut"),
+        (chunk("hello") + chunk(None), AccessRevoked(), False, "access_revoked"),
+        (chunk("hello") + chunk(None), None, True, "cut"),
     ],
 )
 def test_a_stream_that_did_not_end_well_knows_why(
-    play: Play, stopped: Problem | None, left: bool, ended: str
+    play: Play, said: bytes, stopped: Problem | None, left: bool, ended: str
 ) -> None:
     go_on = Event()
 
     def script(peer: Peer) -> None:
         peer.send(CHUNKED)
-        peer.chunk(chunk("hello"))
+        peer.chunk(said)
         go_on.wait(GENEROUS)
         peer.reset()
 
