@@ -7,7 +7,7 @@ they are read, so that nobody fills our memory without having signed in. ``reque
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, ClassVar
 
 from django.core.exceptions import RequestDataTooBig
@@ -82,8 +82,9 @@ class ObjectParser(JSONParser):
 
     Refused as malformed: anything else, an empty body, NaN and Infinity, a member that comes twice, nesting
     deeper than 64, more than 600,000 values. Refused as invalid, with a pointer, even where a member would be
-    ignored: half characters (a lone surrogate is no text) and numbers that no float can hold. NUL and large
-    integers are for each field to judge. A subclass that judges all values itself sets ``checks_values`` to False.
+    ignored: half characters (a lone surrogate is no text), numbers that no float can hold, and integers of thousands
+    of digits. NUL and other large integers are for each field to judge. A subclass that judges all values itself sets
+    ``checks_values`` to False.
     """
 
     checks_values: ClassVar[bool] = True
@@ -104,7 +105,7 @@ def parsed(body: bytes) -> dict[str, Any]:
         raise MalformedRequest("The body must be a JSON object; it was empty.")
     try:
         text = body.decode("utf-8-sig")
-        document = json.loads(text, parse_constant=_refuse_constant)
+        document = _read(text)
     except UnicodeDecodeError:
         raise MalformedRequest("The body is not UTF-8.") from None
     except RecursionError:
@@ -115,7 +116,7 @@ def parsed(body: bytes) -> dict[str, Any]:
         raise MalformedRequest("The body must be a JSON object.")
     if _refuse_shape(document) != _most_members(body):
         # One came twice, or a text only looks like one that did: this tells, and takes twice as long.
-        json.loads(text, object_pairs_hook=_members)
+        _read(text, object_pairs_hook=_members)
     return document
 
 
@@ -180,6 +181,24 @@ def _refuse_codings(media_type: str | None, parser_context: Mapping[str, Any] | 
         raise UnsupportedMediaType("Send the body without a content encoding.")
 
 
+def _read(text: str, **options: Any) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, **options)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        # It has an integer of more digits than Python reads, which costs nothing to know and twice the time to get by.
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer, **options)
+
+
+def _integer(digits: str) -> int | float:
+    """One that Python does not read is as infinite as 1e400."""
+    try:
+        return int(digits)
+    except ValueError:
+        return inf
+
+
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Two readers of a member that comes twice may see two documents."""
     members = dict(pairs)
@@ -235,7 +254,7 @@ def _faults(document: dict[str, Any]) -> Iterable[Fault]:
                     _pointer((place, key)), "invalid_characters", "This holds half a character."
                 )
             elif isinstance(value, float) and not isfinite(value):
-                # 1e400 is read as infinity.
+                # 1e400 is read as infinity, as are the longest integers.
                 yield Fault(_pointer((place, key)), "out_of_range", "This number is too large.")
 
 

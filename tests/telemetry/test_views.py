@@ -68,7 +68,8 @@ def test_half_a_character_or_a_huge_number_costs_one_event(
     half = json.dumps(event(occurred_at=fresh, properties={"a": "\ud800"}))
     name = json.dumps(event(occurred_at=fresh, properties={"\ud800": {"b": "\0"}}))
     huge = json.dumps(event(occurred_at=fresh, properties={"a": 1})).replace('"a": 1', '"a": 1e400')
-    body = f'{{"events": [{half}, {good}, {huge}, {name}]}}'
+    long = huge.replace("1e400", "9" * 5000)
+    body = f'{{"events": [{half}, {good}, {huge}, {name}, {long}]}}'
     response = signed_in.post(ADDRESS, body, content_type="application/json")
     assert response.status_code == 202
     answer = response.json()
@@ -77,6 +78,7 @@ def test_half_a_character_or_a_huge_number_costs_one_event(
         ("/events/0/properties/a", "invalid_characters"),
         ("/events/2/properties/a", "out_of_range"),
         ("/events/3/properties", "invalid_characters"),
+        ("/events/4/properties/a", "out_of_range"),
     ]
 
 
