@@ -4,12 +4,18 @@ The standard library reads an answer's headers as it reads mail, which takes lon
 """
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from http.client import BadStatusLine, HTTPException
+from math import ceil
 from typing import NamedTuple
+
+from django.utils.http import parse_http_date_safe
 
 # An answer whose head is longer is none.
 MOST_BYTES = 64 * 1024
+# No wait is so long that it takes more.
+MOST_DIGITS = 9
 
 _END = re.compile(rb"\r?\n\r?\n")
 _STATUS = re.compile(r"HTTP/1\.([01]) ([1-9]\d\d)(?: .*)?")
@@ -86,6 +92,15 @@ def parsed(head: bytes) -> Head:
     words = {each.strip().lower() for each in headers.get("connection", "").split(",")}
     stays = "close" not in words and (status[1] == "1" or "keep-alive" in words)
     return Head(int(status[2]), headers, stays)
+
+
+def retry_after(headers: Mapping[str, str]) -> int | None:
+    """The seconds of a ``Retry-After``, which may be told as a date; None where there is none that can be read."""
+    told = headers.get("Retry-After", "")
+    if told.isdecimal():
+        return int(told) if len(told) <= MOST_DIGITS else None
+    at = parse_http_date_safe(told)
+    return None if at is None else max(0, ceil(at - time.time()))
 
 
 def _unfolded(lines: list[str]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from http.client import HTTPException
 from random import uniform
 
+from llmproxy.heads import retry_after
 from llmproxy.sockets import Line
 
 MOST_TRIES = 3
@@ -41,11 +42,10 @@ class Tries:
         """Seconds until the next try after such an answer; None where it stands."""
         if status not in NOT_NOW or headers.get("x-should-retry") == "false":
             return None
-        after = headers.get("Retry-After")
-        if after is None:
+        if "Retry-After" not in headers:
             return None if status == TOO_MANY else self._wait()
-        is_short = after.isdecimal() and len(after) < 6 and int(after) <= MOST_WAIT
-        return self._wait(int(after)) if is_short else None
+        after = retry_after(headers)
+        return None if after is None or after > MOST_WAIT else self._wait(after)
 
     def _wait(self, told: int = 0) -> float | None:
         spread = uniform(0.5, 1.5)  # noqa: S311 - nothing secret

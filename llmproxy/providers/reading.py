@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import orjson
 from django.conf import settings
 
+from llmproxy.heads import retry_after
 from llmproxy.providers.cleaning import cleaned
 from llmproxy.providers.protocol import Reported
 
@@ -90,10 +91,5 @@ def said(body: bytes) -> str | None:
 
 def wait_of(headers: Mapping[str, str]) -> dict[str, str] | None:
     """The ``Retry-After`` of a refusal, in seconds, where it is a sane one."""
-    after = headers.get("Retry-After", "")
-    is_sane = (
-        after.isdecimal()
-        and len(after) <= len(str(MAX_RETRY_AFTER))
-        and int(after) <= MAX_RETRY_AFTER
-    )
-    return {"Retry-After": after} if is_sane else None
+    after = retry_after(headers)
+    return None if after is None or after > MAX_RETRY_AFTER else {"Retry-After": str(after)}

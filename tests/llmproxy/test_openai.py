@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import pytest
+from django.utils.http import http_date
 
 from llmproxy.chat import Chat, parse
 from llmproxy.providers import reading
@@ -280,8 +281,24 @@ class TestRefusals:
         assert time.monotonic() - began < 0.5
 
     @pytest.mark.parametrize(
-        ("given", "told"), [("7", "7"), ("soon", None), ("99999999", None), ("-1", None)]
+        ("given", "told"),
+        [
+            ("7", "7"),
+            ("soon", None),
+            ("99999999", None),
+            ("9" * 5000, None),
+            ("-1", None),
+            (http_date(time.time() - 60), "0"),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", "0"),
+            (http_date(time.time() + 90_000), None),
+            ("Fri, 99 Nov 2094 08:49:37 GMT", None),
+        ],
     )
     def test_a_sane_wait_is_passed_on(self, given: str, told: str | None) -> None:
         refusal = OpenAI().refusal(429, {"Retry-After": given}, b"")
         assert refusal.headers.get("Retry-After") == told
+
+    def test_a_wait_that_is_told_as_a_date_is_passed_on_in_seconds(self) -> None:
+        until = int(time.time()) + 600
+        refusal = OpenAI().refusal(503, {"Retry-After": http_date(until)}, b"")
+        assert 0 <= until - time.time() <= int(refusal.headers["Retry-After"]) <= 600

@@ -212,6 +212,13 @@ def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
     assert turns.requests[1] - turns.requests[0] >= 1.0
 
 
+def test_it_may_say_so_by_a_date_which_may_have_come(session: Connections) -> None:
+    turns = Turns(refuses(b"Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), answers)
+    with playing(turns) as provider:
+        assert got(ask(session, provider.url)) == (200, b"good")
+    assert len(turns.requests) == 2
+
+
 def test_a_busy_provider_is_asked_a_few_times(session: Connections) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider:
@@ -225,6 +232,7 @@ def test_a_busy_provider_is_asked_a_few_times(session: Connections) -> None:
         ((b"Retry-After: 3",), {}),
         ((b"Retry-After: 3600",), {}),
         ((b"Retry-After: Fri, 31 Dec 2027 23:59:59 GMT",), {}),
+        ((b"Retry-After: soon",), {}),
         ((b"Retry-After: 99999999999999999999",), {}),
         ((b"x-should-retry: false",), {}),
         ((), {"patience": 0.0}),
