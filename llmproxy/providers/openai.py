@@ -1,7 +1,7 @@
 """Any server that speaks OpenAI's chat completions (https://platform.openai.com/docs/api-reference/chat)."""
 
 from collections.abc import Iterable, Mapping
-from json import dumps, loads
+from json import dumps
 from typing import Any
 
 from django.conf import settings
@@ -72,7 +72,7 @@ class OpenAI:
 
     def answer(self, body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
         try:
-            answer = loads(body)
+            answer, _ = read(body)
             choices = answer["choices"]
             size = sum(_size(choice["message"]) for choice in choices)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -104,7 +104,7 @@ class _Translator:
         self._usage: dict[str, Any] = {}
 
     def piece(self, event: Event) -> Piece:
-        """One event. It goes on untouched, but for the usage chunk, and where the model has another name here."""
+        """One event. It goes on untouched, but for the usage chunk, a name that differs here, and what is no JSON."""
         if event.data is None:
             # A comment says that the provider lives; that is worth saying on, in our own words.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
@@ -112,7 +112,7 @@ class _Translator:
         if data == DONE:
             return Piece(ended=True)
         try:
-            chunk = read(data)
+            chunk, is_json = read(data)
             if chunk.get("error") or event.event == "error":
                 return Piece(failed=ProviderError())
             choices = chunk.get("choices")
@@ -131,7 +131,8 @@ class _Translator:
         forward = b""
         # One without a choice tells the usage, or what no caller has asked for, and SDKs' users look at the first.
         if is_chunk and choices:
-            forward = event.raw if self._called is None else self._renamed(chunk)
+            is_untouched = is_json and self._called is None
+            forward = event.raw if is_untouched else self._renamed(chunk)
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
 
     def usage_chunk(self, known: Reported) -> bytes:

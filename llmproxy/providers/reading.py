@@ -4,7 +4,8 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from json import loads
+from json import JSONDecoder, loads
+from math import isfinite
 from typing import Any, TypeGuard
 
 import orjson
@@ -34,15 +35,28 @@ SAID_AGAIN_AFTER = 3_600.0
 _last_said: dict[str, Any] = {"key": "", "at": 0.0}
 
 
-def read(data: bytes) -> Any:
-    """JSON, also such as is none by the letter: halves of a character, which some servers send in two pieces, or NaN.
+def read(data: bytes) -> tuple[Any, bool]:
+    """JSON, also such as is none by the letter, and whether it can go on as it came.
 
-    Raises ``ValueError`` or ``RecursionError``.
+    Some servers send halves of a character in two pieces, which is JSON still; some say NaN or infinity, which is
+    none, and is null here. Integers beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
     """
     try:
-        return orjson.loads(data)
+        return orjson.loads(data), True
     except orjson.JSONDecodeError:
-        return loads(data)
+        return read_exactly(data), b"NaN" not in data and b"Infinity" not in data
+
+
+def read_exactly(data: bytes) -> Any:
+    """The same with integers of any size."""
+    return _decode(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
+
+
+def _finite(digits: str) -> float | None:
+    return number if isfinite(number := float(digits)) else None
+
+
+_decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite).decode
 
 
 def note_refused(status: int) -> None:

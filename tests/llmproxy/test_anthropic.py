@@ -442,6 +442,12 @@ class TestAnswers:
         assert call["function"] == {"name": "weather", "arguments": '{"city": "Ulm"}'}
         assert size == len("Hm.") + len("EmwKAhgB") + len('weather{"city": "Ulm"}')
 
+    def test_arguments_are_json_with_integers_of_any_size(self) -> None:
+        block = tool_use("f", {"a": float("nan"), "b": [float("inf"), 10**30]})
+        answer, _, _ = Anthropic().answer(json.dumps(message(block)).encode())
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["arguments"] == '{"a": null, "b": [null, 1%s]}' % ("0" * 30)
+
     @pytest.mark.parametrize(
         ("reason", "told"),
         [("end_turn", "stop"), ("stop_sequence", "stop"), ("pause_turn", "stop"), ("max_tokens", "length"),

@@ -2,6 +2,7 @@
 
 import json
 import time
+from math import inf
 from typing import Any
 
 import pytest
@@ -41,6 +42,13 @@ def event(data: Any) -> Event:
 def piece(data: Any, *, include_usage: bool = False) -> Piece:
     options = {"stream_options": {"include_usage": True}} if include_usage else {}
     return OpenAI().translator(chat(stream=True, **options)).piece(event(data))
+
+
+def _strict(data: bytes) -> Any:
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    return json.loads(data, parse_constant=refuse)
 
 
 class TestOutgoing:
@@ -95,6 +103,26 @@ class TestEvents:
         got = piece(data)
         assert (got.size, got.failed) == (1, None)
         assert data in got.forward
+
+    @pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e400"])
+    @pytest.mark.parametrize("text", [b"x", b"\\ud83d"])
+    @pytest.mark.parametrize("called", [None, "house"])
+    def test_what_is_no_json_is_null_in_the_one_that_goes_on(
+        self, number: bytes, text: bytes, called: str | None
+    ) -> None:
+        data = b'{"choices": [{"delta": {"content": "%s"}, "logprobs": [0.5, %s]}]}'
+        got = OpenAI().translator(chat(), called=called).piece(event(data % (text, number)))
+        (choice,) = _strict(got.forward.removeprefix(b"data: "))["choices"]
+        # An exponent that no float can hold is JSON, and may stay.
+        kept = number == b"1e400" and called is None
+        assert choice == {
+            "delta": {"content": json.loads(b'"%s"' % text)},
+            "logprobs": [0.5, inf if kept else None],
+        }
+
+    def test_nan_is_a_word_like_any_other(self) -> None:
+        data = b'{"choices": [{"delta":  {"content": "NaN, Infinity"}}]}'
+        assert data in piece(data).forward
 
     def test_a_role_alone_is_no_output(self) -> None:
         assert piece({"choices": [{"delta": {"role": "assistant", "content": ""}}]}).size == 0
@@ -175,6 +203,12 @@ class TestAnswers:
     def test_a_whole_answer_is_passed_on_with_its_usage_and_size(self) -> None:
         answer = {"choices": [{"message": {"content": "four"}}], "usage": USAGE}
         assert OpenAI().answer(json.dumps(answer).encode()) == (answer, Reported(12, 7, 4, 3), 4)
+
+    @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-1e400"])
+    def test_what_is_no_json_is_null(self, number: bytes) -> None:
+        body = b'{"choices": [{"message": {"content": "\\ud83d"}, "logprobs": [%s, 0.5]}]}'
+        answer, _, size = OpenAI().answer(body % number)
+        assert (answer["choices"][0]["logprobs"], size) == ([None, 0.5], 1)
 
     @pytest.mark.parametrize(
         "body", [b"", b"<html>", b"{}", b"[]", b'{"choices": []}', b'{"choices": [7]}']

@@ -1,11 +1,11 @@
 """A message of Anthropic's as a chat completion. Thinking comes back as ``reasoning_content``."""
 
 import time
-from json import dumps, loads
+from json import dumps
 from typing import Any
 
 from llmproxy.providers.protocol import Prompt, ProviderError, Reported
-from llmproxy.providers.reading import is_count, usage_of
+from llmproxy.providers.reading import is_count, read_exactly, usage_of
 
 _FINISH = {
     "end_turn": "stop",
@@ -21,7 +21,7 @@ _FINISH = {
 def completion(body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
     """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
     try:
-        message = loads(body)
+        message = read_exactly(body)
         said, size = _message(message["content"])
         known = reported(message.get("usage"))
         return _completion(message, said, known), known, size

@@ -6,7 +6,7 @@ message has its reason for ending.
 """
 
 import time
-from json import dumps, loads
+from json import dumps
 from typing import Any
 
 from llmproxy.providers.anthropic.answer import (
@@ -18,7 +18,7 @@ from llmproxy.providers.anthropic.answer import (
 )
 from llmproxy.providers.anthropic.refusals import failure
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, Reported
-from llmproxy.providers.reading import usage_of
+from llmproxy.providers.reading import read_exactly, usage_of
 from llmproxy.sse import Event
 
 
@@ -41,7 +41,7 @@ class EventTranslator:
             # A comment says that the provider lives; that is worth saying on, in our own words.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
         try:
-            data = loads(event.data)
+            data = read_exactly(event.data)
             return self._piece(data["type"], data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
