@@ -25,7 +25,7 @@ from llmproxy.providers.reading import (
     is_count,
     note_refused,
     read,
-    refuses_key,
+    refuses_us,
     said,
     usage_of,
     wait_of,
@@ -85,12 +85,12 @@ class OpenAI:
         return _Translator(called)
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-        is_our_key = status in NOT_US or refuses_key(body)
-        if status in _CALLERS_FAULT and not is_our_key:
+        is_ours = status in NOT_US or refuses_us(body)
+        if status in _CALLERS_FAULT and not is_ours:
             return ProviderRejected(said(body) or REFUSED.get(status))
         if status == 504:
             return ProviderTimeout()
-        if is_our_key:
+        if is_ours:
             note_refused(status)
         wait = wait_of(headers)
         return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)

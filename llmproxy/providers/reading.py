@@ -24,9 +24,15 @@ MOST_TOKENS = 1_000_000_000
 REFUSED = {413: "This is more than the model takes at once. Please send less."}
 # What a provider answers to a credential or an account that it does not take.
 NOT_US = frozenset({401, 402, 403})
-_OF_A_KEY = frozenset({"invalid_api_key", "authentication_error"})
-_BAD_KEY = re.compile(
-    r"\bapi[ _-]?key\b.{0,30}\b(?:not valid|invalid|incorrect|expired|revoked)\b"
+# What an error is called that is about either, whatever its status; no caller can mend those.
+_OF_US = frozenset({
+    "invalid_api_key", "authentication_error", "permission_error", "access_terminated", "account_deactivated",
+    "invalid_organization", "mismatched_organization", "mismatched_project", "organization_restricted",
+    "insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active",
+})  # fmt: skip
+_SAID_OF_US = re.compile(
+    r"credit balance|usage limits|billing hard limit"
+    r"|\bapi[ _-]?key\b.{0,30}\b(?:not valid|invalid|incorrect|expired|revoked)\b"
     r"|\b(?:invalid|incorrect|expired|revoked)\b.{0,30}\bapi[ _-]?key\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -67,14 +73,14 @@ def note_refused(status: int) -> None:
         log.error("provider_refuses_credential", extra={"status": status})
 
 
-def refuses_key(body: bytes) -> bool:
-    """Whether a refusal is of our key, whatever its status: some servers answer 400 to that."""
+def refuses_us(body: bytes) -> bool:
+    """Whether a refusal is of our key or account, whatever its status: some servers answer 400 to that."""
     try:
         answer = loads(body)
         # A server of more than one dialect puts its errors into a list.
         error = (answer[0] if isinstance(answer, list) else answer)["error"]
         kinds = {str(error.get("code")), str(error.get("type"))}
-        return bool(kinds & _OF_A_KEY) or bool(_BAD_KEY.search(error["message"]))
+        return bool(kinds & _OF_US) or bool(_SAID_OF_US.search(error["message"]))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
 

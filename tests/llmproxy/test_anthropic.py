@@ -678,7 +678,8 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         "words",
-        ["Your credit balance is too low to access the API.", "You have reached your specified API usage limits."],
+        ["Your credit balance is too low to access the API.", "You have reached your specified API usage limits.",
+         "This bearer has no credit balance."],
     )  # fmt: skip
     def test_an_account_without_money_is_ours_to_solve(self, words: str) -> None:
         said = json.dumps({"error": {"message": words}}).encode()

@@ -248,15 +248,23 @@ class TestRefusals:
             {"message": "Your api_key has expired"},
             {"message": "No.", "code": "invalid_api_key"},
             {"message": "No.", "type": "authentication_error"},
+            {"message": "You exceeded your current quota.", "code": "insufficient_quota"},
+            {"message": "No.", "type": "insufficient_quota"},
+            {"message": "No.", "code": "billing_hard_limit_reached"},
+            {"message": "No.", "code": "account_deactivated"},
+            {"message": "No.", "code": "organization_restricted", "type": "invalid_request_error"},
+            {"message": "Billing hard limit has been reached"},
         ],
     )  # fmt: skip
     @pytest.mark.parametrize("listed", [False, True])
-    def test_a_key_that_is_not_taken_is_ours_to_solve_whatever_the_status(
+    def test_a_key_or_account_that_is_not_taken_is_ours_to_solve_whatever_the_status(
         self, error: dict[str, str], listed: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         reading._last_said["key"] = ""
         body = json.dumps([{"error": error}] if listed else {"error": error}).encode()
-        assert type(OpenAI().refusal(400, {}, body)) is ProviderError
+        refusal = OpenAI().refusal(400, {}, body)
+        assert type(refusal) is ProviderError
+        assert refusal.detail == ProviderError.default_detail
         assert "provider_refuses_credential" in caplog.messages
 
     @pytest.mark.parametrize(

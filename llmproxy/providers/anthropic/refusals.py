@@ -15,7 +15,7 @@ from llmproxy.providers.reading import (
     NOT_US,
     REFUSED,
     note_refused,
-    refuses_key,
+    refuses_us,
     said,
     wait_of,
 )
@@ -23,8 +23,6 @@ from llmproxy.providers.reading import (
 # The request was at fault, not we: these are the caller's to mend.
 _CALLERS_FAULT = frozenset({400, 404, 413, 422})
 _BUSY = frozenset({408, 409, 429, 503, 529})
-# An empty account and a spending limit come as a 400, too, and no caller can mend them.
-_OURS = ("credit balance", "usage limits")
 _STATUS_OF = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -41,10 +39,8 @@ _STATUS_OF = {
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
     """The problem that an answer with another status than 200 is."""
     if status in _CALLERS_FAULT:
-        words = said(body)
-        is_ours = words is not None and any(each in words.lower() for each in _OURS)
-        if not is_ours and not refuses_key(body):
-            return ProviderRejected(words or REFUSED.get(status))
+        if not refuses_us(body):
+            return ProviderRejected(said(body) or REFUSED.get(status))
         note_refused(status)
         return ProviderError()
     if status == 504:
