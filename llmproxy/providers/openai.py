@@ -1,6 +1,6 @@
 """Any server that speaks OpenAI's chat completions (https://platform.openai.com/docs/api-reference/chat)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from json import dumps
 from typing import Any
 
@@ -38,7 +38,11 @@ IMAGE_TOKENS = 2_805
 # The request was at fault, not we: these are the caller's to mend.
 _CALLERS_FAULT = frozenset({400, 404, 413, 422})
 _BUSY = frozenset({408, 409, 429, 503, 529})
-_TEXTS = ("content", "refusal", "reasoning_content", "reasoning")
+_THOUGHTS = ("reasoning_content", "reasoning")
+_TEXTS = frozenset({"content", "refusal", *_THOUGHTS})
+# Characters of sound that cost what a byte of text does: 64,000 a second (PCM at 24 kHz in base64), for 20 tokens of
+# four bytes.
+SOUND = 800
 # What the chunks of one answer have in common.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
@@ -176,11 +180,13 @@ def _detail(usage: dict[str, Any], group: str, name: str) -> int:
 def _size(message: dict[str, Any]) -> int:
     """Bytes of everything in a message or delta that a provider counts as output."""
     size = 0
-    for name in _TEXTS:
-        if text := message.get(name):
-            size += len(text) if text.isascii() else _bytes(text)
-    if message.get("tool_calls"):
-        size += sum(_bytes(text) for text in _arguments(message) if text)
+    for name, value in message.items():
+        if not value:
+            continue
+        if name in _TEXTS:
+            size += len(value) if value.isascii() else _bytes(value)
+        elif name in _PARTS:
+            size += sum(_bytes(text) for text in _PARTS[name](message) if text)
     return size
 
 
@@ -189,7 +195,36 @@ def _bytes(text: str) -> int:
 
 
 def _arguments(message: dict[str, Any]) -> Iterable[str | None]:
-    for call in message.get("tool_calls") or ():
+    for call in message["tool_calls"]:
         function = call.get("function") or {}
         yield function.get("name")
         yield function.get("arguments")
+
+
+def _thoughts(message: dict[str, Any]) -> Iterable[str]:
+    """What is said of thoughts in parts, unless it is said as a text as well. Parts of other kinds are passed over."""
+    details = message["reasoning_details"]
+    if isinstance(details, list) and not any(message.get(name) for name in _THOUGHTS):
+        for part in details:
+            if isinstance(part, dict):
+                said = (part.get(name) for name in ("text", "summary", "data"))
+                yield from (each for each in said if isinstance(each, str))
+
+
+def _spoken(message: dict[str, Any]) -> Iterable[str]:
+    """The words of what is spoken, or as much text as sound of that length costs."""
+    audio = message["audio"]
+    if isinstance(audio, dict):
+        words, sound = audio.get("transcript"), audio.get("data")
+        if words and isinstance(words, str):
+            yield words
+        elif sound and isinstance(sound, str):
+            yield "." * -(-len(sound) // SOUND)
+
+
+# Of these there is something in parts; the others' names are looked up once for each chunk.
+_PARTS: Mapping[str, Callable[[dict[str, Any]], Iterable[str | None]]] = {
+    "tool_calls": _arguments,
+    "reasoning_details": _thoughts,
+    "audio": _spoken,
+}

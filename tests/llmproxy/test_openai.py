@@ -93,10 +93,25 @@ class TestEvents:
             {"refusal": "no"},
             {"reasoning_content": "hm"},
             {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+            {"reasoning_details": [{"type": "reasoning.text", "text": "é"}]},
+            {"reasoning_details": [{"summary": "h"}, {"data": "m", "index": 1}]},
+            {"reasoning_details": [{"text": "hm"}], "reasoning": "hm"},
+            {"reasoning_details": [{"text": "hm"}], "reasoning": None},
+            {"reasoning_details": [7, {"text": 7, "summary": None}, {"text": "hm"}]},
+            {"audio": {"id": "a", "transcript": "hm", "data": "UklGRg=="}},
+            {"audio": {"transcript": "", "data": "A" * 900}},
         ],
     )
     def test_everything_a_provider_counts_as_output_is_counted(self, delta: dict[str, Any]) -> None:
         assert piece({"choices": [{"delta": delta}]}).size == 2
+
+    @pytest.mark.parametrize(
+        "delta",
+        [{"audio": "hm"}, {"audio": {"id": "a", "expires_at": 7}}, {"reasoning_details": {"text": "hm"}}],
+    )  # fmt: skip
+    def test_what_nobody_knows_counts_as_nothing(self, delta: dict[str, Any]) -> None:
+        got = piece({"choices": [{"delta": delta}]})
+        assert (got.size, got.failed) == (0, None)
 
     def test_half_of_a_character_is_output_and_goes_on_untouched(self) -> None:
         data = b'{"choices": [{"delta": {"content": "\\ud83d"}}]}'
