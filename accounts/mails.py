@@ -79,6 +79,17 @@ def one_time_password_set(*, user: User, now: datetime) -> None:
     )
 
 
+def email_changed(*, was: str, now: datetime) -> None:
+    """To the address before, without the one after: the first sign of it that whoever owns the account gets."""
+    given = {"email": was, "at": now.astimezone(UTC)}
+    queue_for_person(
+        to=was,
+        subject="The email of your account was changed",
+        text=render_to_string("account/mail/email_changed.txt", given),
+        html=render_to_string("account/mail/email_changed.html", given),
+    )
+
+
 def send_password_link(*, to: str, kind: PasswordLink.Kind, secret: str) -> None:
     """To the person, at once: the link, built from ``BASE_URL`` and from nothing that a request says."""
     address = settings.BASE_URL + reverse("account:password", args=[secret])

@@ -112,8 +112,12 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
     return operator
 
 
-def change_email(*, user_id: UUID, email: str, by: Actor, now: datetime) -> User:
-    """Another email to sign in with; sessions go on. Raises ``InvalidRequest`` for one that is none or is taken."""
+def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: datetime) -> User:
+    """Another email to sign in with; sessions go on, and the one before is told by mail.
+
+    Raises ``InvalidRequest`` for one that is none or is taken, and without a reason.
+    """
+    check_reason(reason)
     _check_email(email)
     with transaction.atomic():
         user = lock_person(user_id)
@@ -136,9 +140,11 @@ def change_email(*, user_id: UUID, email: str, by: Actor, now: datetime) -> User
             now=now,
             target=user.email,
             target_id=user.pk,
+            reason=reason,
             before={"email": before["email"]},
             after={"email": user.email},
         )
+        mails.email_changed(was=before["email"], now=now)
     return user
 
 

@@ -16,7 +16,7 @@ from config.console.fields import ClientField
 from config.console.on_person import ENDS, OnPerson
 
 
-class EmailForm(forms.Form):
+class EmailForm(WithReason):
     email = forms.EmailField(max_length=254)
 
 
@@ -28,12 +28,14 @@ class ChangeEmail(OnPerson):
     def effects(self, target: User) -> Iterable[str]:
         yield "They sign in with the new email from now on; sessions go on."
         yield "Links that were mailed to the old address do not work any more, an invitation included."
+        yield "The old address gets a mail that says when it was changed, without the new one."
 
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"email": target.email}
 
     def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        user = change_email(user_id=target.pk, email=given["email"], by=by, now=now)
+        email, reason = given["email"], given["reason"]
+        user = change_email(user_id=target.pk, email=email, reason=reason, by=by, now=now)
         return Done(f"{user} has been changed.", user)
 
 

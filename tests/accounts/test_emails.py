@@ -54,7 +54,7 @@ def test_nobody_is_added_or_renamed_to_what_is_no_email(
     ways: tuple[Callable[[], object], ...] = (
         lambda: add_user(email=email, client=user.client, by=by, now=now),
         lambda: add_operator(email=email, password=None, by=by, now=now),
-        lambda: change_email(user_id=user.pk, email=email, by=by, now=now),
+        lambda: change_email(user_id=user.pk, email=email, reason="x", by=by, now=now),
     )
     for way in ways:
         with pytest.raises(InvalidRequest) as refused:

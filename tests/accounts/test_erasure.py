@@ -149,7 +149,7 @@ def test_an_operators_name_on_what_they_did_follows_their_email_and_goes_with_it
         )
         for job, email in (("sync_subscriptions", EMAIL), ("expire_grace", "eve@acme.test"))
     )
-    change_email(user_id=user.pk, email="ada@new.test", by=by, now=now)
+    change_email(user_id=user.pk, email="ada@new.test", reason="x", by=by, now=now)
     mine.refresh_from_db()
     assert mine.confirmed_by == "ada@new.test"
     erase(user, by, now, email="ada@new.test")
@@ -209,7 +209,7 @@ def test_it_cannot_be_undone(
         lambda: enable(reason="x", **why),
         lambda: set_operator(operator=True, reason="x", **why),
         lambda: set_password(password="another good horse battery", **why),
-        lambda: change_email(email=EMAIL, **why),
+        lambda: change_email(email=EMAIL, reason="x", **why),
         lambda: move_user(client=None, reason="x", **why),
         lambda: erase_user(email=user.email, reason="x", **why),
     ):

@@ -342,7 +342,7 @@ class TestUsing:
         elif what == "revoked":
             revoke_all(user_id=user.pk, reason="stolen", by=by, now=now)
         elif what == "email":
-            change_email(user_id=user.pk, email="x@acme.test", by=by, now=now)
+            change_email(user_id=user.pk, email="x@acme.test", reason="x", by=by, now=now)
         elif what == "gone":
             user.delete()
         else:

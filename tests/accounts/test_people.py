@@ -1,9 +1,11 @@
 """Rules about people, without a console."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import jwt
 import pytest
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, Session, User
@@ -38,6 +40,12 @@ def actions() -> list[str]:
     ]
 
 
+def mails_queued() -> list[dict[str, Any]]:
+    return list(
+        ProcrastinateJob.objects.filter(task_name="mail.send").values_list("args", flat=True)
+    )
+
+
 @pytest.mark.django_db
 def test_an_email_is_one_person_in_whatever_case(
     organisation: Client, by: Actor, now: datetime
@@ -55,15 +63,33 @@ def test_an_email_is_one_person_in_whatever_case(
 def test_an_email_of_somebody_else_cannot_be_taken(user: User, by: Actor, now: datetime) -> None:
     other = add_user(email="bert@acme.test", client=user.client, by=by, now=now)
     with pytest.raises(InvalidRequest):
-        change_email(user_id=other.pk, email="ADA@acme.test", by=by, now=now)
+        change_email(user_id=other.pk, email="ADA@acme.test", reason="x", by=by, now=now)
     other.refresh_from_db()
     assert (other.email, other.client) == ("bert@acme.test", user.client)
 
 
 @pytest.mark.django_db
 def test_changing_nothing_writes_nothing(user: User, by: Actor, now: datetime) -> None:
-    change_email(user_id=user.pk, email="ADA@acme.test", by=by, now=now)
-    assert actions() == []
+    change_email(user_id=user.pk, email="ADA@acme.test", reason="x", by=by, now=now)
+    assert actions() == mails_queued() == []
+
+
+@pytest.mark.django_db
+def test_another_email_has_a_reason_and_the_one_before_is_told(
+    user: User, by: Actor, now: datetime
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        change_email(user_id=user.pk, email="eve@evil.test", reason=" ", by=by, now=now)
+    assert refused.value.errors[0].pointer == "/reason"
+    assert mails_queued() == []
+    change_email(user_id=user.pk, email="eve@evil.test", reason="Married.", by=by, now=now)
+    assert AuditEvent.objects.get(action="user:email_changed").reason == "Married."
+    (mail,) = mails_queued()
+    assert mail["to"] == ["ada@acme.test"]
+    for text in (mail["text"], mail["html"]):
+        assert f"{now:%H:%M} UTC" in text
+        assert "tell whoever looks after your account at once" in text
+    assert "evil" not in str(mail)
 
 
 @pytest.mark.django_db
@@ -95,7 +121,9 @@ def test_an_invitation_ends_with_a_move_and_with_another_email(
     kind = PasswordLink.Kind.INVITATION
     for end in (
         lambda: move_user(user_id=user.pk, client=other, reason="x", by=by, now=now),
-        lambda: change_email(user_id=user.pk, email="ada@borealis.test", by=by, now=now),
+        lambda: change_email(
+            user_id=user.pk, email="ada@borealis.test", reason="x", by=by, now=now
+        ),
     ):
         request_link(user_id=user.pk, kind=kind, by=by, now=now)
         send_link(user_id=user.pk, kind=kind, now=now)

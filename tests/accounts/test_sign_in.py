@@ -112,7 +112,7 @@ def test_an_email_that_changes_while_the_password_is_checked_is_nobodys_to_sign_
     def changed_meanwhile(password: str, encoded: str, renew: Any = None) -> bool:
         right = check_password(password, encoded, renew)
         if User.objects.filter(email=was, pk=user.pk).exists():
-            change_email(user_id=user.pk, email="countess@acme.test", by=BY, now=now)
+            change_email(user_id=user.pk, email="countess@acme.test", reason="x", by=BY, now=now)
             if is_taken:
                 add_users(emails=[was], client=organisation, by=BY, now=now)
         return right

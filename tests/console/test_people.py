@@ -155,11 +155,12 @@ def test_an_email_that_is_taken_is_an_error_of_the_form(
 
 
 def test_a_person_can_have_another_email(console: Browser, user: User, pair: TokenPair) -> None:
-    console.post(page(user, "email"), {"email": "Ada.L@acme.test"})
+    console.post(page(user, "email"), {"email": "Ada.L@acme.test", "reason": "Married."})
     user.refresh_from_db()
     assert user.email == "ada.l@acme.test"
     event = last_event("user:email_changed")
     assert (event.before, event.after) == ({"email": "ada@acme.test"}, {"email": "ada.l@acme.test"})
+    assert event.reason == "Married."
     assert Session.objects.get().ended_at is None
 
 
