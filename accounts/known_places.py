@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from accounts.models import AuditEvent
-from config.ratelimits import FailureLimit
+from config.rates import FailureLimit
 
 # By this the audit log knows an operator's sign-in to the console.
 OPERATOR_SIGNED_IN = "operator:signed_in"

@@ -23,7 +23,8 @@ from django.core.cache import caches
 from config.counting import ProcessCounters
 from config.off_loop import WAIT_SECONDS
 from config.problems import ServiceUnavailable
-from config.ratelimits import FailureLimit, RateLimited, parts_of, rate_of
+from config.ratelimits import RateLimited, parts_of, rate_of
+from config.rates import FailureLimit
 from config.tallies import BUSY, HELD
 
 FIRST_PAUSE = 0.01

@@ -11,6 +11,7 @@ import re
 import time
 from base64 import b64decode
 from collections.abc import Callable
+from email.utils import getaddresses
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from ssl import create_default_context
@@ -20,15 +21,26 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import dj_database_url
 import dj_email_url
 from cryptography.fernet import Fernet
+from django.core.exceptions import ValidationError as Invalid
+from django.core.validators import validate_email
+from django.utils.module_loading import import_string
 from environs import EnvValidationError, FileAwareEnv, ValidationError
+
+from config.rates import DEFAULTS
 
 Network = IPv4Network | IPv6Network
 log = logging.getLogger(__name__)
 
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
+# A scheme and a host, as a browser writes an origin; webviews have schemes of their own.
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@*\s]+")
 MINISIGN_KEY_BYTES = 2 + 8 + 32
 # A file that is replaced by being written over is empty for a moment.
 REPLACED_WITHIN_NS = 1_000_000_000
+# What Django's own check calls insecure below.
+SECRET_CHARACTERS, SECRET_DIFFERENT = 50, 5
+
+NOT_A_SENDER = "Must be an email address, or a name and the address in <>."
 
 env = FileAwareEnv(eager=False, strip_whitespace=True)
 
@@ -124,6 +136,32 @@ def positive(value: float) -> None:
     """A check that a number of seconds or days can be waited for."""
     if value <= 0:
         raise ValidationError("Must be more than 0.")
+
+
+def long_secret(value: str) -> None:
+    """A check that what signs cookies cannot be guessed."""
+    if len(value) < SECRET_CHARACTERS or len(set(value)) < SECRET_DIFFERENT:
+        raise ValidationError(f"Must be {SECRET_CHARACTERS} random characters or more.")
+
+
+def sender(value: str) -> None:
+    """A check that mail can come from here: an email address, which a name may stand before."""
+    found = getaddresses([value])
+    if len(found) != 1 or not value.isprintable():
+        raise ValidationError(NOT_A_SENDER)
+    _email(found[0][1], NOT_A_SENDER)
+
+
+def sentry_dsn(value: str) -> None:
+    """A check that the library that reports errors can read where to, if that is given."""
+    if not value:
+        return
+    # Loaded only where errors are reported.
+    dsn = import_string("sentry_sdk.utils.Dsn")
+    try:
+        dsn(value)
+    except ValueError:
+        raise ValidationError("Must be https://<key>@<host>/<project>, or empty.") from None
 
 
 def fernet_keys(value: str) -> None:
@@ -232,6 +270,32 @@ def _words(value: str) -> list[str]:
     return [part for each in value.split(",") if (part := each.strip())]
 
 
+@_parsed("emails")
+def _emails(value: str) -> list[str]:
+    """``ops@example.com,…``: one email address or several."""
+    emails: list[str] = _words(value)
+    _not_empty("".join(emails))
+    for each in emails:
+        _email(each, "Must be email addresses, separated by commas.")
+    return emails
+
+
+def _email(value: str, otherwise: str) -> None:
+    try:
+        validate_email(value)
+    except Invalid:
+        raise ValidationError(otherwise) from None
+
+
+@_parsed("origins")
+def _origins(value: str) -> list[str]:
+    """``https://app.example.com,tauri://localhost,…``: each by name, since ``*`` would be everybody."""
+    origins: list[str] = _words(value)
+    if not all(ORIGIN.fullmatch(each) for each in origins):
+        raise ValidationError("Each origin is scheme://host, with a port or without, and no path.")
+    return origins
+
+
 @_parsed("networks")
 def _networks(value: str) -> list[Network]:
     return [_network(each) for each in _words(value)]
@@ -257,6 +321,8 @@ def _rates(value: str) -> dict[str, str]:
         name, _, rate = each.partition("=")
         if not RATE.fullmatch(rate.strip()):
             raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
+        if name.strip() not in DEFAULTS:
+            raise ValidationError(f"There are no other limits than {', '.join(sorted(DEFAULTS))}.")
         rates[name.strip()] = rate.strip()
     return rates
 

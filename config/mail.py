@@ -20,7 +20,7 @@ class Refused(FailedForGood):
 
 
 def queue_for_operators(*, subject: str, text: str, path: str) -> None:
-    """A mail to every operator address, if there is any, ending in a link into the admin.
+    """A mail to every operator address, ending in a link into the admin.
 
     Each has a job of its own, so that one that is refused keeps no mail from the others and repeats none to them.
     """

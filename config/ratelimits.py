@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Any, Literal
+from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponseBase
 from django_ratelimit.core import get_usage
 
@@ -28,24 +27,8 @@ from config import counting
 from config.client_address import address_of
 from config.handlers import answer
 from config.problems import RefusedUntil
+from config.rates import DEFAULTS, AddressLimit, FailureLimit, KeyedLimit
 
-AddressLimit = Literal["auth.ip", "status.ip", "publish.ip"]
-KeyedLimit = Literal["llm.user", "telemetry.user"]
-FailureLimit = Literal["auth.account", "auth.all"]
-
-# The specified numbers; RATE_LIMITS overrides them by name.
-DEFAULTS: Mapping[AddressLimit | KeyedLimit | FailureLimit, str] = {
-    # All of /v1/auth/, the admin's login and the account pages' forms.
-    "auth.ip": "60/m",
-    # Failed logins only: of one account from anywhere, and of everyone together.
-    "auth.account": "10/m",
-    "auth.all": "1000/m",
-    "status.ip": "600/m",
-    # Model calls, not listings.
-    "llm.user": "30/m",
-    "publish.ip": "10/m",
-    "telemetry.user": "60/m",
-}
 DEGRADED_HEADER = "X-RateLimit-Degraded"
 RATE = re.compile(r"(\d+)/(\d*)([smhd])")
 PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -65,7 +48,6 @@ class AddressLimitMiddleware:
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        refuse_unknown_names()
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
@@ -82,15 +64,6 @@ class AddressLimitMiddleware:
             except RateLimited as refusal:
                 return answer(request, refusal)
         return self.get_response(request)
-
-
-def refuse_unknown_names() -> None:
-    """Stops the start when ``RATE_LIMITS`` names a limit that does not exist, so that no misspelt one is believed."""
-    if unknown := sorted(settings.RATE_LIMITS.keys() - DEFAULTS.keys()):
-        known = ", ".join(sorted(DEFAULTS))
-        raise ImproperlyConfigured(
-            f"RATE_LIMITS: there is no limit named {', '.join(unknown)}; there are {known}."
-        )
 
 
 def count(name: KeyedLimit, *, key: str, now: datetime) -> None:

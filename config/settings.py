@@ -18,11 +18,14 @@ from config.env import (
     env,
     fernet_keys,
     header_value,
+    long_secret,
     one_of,
     positive,
     redis_address,
     seal,
     secret,
+    sender,
+    sentry_dsn,
     text,
 )
 from config.waiting import PatientConnection
@@ -33,19 +36,19 @@ VERSION = "0.1.0"
 # --- What operators set -----------------------------------------------------------------------------
 
 HOST: str = env.str("HOST", "") or "127.0.0.1"
-PORT: int | None = env.int("PORT", 8000)
+PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=65535))
 # None is one per core.
 WEB_WORKERS: int | None = env.int("WEB_WORKERS", None)
 BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
 CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
-SECRET_KEY: str = text("SECRET_KEY")
+SECRET_KEY: str = env.str("SECRET_KEY", validate=long_secret) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
 ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host)
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
-CORS_ALLOWED_ORIGINS: list[str] = env.words("CORS_ORIGINS", "")
+CORS_ALLOWED_ORIGINS: list[str] = env.origins("CORS_ORIGINS", "")
 
 # The dialects of providers: a further one is its module and a line here.
 LLM_PROVIDERS = {
@@ -95,12 +98,12 @@ GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=validate.Range(min=1)) or 1
 OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=oauth_providers.check)
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
-DEFAULT_FROM_EMAIL: str = text("DEFAULT_FROM_EMAIL")
-OPERATOR_EMAILS: list[str] = env.words("OPERATOR_EMAILS") or []
+DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
+OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []
 TELEMETRY_RETENTION_DAYS: int = (
     env.int("TELEMETRY_RETENTION_DAYS", 90, validate=validate.Range(min=1)) or 90
 )
-SENTRY_DSN: str = env.str("SENTRY_DSN", "")
+SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
 seal()
 

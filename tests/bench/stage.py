@@ -20,7 +20,7 @@ from django.conf import settings
 from accounts.models import SigningKey
 from config.local.children import Child, Program
 from config.local.ports import free
-from config.ratelimits import DEFAULTS
+from config.rates import DEFAULTS
 from tests.bench import wrk
 from tests.bench.callers import CAPS, Caller, make_callers
 from tests.bench.figures import Line

@@ -13,7 +13,8 @@ from config import attempts, tallies
 from config.attempts import attempt
 from config.local.redis import available
 from config.problems import ServiceUnavailable
-from config.ratelimits import FailureLimit, RateLimited
+from config.ratelimits import RateLimited
+from config.rates import FailureLimit
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.races import race
 

@@ -1,18 +1,131 @@
-"""Readers of the environment that publishing needs, and secrets that are replaced."""
+"""Readers of the environment: what they take, one report of all that they do not, and secrets that are replaced."""
 
 import base64
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from marshmallow import ValidationError
 
-from config.env import Secret, _cdn_purge, _claims, _minisign_key, _storage_url
+from config.env import (
+    Secret,
+    _cdn_purge,
+    _claims,
+    _emails,
+    _minisign_key,
+    _origins,
+    _rates,
+    _storage_url,
+    long_secret,
+    sender,
+    sentry_dsn,
+)
+
+ROOT = Path(__file__).parents[2]
 
 RAW = b"Ed" + bytes(range(40))
 LINE = base64.b64encode(RAW).decode()
 FILE = f"untrusted comment: minisign public key 0706050403020100\n{LINE}\n"
+
+
+FAULTY = {
+    "SECRET_KEY": "a-short-one",
+    "OPERATOR_EMAILS": "ops@shell.test,the operators",
+    "DEFAULT_FROM_EMAIL": "nonsense",
+    "CORS_ORIGINS": "https://app.shell.test,*",
+    "SENTRY_DSN": "garbage",
+    "PORT": "99999",
+    "RATE_LIMITS": "auth.ip=1/m,auht.ip=1/m",
+}
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        ["manage.py", "check"],
+        ["-m", "gunicorn", "-c", "python:config.serving", "config.wsgi"],
+    ],
+)
+def test_one_report_names_every_faulty_variable_and_repeats_no_value(start: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, *start],
+        cwd=ROOT,
+        env={**os.environ, **FAULTY},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    named = [line.split(":")[0].strip() for line in done.stderr.splitlines() if ": " in line]
+    assert named == sorted(FAULTY)
+    for value in ("a-short-one", "the operators", "nonsense", "garbage", "99999", "auht", "app."):
+        assert value not in done.stderr
+
+
+def test_a_secret_is_long_and_not_one_character_again_and_again() -> None:
+    long_secret("abcde" * 10)
+    for wrong in ("", "abcde" * 9 + "abcd", "abcd" * 20):
+        with pytest.raises(ValidationError):
+            long_secret(wrong)
+
+
+def test_operators_are_told_at_one_email_or_several() -> None:
+    assert _emails("ops@shell.test, on-call@shell.test,") == [
+        "ops@shell.test",
+        "on-call@shell.test",
+    ]
+    for wrong in ("", " , ", "ops", "ops@shell.test;on-call@shell.test", "Ops <ops@shell.test>"):
+        with pytest.raises(ValidationError):
+            _emails(wrong)
+
+
+def test_mail_comes_from_an_address_with_a_name_or_without() -> None:
+    for right in ("shell@shell.test", "Shell <shell@shell.test>", '"Käse, Shell" <s@shell.test>'):
+        sender(right)
+    for wrong in ("", "Shell", "Shell <shell>", "a@shell.test, b@shell.test", "S\nB: c <a@b.test>"):
+        with pytest.raises(ValidationError):
+            sender(wrong)
+
+
+def test_an_origin_has_a_scheme_and_a_host() -> None:
+    several = [
+        "https://app.shell.test",
+        "tauri://localhost",
+        "http://127.0.0.1:1420",
+        "http://[::1]",
+    ]
+    assert _origins(", ".join(several)) == several
+    assert _origins("") == []
+    for wrong in (
+        "*",
+        "app.shell.test",
+        "https://",
+        "https://*.shell.test",
+        "https://a.test/",
+        "null",
+    ):
+        with pytest.raises(ValidationError):
+            _origins(wrong)
+
+
+def test_errors_are_reported_to_what_the_library_can_read() -> None:
+    for right in ("", "https://key@o1.ingest.sentry.io/42", "http://key@127.0.0.1:9000/1"):
+        sentry_dsn(right)
+    for wrong in ("x", "https://sentry.io/1", "https://key@sentry.io/x", "https://key@[/1"):
+        with pytest.raises(ValidationError):
+            sentry_dsn(wrong)
+
+
+def test_only_a_limit_that_there_is_can_be_another() -> None:
+    assert _rates("auth.ip=2/m, llm.user = 5/2s") == {"auth.ip": "2/m", "llm.user": "5/2s"}
+    for wrong in ("auht.ip=1/m", "llm=1/m", "=1/m", "auth.ip=1"):
+        with pytest.raises(ValidationError):
+            _rates(wrong)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from config.local.children import Child, Program
 from config.local.folders import ROOT
 from config.local.ports import free
 from config.local.run import healthy
-from config.ratelimits import DEFAULTS
+from config.rates import DEFAULTS
 from tests.served.database import Database
 
 HOST = "127.0.0.1"
