@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
 from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
@@ -195,6 +196,12 @@ def test_a_mail_during_which_the_database_was_away_is_sent_and_its_worker_lives_
         # What the clock asks for may have failed in between; the next minute makes up for it.
         once = ProcrastinateJob.objects.filter(queueing_lock=None)
         assert not once.filter(status="failed").exists()
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
+def test_a_worker_that_could_do_nothing_is_not_started(number: str) -> None:
+    with pytest.raises(CommandError, match="must be a number from 1 on"):
+        call_command("work", f"--concurrency={number}")
 
 
 class TestRefusals:

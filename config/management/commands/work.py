@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+from argparse import ArgumentTypeError
 from contextlib import suppress
 from typing import Any
 
@@ -36,11 +37,17 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--concurrency", type=int, default=4, help="jobs at a time")
+        parser.add_argument("--concurrency", type=_at_least_one, default=4, help="jobs at a time")
 
     def handle(self, *args: Any, concurrency: int, **options: Any) -> None:
         logs.take_over()
         asyncio.run(_work(concurrency))
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError("must be a number from 1 on")
+    return int(text)
 
 
 async def _work(concurrency: int) -> None:
