@@ -17,9 +17,11 @@ def _prune_audit_log(*, by: Actor, now: datetime, dry_run: bool) -> str:
 
 def _prune_refresh_tokens(*, by: Actor, now: datetime, dry_run: bool) -> str:
     sessions, tokens = pruning.prune_refresh_tokens(now=now, dry_run=dry_run)
+    of_console = pruning.prune_console_sessions(now=now, dry_run=dry_run)
     done = "would be removed" if dry_run else "removed"
     return (
-        f"{sessions} sessions over for {pruning.OVER_KEPT.days} days {done}, with {tokens} tokens"
+        f"{sessions} sessions over for {pruning.OVER_KEPT.days} days {done}, with {tokens} tokens; "
+        f"{of_console} expired sessions of the console {done}"
     )
 
 

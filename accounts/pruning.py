@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.contrib.sessions.models import Session as PageSession
 from django.db import connection, transaction
 from django.db.models import Q
 
@@ -60,6 +61,18 @@ def prune_refresh_tokens(*, now: datetime, dry_run: bool = False) -> tuple[int, 
         sessions += removed[0]
         tokens += removed[1]
     return sessions, tokens
+
+
+def prune_console_sessions(*, now: datetime, dry_run: bool = False) -> int:
+    """Removes expired sessions of the console and the account pages; gives how many, or would be."""
+    expired = PageSession.objects.filter(expire_date__lt=now)
+    if dry_run:
+        return expired.count()
+    removed, keys = 0, expired.order_by("expire_date").values_list("pk", flat=True)
+    while batch := list(keys[:SESSIONS_AT_A_TIME]):
+        # Again by their time: somebody may have come in by one of them.
+        removed += expired.filter(pk__in=batch).delete()[0]
+    return removed
 
 
 _REMOVE_EVENTS = """

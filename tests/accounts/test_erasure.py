@@ -9,6 +9,7 @@ from django.apps import apps
 from django.conf import settings
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
+from django.contrib.sessions.models import Session as PageSession
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection, models, transaction
 
@@ -30,7 +31,7 @@ from accounts.rotation import rotate
 from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config.problems import InvalidRequest
 from licensing.models import Brake
-from tests.conftest import PASSWORD
+from tests.conftest import PASSWORD, Browser
 from tests.races import race
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, grant_override
@@ -285,6 +286,21 @@ def test_an_operator_loses_every_right(operator: User, by: Actor, now: datetime)
     assert not operator.is_staff
     assert not operator.is_superuser
     assert not operator.user_permissions.exists()
+
+
+@pytest.mark.django_db
+def test_their_session_of_the_console_has_ended_and_names_nobody(
+    operator: User, console: Browser, by: Actor, now: datetime
+) -> None:
+    assert console.get("/admin/").status_code == 200
+    erase(operator, by, now, email=operator.email)
+    assert operator.email not in str(PageSession.objects.get().get_decoded())
+    # Whatever the row of the person comes to say again, but for the password.
+    User.objects.filter(pk=operator.pk).update(
+        erased_at=None, is_active=True, is_staff=True, is_superuser=True
+    )
+    assert console.get("/admin/").status_code == 302
+    assert not PageSession.objects.filter(pk=console.cookies["sessionid"].value).exists()
 
 
 @pytest.mark.django_db

@@ -6,17 +6,18 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import pytest
+from django.contrib.sessions.models import Session as PageSession
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from accounts.pruning import prune_audit_log, prune_refresh_tokens
+from accounts.pruning import prune_audit_log, prune_console_sessions, prune_refresh_tokens
 from accounts.revocation import lock_user, revoke_all
 from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, TokenPair, sign_in
 from config.problems import instant
-from tests.conftest import PASSWORD
+from tests.conftest import PASSWORD, Browser
 from tests.races import race
 
 DAYS = timedelta(days=1)
@@ -155,6 +156,25 @@ class TestRefreshTokens:
         assert prune_refresh_tokens(now=at, dry_run=True) == (5, 5)
         assert prune_refresh_tokens(now=at) == (5, 5)
         assert prune_refresh_tokens(now=at) == (0, 0)
+
+
+@pytest.mark.django_db
+def test_sessions_of_the_console_go_when_they_have_expired(
+    operator: User, now: datetime, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setattr("accounts.pruning.SESSIONS_AT_A_TIME", 2)
+    for minutes in (-3, -2, -1, 60):
+        browser = Browser()
+        browser.force_login(operator)
+        PageSession.objects.filter(pk=browser.session.session_key).update(
+            expire_date=now + timedelta(minutes=minutes)
+        )
+    assert prune_console_sessions(now=now, dry_run=True) == 3
+    call_command("prune_refresh_tokens", "--dry-run")
+    assert "3 expired sessions of the console would be removed" in capsys.readouterr().out
+    call_command("prune_refresh_tokens")
+    assert "3 expired sessions of the console removed" in capsys.readouterr().out
+    assert PageSession.objects.get().expire_date == now + timedelta(minutes=60)
 
 
 @pytest.mark.django_db(transaction=True)
