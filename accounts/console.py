@@ -126,6 +126,8 @@ class ConsoleAdmin(Asking):
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """What happened to a row stands in the audit log."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         row = self.get_object(request, unquote(object_id))
         if row is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db.models import Count
 from django.urls import reverse
 
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, User
 from config.console.troubles import Trouble, troubles_at
 from config.nightly import Run, last_runs
 from licensing.models import Licence, Standing
@@ -30,8 +30,8 @@ class Glance:
     events: list[AuditEvent]
 
 
-def at_a_glance(*, now: datetime) -> Glance:
-    """The state of the service as operators want it first."""
+def at_a_glance(*, operator: User, now: datetime) -> Glance:
+    """The state of the service as operators want it first. The page shows each what they may see of it."""
     licences = reverse("admin:licensing_licence_changelist")
     number = dict(Licence.objects.order_by().values_list("status").annotate(Count("pk")))
     return Glance(
@@ -41,7 +41,7 @@ def at_a_glance(*, now: datetime) -> Glance:
         ],
         in_flight=UsageRecord.objects.open().filter(expires_at__gt=now).count(),
         in_flight_url=reverse("admin:usage_runningcall_changelist"),
-        troubles=list(troubles_at(now)),
+        troubles=list(troubles_at(now, operator=operator)),
         nights=last_runs(),
         graces=list(
             Licence.objects.select_related("client")

@@ -1,7 +1,7 @@
 """The operators' console: who may come in, and what stands on its front page."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.admin import AdminSite
 from django.core.exceptions import NON_FIELD_ERRORS
@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts.audit import record
+from accounts.models import User
 from accounts.operators import actor_of, record_refused_sign_in
 from config.console.front import at_a_glance
 from config.console.signing_in import OperatorSignIn, OwnPassword
@@ -33,7 +34,7 @@ class ConsoleSite(AdminSite):
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """What matters at a glance."""
-        glance = at_a_glance(now=timezone.now())
+        glance = at_a_glance(operator=cast("User", request.user), now=timezone.now())
         return super().index(request, {"glance": glance, **(extra_context or {})})
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:

@@ -8,7 +8,7 @@ from django.db.models import Max
 from django.urls import reverse
 from procrastinate.contrib.django.models import ProcrastinateWorker
 
-from accounts.models import Client, ConnectionRevocation, SigningKey
+from accounts.models import Client, ConnectionRevocation, SigningKey, User
 from config import nightly
 from config.console import queued
 from licensing.models import Brake
@@ -31,10 +31,11 @@ class Trouble(NamedTuple):
     url: str = ""
 
 
-def troubles_at(now: datetime) -> Iterator[Trouble]:
-    """All there is, the most urgent first."""
-    for look in LOOKS:
-        yield from look(now)
+def troubles_at(now: datetime, *, operator: User) -> Iterator[Trouble]:
+    """All there is and that they may see, the most urgent first."""
+    for permission, look in LOOKS:
+        if operator.has_perm(permission):
+            yield from look(now)
 
 
 def _worker(now: datetime) -> Iterator[Trouble]:
@@ -90,6 +91,9 @@ def _calls(now: datetime) -> Iterator[Trouble]:
             f"Calls whose reservation has expired and is still held: {abandoned}.",
             reverse("admin:usage_runningcall_changelist"),
         )
+
+
+def _models(now: datetime) -> Iterator[Trouble]:
     if default_is_off():
         yield Trouble(
             "The default model is off: calls that name no model are refused.",
@@ -133,14 +137,16 @@ def _connections(now: datetime) -> Iterator[Trouble]:
         )
 
 
-LOOKS: tuple[Callable[[datetime], Iterator[Trouble]], ...] = (
-    _worker,
-    _signing_key,
-    _clients,
-    _brakes,
-    _queue,
-    _nights,
-    _calls,
-    _releases,
-    _connections,
+# With the permission to view what each looks at.
+LOOKS: tuple[tuple[str, Callable[[datetime], Iterator[Trouble]]], ...] = (
+    ("procrastinate.view_procrastinatejob", _worker),
+    ("accounts.view_signingkey", _signing_key),
+    ("accounts.view_client", _clients),
+    ("licensing.view_brake", _brakes),
+    ("procrastinate.view_procrastinatejob", _queue),
+    ("accounts.view_auditevent", _nights),
+    ("usage.view_runningcall", _calls),
+    ("llmproxy.view_languagemodel", _models),
+    ("releases.view_shellchannel", _releases),
+    ("accounts.view_connectionrevocation", _connections),
 )

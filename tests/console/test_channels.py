@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, User
 from config.console.front import at_a_glance
 from releases.models import Publication, Purge, ShellChannel
 from releases.storage import IMMUTABLE_CACHE
@@ -52,8 +52,11 @@ def test_a_channel_says_what_is_live_and_since_when(console: Browser, published:
 
 
 def test_a_failed_purge_is_red_here_and_on_the_front_page(
-    console: Browser, published: Pipeline, settings: Settings, now: datetime
+    console: Browser, operator: User, published: Pipeline, settings: Settings, now: datetime
 ) -> None:
+    def troubles() -> str:
+        return " ".join(each.says for each in at_a_glance(operator=operator, now=now).troubles)
+
     settings.CDN_PURGE = "purge"
     live = Publication.objects.of("stable")[0]
     purge = Purge.objects.create(
@@ -71,15 +74,14 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     listed = reverse("admin:releases_shellchannel_changelist")
     assert '<strong class="wrong">purge failed: old_bytes</strong>' in text(console, listed)
     assert act("purge") in shown
-    troubles = " ".join(each.says for each in at_a_glance(now=now).troubles)
-    assert "The CDN does not serve what stable offers (old_bytes)." in troubles
+    assert "The CDN does not serve what stable offers (old_bytes)." in troubles()
     console.post(act("purge"), {"reason": "The CDN is well again."})
     assert AuditEvent.objects.filter(action="release:purge_retried").count() == 1
     purge.confirmed_at = now
     purge.save()
     assert "read back" in text(console, PAGE)
     assert "purge failed" not in text(console, listed)
-    assert "does not serve" not in " ".join(each.says for each in at_a_glance(now=now).troubles)
+    assert "does not serve" not in troubles()
 
 
 def test_rolling_back_says_first_what_it_does(console: Browser, published: Pipeline) -> None:

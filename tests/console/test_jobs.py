@@ -139,7 +139,9 @@ def test_a_failed_job_is_discarded_with_a_reason_and_asked_about_no_more(
     assert number("mail.send", "failed") == 1
     console.post(page(world.job_id, "discard"), {"reason": "They have left."})
     assert number("mail.send", "cancelled") == 1
-    assert "failed for good" not in " ".join(each.says for each in troubles_at(now))
+    assert "failed for good" not in " ".join(
+        each.says for each in troubles_at(now, operator=operator)
+    )
     event = AuditEvent.objects.get(action="job:discarded")
     assert (event.actor, event.target, event.target_id, event.reason) == (
         operator.email,
