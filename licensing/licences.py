@@ -16,6 +16,7 @@ from licensing.models import Licence, Plan, Standing
 CUSTOMER_TAKEN = Fault(
     "/stripe_customer_id", "unique", "This customer pays for another client's licence already."
 )
+NO_WORD = Fault("/status", "unchanged", "What billing says counts already.")
 
 
 def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
@@ -46,11 +47,14 @@ def set_operator_status(
 ) -> Licence:
     """The operator's word on a licence: a status until ``ends_at`` (or for good), or None to let billing's count again.
 
-    Raises ``InvalidRequest`` without a reason, or for a grace without an end in the future.
+    Raises ``InvalidRequest`` without a reason, for a grace without an end in the future, and for None where there is
+    no word to take back.
     """
     _check(status=status, reason=reason, grace_until=grace_until, ends_at=ends_at, now=now)
     with transaction.atomic():
         licence = _locked(licence_id)
+        if status is None and licence.operator_status is None:
+            raise InvalidRequest(errors=[NO_WORD])
         before = _seen(licence)
         licence.operator_status = status
         licence.operator_grace_until = grace_until if status == Standing.GRACE else None

@@ -139,6 +139,7 @@ def test_a_grace_is_given_in_utc(console: Browser, organisation: Client, now: da
         ({"status": "active", "ends_at": "2020-01-01T00:00", "reason": "x"}, "ends_at"),
         ({"status": "active", "ends_at": "soon", "reason": "x"}, "ends_at"),
         ({"status": "frozen", "reason": "x"}, "status"),
+        ({"status": "billing", "reason": "x"}, "status"),
     ],
 )
 def test_what_the_rule_refuses_stands_beside_the_field(

@@ -111,6 +111,17 @@ class TestRules:
         assert changed.status == "active"
         assert AuditEvent.objects.filter(action="licence:operator_cleared").exists()
 
+    def test_where_there_is_no_word_none_is_taken_back(
+        self, licence: Licence, by: Actor, now: datetime
+    ) -> None:
+        with pytest.raises(InvalidRequest) as refusal:
+            set_operator_status(licence_id=licence.pk, status=None, reason="x", by=by, now=now)
+        assert [fault.pointer for fault in refusal.value.errors] == ["/status"]
+        changed_at = licence.changed_at
+        licence.refresh_from_db()
+        assert licence.changed_at == changed_at
+        assert not AuditEvent.objects.filter(action__startswith="licence:").exists()
+
     def test_a_word_given_until_a_time_ends_then(
         self, licence: Licence, by: Actor, now: datetime
     ) -> None:
@@ -203,14 +214,14 @@ class TestRules:
         assert not AuditEvent.objects.filter(action__startswith="licence:").exists()
 
 
-@pytest.mark.parametrize("before", [None, *Standing])
+@pytest.mark.parametrize("before", Standing)
 @pytest.mark.parametrize("after", [None, *Standing])
 @pytest.mark.parametrize("billing", Standing)
 def test_an_operator_may_say_anything_after_anything_whatever_billing_says(
     licence: Licence,
     by: Actor,
     now: datetime,
-    before: Standing | None,
+    before: Standing,
     after: Standing | None,
     billing: Standing,
 ) -> None:
