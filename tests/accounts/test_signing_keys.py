@@ -9,6 +9,7 @@ import pytest
 from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError
+from django.db.models import F
 from rest_framework.test import APIClient
 
 from accounts.access_tokens import AccessToken
@@ -180,14 +181,31 @@ class TestCommand:
         assert "is published and signs since" in said
         assert waits == []
 
-    def test_published_first_it_comes_back_at_once(
+    def test_published_first_it_comes_back_when_every_process_has_it_in_its_list(
         self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert "is published and signs from" in rotated(capsys, "--publish-first", "24")
+        clock = 1000.0
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("accounts.key_ring.monotonic", lambda: clock)
+            other = KeyRing()
+            before, _ = other.jwks(now=datetime.now().astimezone())
+            assert "is published and signs from" in rotated(capsys, "--publish-first", "24")
+            assert other.jwks(now=datetime.now().astimezone())[0] == before
+            clock += waits[0]
+            key = SigningKey.objects.get(superseded_at=None)
+            assert key.kid.encode() in other.jwks(now=datetime.now().astimezone())[0]
+
+    def test_asked_again_it_waits_for_what_is_left(
+        self, signing_key: None, waits: list[float], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rotated(capsys, "--publish-first", "24")
+        SigningKey.objects.filter(superseded_at=None).update(
+            published_at=F("published_at") - timedelta(seconds=30)
+        )
         assert "had been published before and signs from" in rotated(
             capsys, "--publish-first", "24"
         )
-        assert waits == []
+        assert waits[1] == 0
         with pytest.raises(CommandError, match="signs later"):
             call_command("rotate_signing_key")
 

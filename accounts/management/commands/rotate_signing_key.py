@@ -78,6 +78,9 @@ class Command(BaseCommand):
             raise CommandError(refusal.detail) from None
         published = "is published" if key.published_at == now else "had been published before"
         if publish_ahead > LEAST_AHEAD:
+            # Until then another process may still serve a list without it.
+            read_in = RELOAD_SECONDS + READING_SECONDS
+            sleep(max(0.0, (key.published_at - timezone.now()).total_seconds() + read_in))
             return f"{key.kid} {published} and signs from {instant(key.signs_from)}"
         if key.signs_from > now:
             self._wait_for(key)
