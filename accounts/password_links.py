@@ -56,6 +56,14 @@ class Disabled(InvalidRequest):
     default_detail = "This person is disabled. Enable them first."
 
 
+class NotInvited(InvalidRequest):
+    """An invitation is for a beginning."""
+
+    default_detail = (
+        "Only people of a client who have no password yet are invited. Send them a reset instead."
+    )
+
+
 class Crowd:
     """Says of this process that resets are dropped, and not of each of them."""
 
@@ -91,12 +99,17 @@ def request_reset(*, email: str, address: str | None, request_id: str) -> None:
 
 
 def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: datetime) -> None:
-    """An operator has a reset or an invitation sent. Raises ``Disabled`` for somebody who may not sign in."""
+    """An operator has a reset or an invitation sent.
+
+    Raises ``Disabled`` for somebody who may not sign in, and ``NotInvited`` for whom an invitation is not meant.
+    """
     with transaction.atomic():
         user = lock_user(user_id)
         if not user.is_active:
             raise Disabled
         if kind == PasswordLink.Kind.INVITATION:
+            if not user.may_be_invited:
+                raise NotInvited
             User.objects.filter(pk=user.pk).update(invited_at=now)
         record(
             "user:password_link_requested",

@@ -116,6 +116,11 @@ class User(AbstractBaseUser, PermissionsMixin):
 
         return check_password(raw_password, checked, upgrade)
 
+    @property
+    def may_be_invited(self) -> bool:
+        """Whether they belong to a client, may sign in and have no password yet: ``NOT_ACCEPTED``, of a row."""
+        return self.is_active and self.client_id is not None and not self.has_usable_password()
+
     def get_session_auth_hash(self) -> str:
         """What an operator's session in the console is bound to: it ends with the password and with a revocation."""
         bound_to = f"{self.password}:{self.epoch}"

@@ -108,8 +108,7 @@ class InviteAgain(OnPerson, ActOnSeveral):
     form_class = forms.Form
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
-        waits = target.is_active and target.client_id and not target.has_usable_password()
-        return bool(waits) and super().offered(target, by=by)
+        return target.may_be_invited and super().offered(target, by=by)
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield LINK

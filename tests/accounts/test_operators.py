@@ -93,6 +93,30 @@ def test_who_is_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         call_command("createsuperuser", stdout=StringIO())
 
 
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (["createsuperuser"], "--noinput"),
+        (["createsuperuser", "--email", "second@shell.test"], "--noinput"),
+        (["changepassword", "ada@acme.test"], "send_password_link"),
+        (["erase_user", "ada@acme.test", "--reason", "Asked."], "--confirm"),
+    ],
+)
+def test_where_nobody_can_be_asked_a_command_says_what_to_do_instead(
+    user: User, monkeypatch: pytest.MonkeyPatch, command: list[str], instead: str
+) -> None:
+    def nobody(question: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", nobody)
+    monkeypatch.setattr("accounts.management.commands.createsuperuser.getpass", nobody)
+    with pytest.raises(CommandError, match=instead):
+        call_command(*command, stdout=StringIO())
+    user.refresh_from_db()
+    assert user.erased_at is None
+    assert user.check_password(PASSWORD)
+
+
 def test_a_password_set_from_a_shell_ends_sessions_and_is_written_down(
     user: User, pair: TokenPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

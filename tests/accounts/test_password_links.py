@@ -222,6 +222,8 @@ class TestSending:
     def test_the_secret_is_in_the_mail_and_nowhere_else(
         self, user: User, by: Actor, now: datetime
     ) -> None:
+        user.set_unusable_password()
+        user.save()
         request_link(user_id=user.pk, kind=INVITATION, by=by, now=now)
         (given,) = jobs("accounts.send_password_link")
         assert given == {"user_id": str(user.pk), "kind": "invitation"}
@@ -266,6 +268,10 @@ class TestSending:
         assert find_link(arrived, now=now).user == user
 
     def test_the_command_queues_it(self, user: User, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(CommandError, match="no password yet"):
+            call_command("send_password_link", user.email, "--invite")
+        user.set_unusable_password()
+        user.save()
         call_command("send_password_link", user.email.upper(), "--invite")
         assert "invitation queued for ada@acme.test" in capsys.readouterr().out
         assert [each["kind"] for each in jobs("accounts.send_password_link")] == ["invitation"]

@@ -372,6 +372,13 @@ class TestExport:
         keys = jwt.PyJWKSet.from_json((pem.parent / "jwks.json").read_text())
         assert jwt.decode(pair.access, keys[pem.stem], algorithms=["RS256"])["kid"] == pem.stem
 
+    def test_a_folder_that_cannot_be_is_told(self, signing_key: None, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("of somebody else")
+        for output, why in (("file", "File exists"), ("file/folder", "Not a directory")):
+            with pytest.raises(CommandError, match=f"{output} cannot be written to: {why}"):
+                call_command("export_public_keys", output=tmp_path / output)
+        assert (tmp_path / "file").read_text() == "of somebody else"
+
     def test_the_same_keys_give_the_same_bytes(
         self, signing_key: None, by: Actor, now: datetime
     ) -> None:

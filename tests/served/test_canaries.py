@@ -293,6 +293,7 @@ def links(scene: Scene) -> None:
     Shell(scene.service.url).post("/v1/auth/password/reset", {"email": reset.email})
     with scene.database.rows():
         invitation = PasswordLink.Kind.INVITATION
+        User.objects.filter(pk=invited.id).update(password=make_password(None))
         request_link(user_id=invited.id, kind=invitation, by=BY, now=datetime.now(UTC))
     with working_off(scene.service):
         eventually(lambda: _tried(scene) >= 2)

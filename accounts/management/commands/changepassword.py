@@ -22,7 +22,8 @@ class Command(BaseCommand):
         user = User.objects.filter(email=email).first()
         if user is None:
             raise CommandError("There is no user with this email.")
-        by, password = Actor.command("changepassword"), asked_password()
+        by = Actor.command("changepassword")
+        password = asked_password(instead="Use send_password_link, or a terminal.")
         try:
             ended = set_password(user_id=user.pk, password=password, by=by, now=timezone.now())
         except InvalidRequest as refusal:

@@ -8,8 +8,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
+from accounts.management.terminal import asked
 from accounts.people import add_operator
 from config.problems import InvalidRequest
+
+UNASKED = "Use --noinput, with DJANGO_SUPERUSER_EMAIL and DJANGO_SUPERUSER_PASSWORD."
 
 
 class Command(BaseCommand):
@@ -30,8 +33,8 @@ class Command(BaseCommand):
         email = email or os.environ.get("DJANGO_SUPERUSER_EMAIL") or ""
         password = os.environ.get("DJANGO_SUPERUSER_PASSWORD") or None
         if interactive:
-            email = email or input("Email: ")
-            password = asked_password()
+            email = email or asked(input, "Email: ", instead=UNASKED)
+            password = asked_password(instead=UNASKED)
         by, now = Actor.command("createsuperuser"), timezone.now()
         try:
             operator = add_operator(email=email.strip(), password=password, by=by, now=now)
@@ -41,9 +44,9 @@ class Command(BaseCommand):
         self.stdout.write(f"createsuperuser: {operator} is an operator{without}")
 
 
-def asked_password() -> str:
-    """A password from the terminal, typed twice; shown nowhere."""
-    password = getpass("Password: ")
-    if password != getpass("Password (again): "):
+def asked_password(*, instead: str) -> str:
+    """A password from the terminal, typed twice; shown nowhere. ``instead`` is told where there is none."""
+    password = asked(getpass, "Password: ", instead=instead)
+    if password != asked(getpass, "Password (again): ", instead=instead):
         raise CommandError("The two passwords are not the same.")
     return password

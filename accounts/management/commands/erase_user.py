@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.erasure import erase_user, foresee
+from accounts.management.terminal import asked
 from accounts.models import User
 from config.problems import InvalidRequest
 
@@ -40,7 +41,8 @@ class Command(BaseCommand):
         if not reason:
             raise CommandError("--reason is required: say why.")
         if confirm is None:
-            confirm = input("This cannot be undone. Type the email of the person: ")
+            sentence = "This cannot be undone. Type the email of the person: "
+            confirm = asked(input, sentence, instead="Give the email again, by --confirm.")
         by, now = Actor.command("erase_user"), timezone.now()
         try:
             removed = erase_user(user_id=user.pk, email=confirm, reason=reason, by=by, now=now)

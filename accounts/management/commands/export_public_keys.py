@@ -1,10 +1,11 @@
 """The public keys as files, for shells that verify tokens offline."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.signing_keys import public_files
@@ -23,12 +24,19 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, output: Path, **options: Any) -> None:
         files = public_files(now=timezone.now())
-        output.mkdir(parents=True, exist_ok=True)
-        # A build that takes every PEM there is must not take one that verifies no more.
-        for path in output.iterdir():
-            if EARLIER.fullmatch(path.name) and path.name not in files:
-                path.unlink()
-        for name, content in files.items():
-            (output / name).write_bytes(content)
+        try:
+            _write(files, output)
+        except OSError as error:
+            raise CommandError(f"{output} cannot be written to: {error.strerror}.") from None
         keys = sum(name.endswith(".pem") for name in files)
         self.stdout.write(f"export_public_keys: {keys} keys written to {output}")
+
+
+def _write(files: Mapping[str, bytes], output: Path) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    # A build that takes every PEM there is must not take one that verifies no more.
+    for path in output.iterdir():
+        if EARLIER.fullmatch(path.name) and path.name not in files:
+            path.unlink()
+    for name, content in files.items():
+        (output / name).write_bytes(content)

@@ -18,6 +18,8 @@ class Command(BaseCommand):
         parser.add_argument("--reason", required=True)
 
     def handle(self, *args: Any, email: str, reason: str, **options: Any) -> None:
+        if not reason.strip():
+            raise CommandError("Say why.")
         user = User.objects.filter(email=email).first()
         if user is None:
             raise CommandError("There is no user with this email.")

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.models import PasswordLink, User
-from accounts.password_links import Disabled, request_link
+from accounts.password_links import Disabled, NotInvited, request_link
 
 
 class Command(BaseCommand):
@@ -15,7 +15,11 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
-        parser.add_argument("--invite", action="store_true", help="in the words of an invitation")
+        parser.add_argument(
+            "--invite",
+            action="store_true",
+            help="invite somebody who has no password yet",
+        )
 
     def handle(self, *args: Any, email: str, invite: bool, **options: Any) -> None:
         user = User.objects.filter(email=email).first()
@@ -25,6 +29,6 @@ class Command(BaseCommand):
         by = Actor.command("send_password_link")
         try:
             request_link(user_id=user.pk, kind=kind, by=by, now=timezone.now())
-        except Disabled as refusal:
+        except (Disabled, NotInvited) as refusal:
             raise CommandError(refusal.detail) from None
         self.stdout.write(f"send_password_link: {kind.label} queued for {user.email}")
