@@ -18,7 +18,6 @@ from config.env import (
     env,
     fernet_keys,
     header_value,
-    long_secret,
     one_of,
     positive,
     redis_address,
@@ -43,7 +42,7 @@ BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
 CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
-SECRET_KEY: str = env.str("SECRET_KEY", validate=long_secret) or ""
+SECRET_KEY: str = text("SECRET_KEY")
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
 ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host)

@@ -19,7 +19,6 @@ from config.env import (
     _origins,
     _rates,
     _storage_url,
-    long_secret,
     sender,
     sentry_dsn,
 )
@@ -32,7 +31,6 @@ FILE = f"untrusted comment: minisign public key 0706050403020100\n{LINE}\n"
 
 
 FAULTY = {
-    "SECRET_KEY": "a-short-one",
     "OPERATOR_EMAILS": "ops@shell.test,the operators",
     "DEFAULT_FROM_EMAIL": "nonsense",
     "CORS_ORIGINS": "https://app.shell.test,*",
@@ -63,22 +61,12 @@ def test_one_report_names_every_faulty_variable_and_repeats_no_value(start: list
     assert "Traceback" not in done.stderr
     named = [line.split(":")[0].strip() for line in done.stderr.splitlines() if ": " in line]
     assert named == sorted(FAULTY)
-    for value in ("a-short-one", "the operators", "nonsense", "garbage", "99999", "auht", "app."):
+    for value in ("the operators", "nonsense", "garbage", "99999", "auht", "app."):
         assert value not in done.stderr
 
 
-def test_a_secret_is_long_and_not_one_character_again_and_again() -> None:
-    long_secret("abcde" * 10)
-    for wrong in ("", "abcde" * 9 + "abcd", "abcd" * 20):
-        with pytest.raises(ValidationError):
-            long_secret(wrong)
-
-
 def test_operators_are_told_at_one_email_or_several() -> None:
-    assert _emails("ops@shell.test, on-call@shell.test,") == [
-        "ops@shell.test",
-        "on-call@shell.test",
-    ]
+    assert _emails("ops@shell.test, root@mailhost,") == ["ops@shell.test", "root@mailhost"]
     for wrong in ("", " , ", "ops", "ops@shell.test;on-call@shell.test", "Ops <ops@shell.test>"):
         with pytest.raises(ValidationError):
             _emails(wrong)
@@ -98,6 +86,8 @@ def test_an_origin_has_a_scheme_and_a_host() -> None:
         "tauri://localhost",
         "http://127.0.0.1:1420",
         "http://[::1]",
+        "null",
+        "file://",
     ]
     assert _origins(", ".join(several)) == several
     assert _origins("") == []
@@ -107,7 +97,6 @@ def test_an_origin_has_a_scheme_and_a_host() -> None:
         "https://",
         "https://*.shell.test",
         "https://a.test/",
-        "null",
     ):
         with pytest.raises(ValidationError):
             _origins(wrong)
