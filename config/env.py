@@ -16,7 +16,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from ssl import create_default_context
 from typing import Any, NoReturn, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import dj_database_url
 import dj_email_url
@@ -39,7 +39,19 @@ MINISIGN_KEY_BYTES = 2 + 8 + 32
 REPLACED_WITHIN_NS = 1_000_000_000
 NOT_A_SENDER = "Must be an email address, or a name and the address in <>."
 
-env = FileAwareEnv(eager=False, strip_whitespace=True)
+
+class _Environment(FileAwareEnv):
+    """The library's, which gathers all faults but that of a file that cannot be read."""
+
+    def _get_value(self, env_key: str, default: Any) -> Any:
+        try:
+            return super()._get_value(env_key, default)
+        except (OSError, ValueError):
+            self._errors[env_key].append(f"{env_key}{self.file_suffix} must name a file of text.")
+            return default
+
+
+env = _Environment(eager=False, strip_whitespace=True)
 
 
 class Secret:
@@ -63,6 +75,7 @@ class Secret:
         self._may_be_empty = may_be_empty
         self._value = value
         self._path = Path(path) if path else None
+        self._stamp: tuple[int, int, int] | None = None
         self._stamp = self._look()
 
     def __call__(self) -> str:
@@ -184,7 +197,7 @@ def certificates(value: str) -> None:
 
 def redis_address(value: str) -> None:
     """A check that a cache address is one, or empty."""
-    if value and urlsplit(value).scheme not in {"redis", "rediss", "unix"}:
+    if value and _split(value).scheme not in {"redis", "rediss", "unix"}:
         raise ValidationError("Must be redis://…, rediss://… or unix://…, or empty.")
 
 
@@ -221,6 +234,13 @@ def _refuse(error: EnvValidationError) -> NoReturn:
     )
 
 
+def _split(value: str) -> SplitResult:
+    try:
+        return urlsplit(value)
+    except ValueError:
+        raise ValidationError("Not an address.") from None
+
+
 def _not_empty(value: str) -> None:
     if not value:
         raise ValidationError("Must not be empty.")
@@ -250,7 +270,7 @@ def _database_url(value: str) -> dict[str, Any]:
 @_parsed("address")
 def _address(value: str) -> str:
     """An absolute http(s) address, without a trailing slash."""
-    parts = urlsplit(value)
+    parts = _split(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValidationError("Must be an absolute http(s) address.")
     return value.rstrip("/")
@@ -331,7 +351,7 @@ def _claims(value: str) -> dict[str, str]:
 @_parsed("storage_url")
 def _storage_url(value: str) -> dict[str, str]:
     """``file:///path`` or ``s3://bucket[/prefix]?endpoint=…&region=…``, as the parts that matter."""
-    parts = urlsplit(value)
+    parts = _split(value)
     if parts.scheme == "file" and not parts.netloc and parts.path.startswith("/"):
         return {"kind": "file", "path": unquote(parts.path)}
     options = dict(parse_qsl(parts.query))
