@@ -29,6 +29,19 @@ else:
 MOST_CHOSEN = 500
 
 
+class _Led(HttpResponseRedirect):
+    """What was sent leads there, where ``said`` tells what became of it."""
+
+    def __init__(self, address: str, said: str = "", level: int = messages.INFO) -> None:
+        super().__init__(address)
+        self.said, self.level = said, level
+
+
+def _again(address: str) -> HttpResponse:
+    said = "That was sent already, and is done only once. To do it again, begin anew."
+    return _Led(address, said, messages.WARNING)
+
+
 class Asking(_ModelAdmin):
     """Rows that acts may be done to. Every act has a page, and merely asking for it changes nothing."""
 
@@ -133,18 +146,25 @@ class Asking(_ModelAdmin):
     def once(
         self, request: HttpRequest, answer: Callable[[], HttpResponse], *, whole: bool
     ) -> HttpResponse:
-        """The answer to a page that asks; if just this was sent and done before, where that led instead."""
-        with transaction.atomic() if whole and request.POST else nullcontext():
-            if address := sent_once.where_it_led(request):
-                said = "That was done already, and not a second time. To do it again, begin anew."
-                self.message_user(request, said, messages.WARNING)
-                return HttpResponseRedirect(address)
-            return answer()
+        """The answer to a page that asks; if just this was sent before, where that led instead."""
+        if not whole:
+            # Others see it while it is done, which takes a while.
+            address = sent_once.claim(request, self._list())
+            response = _again(address) if address else answer()
+            if not isinstance(response, _Led):
+                sent_once.release(request)
+        else:
+            with transaction.atomic() if request.POST else nullcontext():
+                address = sent_once.where_it_led(request)
+                response = _again(address) if address else answer()
+        if isinstance(response, _Led):
+            # Now that it will not be taken back.
+            self.message_user(request, response.said, response.level)
+        return response
 
     def _done(self, request: HttpRequest, said: str, then: str) -> HttpResponse:
         sent_once.keep(request, then)
-        self.message_user(request, said, messages.SUCCESS)
-        return HttpResponseRedirect(then)
+        return _Led(then, said, messages.SUCCESS)
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
         if isinstance(problem, StoppedAt):

@@ -144,7 +144,9 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
             before={"email": before["email"]},
             after={"email": user.email},
         )
-        mails.email_changed(was=before["email"], now=now)
+        if user.has_usable_password():
+            # Whoever has never had one has never come in with that email, which may be a stranger's.
+            mails.email_changed(was=before["email"], now=now)
     return user
 
 

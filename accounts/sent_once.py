@@ -29,24 +29,49 @@ def where_it_led(request: HttpRequest) -> str | None:
         return None
     with transaction.atomic():
         session = _locked(request)
-    sent: dict[str, str] = session.get_decoded().get(KEPT, {}) if session else {}
-    return sent.get(_key(request))
+    return _sent(session).get(_key(request))
+
+
+def claim(request: HttpRequest, address: str) -> str | None:
+    """The same; what is new leads to this address from now on, until it is kept or released."""
+    if FIELD not in request.POST:
+        return None
+    with transaction.atomic():
+        session = _locked(request)
+        led = _sent(session).get(_key(request))
+        if led is None:
+            _write(request, session, address)
+        return led
 
 
 def keep(request: HttpRequest, address: str) -> None:
     """What was sent was done, and leads there."""
-    if FIELD not in request.POST:
+    if FIELD in request.POST:
+        with transaction.atomic():
+            _write(request, _locked(request), address)
+
+
+def release(request: HttpRequest) -> None:
+    """What was sent was refused, and may be sent again."""
+    if FIELD in request.POST:
+        with transaction.atomic():
+            _write(request, _locked(request), None)
+
+
+def _sent(session: Session | None) -> dict[str, str]:
+    return session.get_decoded().get(KEPT, {}) if session else {}
+
+
+def _write(request: HttpRequest, session: Session | None, address: str | None) -> None:
+    if session is None:
         return
-    with transaction.atomic():
-        session = _locked(request)
-        if session is None:
-            return
-        data = session.get_decoded()
-        sent = {**data.get(KEPT, {}), _key(request): address}
-        data[KEPT] = dict(list(sent.items())[-MOST_KEPT:])
-        # Its row alone, so that it ends when it would have.
-        encoded = request.session.encode(data)
-        Session.objects.filter(pk=session.pk).update(session_data=encoded)
+    sent = {key: led for key, led in _sent(session).items() if key != _key(request)}
+    if address is not None:
+        sent[_key(request)] = address
+    data = {**session.get_decoded(), KEPT: dict(list(sent.items())[-MOST_KEPT:])}
+    # Its row alone, so that it ends when it would have.
+    encoded = request.session.encode(data)
+    Session.objects.filter(pk=session.pk).update(session_data=encoded)
 
 
 def _locked(request: HttpRequest) -> Session | None:

@@ -11,7 +11,7 @@ import re
 import time
 from base64 import b64decode
 from collections.abc import Callable
-from email.utils import getaddresses
+from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from ssl import create_default_context
@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import dj_database_url
 import dj_email_url
 from cryptography.fernet import Fernet
+from django.core.mail.message import sanitize_address
 from django.utils.module_loading import import_string
 from environs import EnvValidationError, FileAwareEnv, ValidationError
 
@@ -31,13 +32,12 @@ log = logging.getLogger(__name__)
 
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
 # A scheme and a host, as a browser writes an origin; webviews have schemes of their own, or say that they have none.
-ORIGIN = re.compile(r"null|file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+")
+ORIGIN = re.compile(r"null|file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 # What no mail can do without. The hosts of an office have names of one word.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 MINISIGN_KEY_BYTES = 2 + 8 + 32
 # A file that is replaced by being written over is empty for a moment.
 REPLACED_WITHIN_NS = 1_000_000_000
-NOT_A_SENDER = "Must be an email address, or a name and the address in <>."
 
 
 class _Environment(FileAwareEnv):
@@ -150,10 +150,7 @@ def positive(value: float) -> None:
 
 def sender(value: str) -> None:
     """A check that mail can come from here: an email address, which a name may stand before."""
-    found = getaddresses([value])
-    if len(found) != 1 or not value.isprintable():
-        raise ValidationError(NOT_A_SENDER)
-    _email(found[0][1], NOT_A_SENDER)
+    _mailbox(value, "Must be an email address, or a name and the address in <>.")
 
 
 def sentry_dsn(value: str) -> None:
@@ -287,12 +284,17 @@ def _emails(value: str) -> list[str]:
     emails: list[str] = _words(value)
     _not_empty("".join(emails))
     for each in emails:
-        _email(each, "Must be email addresses, separated by commas.")
+        _mailbox(each, "Must be email addresses, separated by commas.")
     return emails
 
 
-def _email(value: str, otherwise: str) -> None:
-    if not EMAIL.fullmatch(value):
+def _mailbox(value: str, otherwise: str) -> None:
+    """As the one takes it that sends mail, and with a host."""
+    try:
+        sanitize_address(value, "utf-8")
+    except ValueError:
+        raise ValidationError(otherwise) from None
+    if not EMAIL.fullmatch(parseaddr(value)[1]):
         raise ValidationError(otherwise)
 
 

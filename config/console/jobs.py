@@ -53,7 +53,8 @@ class RetryAlike(Act):
     whole = False
 
     def offered(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
-        return target.status == "failed"
+        # On the page of one that is queued again already, too: the act may have stopped after it.
+        return bool(_alike(target).exists())
 
     def effects(self, target: ProcrastinateJob) -> Iterable[str]:
         number = _alike(target).count()

@@ -73,7 +73,8 @@ def test_one_report_names_every_faulty_variable_and_repeats_no_value(start: list
 
 def test_operators_are_told_at_one_email_or_several() -> None:
     assert _emails("ops@shell.test, root@mailhost,") == ["ops@shell.test", "root@mailhost"]
-    for wrong in ("", " , ", "ops", "ops@shell.test;on-call@shell.test", "Ops <ops@shell.test>"):
+    assert _emails("Ops <ops@shell.test>") == ["Ops <ops@shell.test>"]
+    for wrong in ("", " , ", "ops", "ops@shell.test;on-call@shell.test", "Ops <ops>"):
         with pytest.raises(ValidationError):
             _emails(wrong)
 
@@ -81,7 +82,9 @@ def test_operators_are_told_at_one_email_or_several() -> None:
 def test_mail_comes_from_an_address_with_a_name_or_without() -> None:
     for right in ("shell@shell.test", "Shell <shell@shell.test>", '"Käse, Shell" <s@shell.test>'):
         sender(right)
-    for wrong in ("", "Shell", "Shell <shell>", "a@shell.test, b@shell.test", "S\nB: c <a@b.test>"):
+    sender("M\u00fcller\u00a0GmbH <a@b.test>")
+    several, group = "a@shell.test, b@shell.test", "Acme: Shell <a@b.test>"
+    for wrong in ("", "Shell", "Shell <shell>", several, group, "S\nB: c <a@b.test>"):
         with pytest.raises(ValidationError):
             sender(wrong)
 
@@ -91,7 +94,7 @@ def test_an_origin_has_a_scheme_and_a_host() -> None:
         "https://app.shell.test",
         "tauri://localhost",
         "http://127.0.0.1:1420",
-        "http://[::1]",
+        "HTTPS://[::1]",
         "null",
         "file://",
     ]

@@ -1,6 +1,6 @@
 """What is done to several and fails on the way: what was done stays done, and the operator is told."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import psycopg
@@ -18,8 +18,14 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 GOES_AWAY = """
 CREATE FUNCTION goes_away() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
-CREATE TRIGGER goes_away BEFORE UPDATE ON {table} FOR EACH ROW WHEN ({row}) EXECUTE FUNCTION goes_away()
+CREATE {kind} goes_away {when} ON {table} {how} FOR EACH ROW WHEN ({row}) EXECUTE FUNCTION goes_away()
 """
+IN_THE_MIDDLE = {"kind": "TRIGGER", "when": "BEFORE UPDATE", "how": ""}
+AT_THE_COMMIT = {
+    "kind": "CONSTRAINT TRIGGER",
+    "when": "AFTER INSERT OR UPDATE",
+    "how": "DEFERRABLE INITIALLY DEFERRED",
+}
 IS_BACK = "DROP TRIGGER goes_away ON {table}; DROP FUNCTION goes_away()"
 
 
@@ -46,9 +52,9 @@ def waited_for_in_vain(email: str) -> Iterator[None]:
 
 
 @contextmanager
-def going_away(table: str, row: str) -> Iterator[None]:
+def going_away(table: str, row: str, at: Mapping[str, str] = IN_THE_MIDDLE) -> Iterator[None]:
     with connection.cursor() as cursor:
-        cursor.execute(GOES_AWAY.format(table=table, row=row))
+        cursor.execute(GOES_AWAY.format(table=table, row=row, **at))
     try:
         yield
     finally:
@@ -102,6 +108,18 @@ def test_jobs_of_a_kind_that_are_queued_again_up_to_one_are_counted(console: Bro
         text = console.post(address, {"reason": "The database is back."}).content.decode()
     assert f"Done: 2 of 3. It stopped at usage.tell {jobs[2]};" in text
     assert AuditEvent.objects.filter(action="job:retried").count() == 2
+    done = console.post(address, {"reason": "The database is back."}, follow=True)
+    assert "Jobs queued again: 1." in done.content.decode()
+    assert AuditEvent.objects.filter(action="job:retried").count() == 3
+
+
+def test_what_could_not_be_committed_is_not_said_to_be_done(console: Browser, world: World) -> None:
+    email, added = "new@acme.test", reverse("admin:accounts_user_add")
+    with going_away("accounts_user", f"NEW.email = '{email}'", AT_THE_COMMIT):
+        given = {"email": email, "client": str(world.person.client)}
+        assert console.post(added, given).status_code == 503
+    assert not User.objects.filter(email=email).exists()
+    assert email not in console.get(reverse("admin:accounts_user_changelist")).content.decode()
 
 
 def test_one_alone_that_fails_is_refused_as_ever(console: Browser, world: World) -> None:

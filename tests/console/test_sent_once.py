@@ -18,7 +18,7 @@ from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 
-AGAIN = "done already"
+AGAIN = "sent already"
 EXTRA = "admin:usage_override_add"
 
 
@@ -111,6 +111,30 @@ def test_several_are_done_once(console: Browser, world: World) -> None:
     assert AuditEvent.objects.filter(action="user:tokens_revoked").count() == 2
 
 
+@pytest.mark.django_db(transaction=True)
+def test_several_at_the_same_moment_too(console: Browser, world: World) -> None:
+    address = reverse("admin:accounts_user_revoke_several")
+    chosen = [str(each.pk) for each in world.people]
+    given = {"once": "0" * 32, "target": chosen, "reason": "Office broken into."}
+    twin = Browser()
+    twin.cookies = console.cookies
+    answers = race(*(lambda: twin.post(address, given) for _ in range(4)))
+    then = reverse("admin:accounts_user_changelist")
+    assert [getattr(each, "headers", each)["Location"] for each in answers] == [then] * 4
+    revoked = AuditEvent.objects.filter(action="user:tokens_revoked")
+    assert revoked.count() == len(chosen)
+
+
+def test_several_that_were_refused_may_be_sent_again_as_they_are(
+    console: Browser, world: World
+) -> None:
+    address = reverse("admin:accounts_user_revoke_several")
+    wrong = {"once": "0" * 32, "target": [str(world.people[0].pk)], "reason": ""}
+    assert console.post(address, wrong).status_code == 200
+    assert console.post(address, wrong).status_code == 200
+    assert console.post(address, {**wrong, "reason": "Lost."}).status_code == 302
+
+
 def test_what_was_refused_may_be_sent_again_as_it_is(console: Browser, plan: Plan) -> None:
     address = reverse("admin:accounts_user_add")
     given = {"once": number_on(console, address), "email": "new@acme.test", "client": "Later"}
@@ -135,7 +159,8 @@ def test_a_session_keeps_few_and_ends_when_it_would_have(
     before = BrowserSession.objects.get()
     for number in range(25):
         page = reverse("admin:accounts_user_email", args=[user.pk])
-        console.post(page, {"once": "x", "email": f"ada-{number}@acme.test"})
+        given = {"once": "x", "email": f"ada-{number}@acme.test", "reason": "Married."}
+        console.post(page, given)
     after = BrowserSession.objects.get()
     assert len(after.get_decoded()["sent"]) == 20
     assert after.expire_date == before.expire_date
