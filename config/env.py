@@ -126,7 +126,7 @@ class Secret:
 
 def _is_fresh(stamp: tuple[int, int, int]) -> bool:
     _, written_ns, _ = stamp
-    return time.time_ns() < written_ns + REPLACED_WITHIN_NS
+    return 0 <= time.time_ns() - written_ns < REPLACED_WITHIN_NS
 
 
 def secret(name: str, *, default: Any = ..., check: Callable[[str], None] | None = None) -> Secret:

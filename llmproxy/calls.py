@@ -48,6 +48,8 @@ class Call:
     # What has been seen of the answer: that the provider set to work, its numbers, and what was delivered.
     began: bool = False
     reported: Reported | None = None
+    # Whether anything was delivered since then, which its numbers lack.
+    goes_on: bool = False
     # What the provider said of the prompt, where it did so before it reported the whole.
     prompt: Prompt | None = None
     deltas: int = 0
@@ -95,7 +97,12 @@ class Call:
 
     def awaits_usage(self) -> bool:
         """Whether only the provider's numbers are still to come: they tell what was not delivered, too."""
-        return self.finished and self.reported is None and self.end is None
+        return self.finished and not self.is_reported and self.end is None
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the provider's numbers are of all that was delivered."""
+        return self.reported is not None and not self.goes_on
 
     def bill(self) -> Reported:
         """What a settled call was charged."""
@@ -118,7 +125,8 @@ class Call:
         output = delivered_tokens(deltas=self.deltas, size=self.size)
         if (known := self.reported) is not None:
             # A report in mid-answer says less than what has been delivered since; one in one piece is the whole.
-            whole = end == End.DONE or not self.chat.stream or known.output >= output
+            is_last = end == End.DONE and self.is_reported
+            whole = is_last or not self.chat.stream or known.output >= output
             output = known.output if whole else output
             spent = Spent(
                 input=known.input,

@@ -236,18 +236,22 @@ class Stream:
 
     def _count(self, piece: Piece) -> None:
         call = self._call
+        was_reported = call.is_reported
         if piece.reported is not None:
-            # With the first report another wait begins.
-            self._end_by = None if call.reported is None else self._end_by
-            call.reported = piece.reported
+            call.reported, call.goes_on = piece.reported, False
+        elif piece.size:
+            call.goes_on = True
         if piece.prompt is not None:
             call.prompt = piece.prompt
         if piece.size:
             call.deltas += 1
             call.size += piece.size
         call.finished = call.finished or piece.finished
-        if call.finished and (self._end_by is None or piece.size):
-            wait = USAGE_SECONDS if call.reported is None else LAST_WORD_SECONDS
+        if call.finished and (
+            self._end_by is None or piece.size or call.is_reported > was_reported
+        ):
+            # With the last report another wait begins.
+            wait = LAST_WORD_SECONDS if call.is_reported else USAGE_SECONDS
             self._end_by = time.monotonic() + wait
 
 

@@ -61,9 +61,12 @@ class ShellChannelAdmin(ConsoleAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         stored = Publication.objects.filter(release__channel=OuterRef("pk")).stored()
         live = stored.order_by("-pk").values("release__version")[:1]
+        in_time = When(
+            failure=Purge.UNDER_WAY, tried_at__lt=F("asked_at") + Purge.MAY_TAKE, then=Value("")
+        )
         failing = When(confirmed_at=None, attempts__gt=0, then=F("failure"))
         purges = Purge.objects.filter(channel=OuterRef("pk")).order_by("-pk")
-        failure = purges.annotate(told=Case(failing, default=Value(""))).values("told")[:1]
+        failure = purges.annotate(told=Case(in_time, failing, default=Value(""))).values("told")[:1]
         rows: QuerySet[Any] = super().get_queryset(request)
         told: QuerySet[Any] = rows.annotate(
             live_version=Subquery(live), purge_failure=Subquery(failure)
@@ -78,8 +81,6 @@ class ShellChannelAdmin(ConsoleAdmin):
     def at_the_cdn(self, channel: Any) -> str:
         if not channel.purge_failure or not cdn.is_purged():
             return ""
-        if channel.purge_failure == Purge.UNDER_WAY:
-            return "being purged"
         return format_html('<strong class="wrong">purge failed: {}</strong>', channel.purge_failure)
 
     def get_urls(self) -> list[URLPattern]:

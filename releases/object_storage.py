@@ -54,8 +54,8 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
 
     def content(self, name: str) -> bytes:
         try:
-            with self.open(name) as stored:
-                return bytes(stored.read())
+            stored = self.bucket.Object(self._normalize_name(clean_name(name))).get()
+            return bytes(stored["Body"].read())
         except (BotoCoreError, ClientError, OSError) as error:
             raise StorageUnavailable from error
 

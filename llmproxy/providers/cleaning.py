@@ -19,9 +19,10 @@ _OURS = re.compile(
     r"https?://\S+"
     r"|\b(?:accounts?|org(?:ani[sz]ation)?s?|projects?|teams?|tenants?|workspaces?|subscriptions?)"
     r"(?:[ _-]?(?:ids?|numbers?|names?))?"
-    r"(?:/[\w.-]+|\s*[:=#]\s*['\"`]?[\w.-]+|[\s(]*['\"`][^'\"`\s]+|[\s(]+(?=[\w-]*\d)[\w.-]+)"
+    # A quote that comes at once closes the name of a member.
+    r"(?:/[\w.-]+|\s*[:=#]\s*['\"`]?[\w.-]+|[\s(]+['\"`][^'\"`]+['\"`]|[\s(]+(?=[\w-]*\d)[\w.-]+)"
     rf"|(?<!{_IN_A_WORD}){_IN_A_WORD}*?"
-    r"(?:\*\*|••|x{4}|\.{3}|…|\w@\w|\b(?:sk|gsk|pk|rk|org|proj|key|acct|wrkspc)[-_][\w-]{4})"
+    r"(?:\*\*|••|x{4}|\.{3}|…|\w@\w|\b(?:sk|gsk|pk|rk)[-_][\w-]{4}|\b(?:org|proj|key|acct|wrkspc)[-_](?=[\w-]*\d)[\w-]{4})"
     rf"{_IN_A_WORD}*",
     re.IGNORECASE,
 )
@@ -36,12 +37,25 @@ def cleaned(message: str) -> str | None:
 
 
 def _shows(key: str, message: str) -> bool:
-    """Whether a message has a part of the key, or one of its ends."""
-    key, message = key.lower(), message.lower()
-    size = min(_PART, len(key)) or 1
-    if any(key[at : at + size] in message for at in range(len(key) - size + 1)):
+    """Whether a message has a part of the key, or one of its ends. The key of a server next door may be a mere word."""
+    if len(key) < 2 * _PART:
+        return _is_random(key) and key in message
+    parts = (key[at : at + _PART] for at in range(len(key) - _PART + 1))
+    if key in message or any(_is_random(part) and part in message for part in parts):
         return True
-    if len(key) <= 2 * _PART:
+    ends = [key[:size] for size in _ENDS if _is_cut(key[:size], key[size])]
+    ends += [key[-size:] for size in _ENDS if _is_cut(key[-size:], key[-size - 1])]
+    if not ends:
         return False
-    ends = "|".join(re.escape(end) for size in _ENDS for end in (key[:size], key[-size:]))
-    return re.search(rf"(?<![^\W_])(?:{ends})(?![^\W_])", message) is not None
+    either = "|".join(map(re.escape, ends))
+    return re.search(rf"(?<![^\W_])(?:{either})(?![^\W_])", message) is not None
+
+
+def _is_cut(end: str, beside: str) -> bool:
+    """Whether an end of a key is no whole word that it begins or ends with."""
+    return _is_random(end) or (end.isalnum() and beside.isalnum())
+
+
+def _is_random(part: str) -> bool:
+    """Whether it reads as no word, as what begins all keys of a kind does."""
+    return any(map(str.isdigit, part)) or not (part.islower() or part.isupper())

@@ -207,7 +207,8 @@ def _thoughts(message: dict[str, Any]) -> Iterable[str]:
     if isinstance(details, list) and not any(message.get(name) for name in _THOUGHTS):
         for part in details:
             if isinstance(part, dict):
-                said = (part.get(name) for name in ("text", "summary", "data"))
+                # What is encrypted says nothing of how long it is.
+                said = (part.get(name) for name in ("text", "summary"))
                 yield from (each for each in said if isinstance(each, str))
 
 

@@ -38,6 +38,7 @@ _SAID_OF_US = re.compile(
 )
 # Seconds after which a process says again that it is not taken; at once where the credential is another.
 SAID_AGAIN_AFTER = 3_600.0
+_QUOTED = re.compile(r"(?<!\w)(['\"`])[^'\"`]*\1(?!\w)")
 _last_said: dict[str, Any] = {"key": "", "at": 0.0}
 
 
@@ -76,11 +77,11 @@ def note_refused(status: int) -> None:
 def refuses_us(body: bytes) -> bool:
     """Whether a refusal is of our key or account, whatever its status: some servers answer 400 to that."""
     try:
-        answer = loads(body)
-        # A server of more than one dialect puts its errors into a list.
-        error = (answer[0] if isinstance(answer, list) else answer)["error"]
+        error = _error_of(body)
         kinds = {str(error.get("code")), str(error.get("type"))}
-        return bool(kinds & _OF_US) or bool(_SAID_OF_US.search(error["message"]))
+        # What is quoted is the caller's.
+        said = _QUOTED.sub("", error["message"])
+        return bool(kinds & _OF_US) or bool(_SAID_OF_US.search(said))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
 
@@ -103,10 +104,16 @@ def is_count(value: Any) -> TypeGuard[int]:
 def said(body: bytes) -> str | None:
     """The provider's own words on a refused request, without anything that names the credential."""
     try:
-        message = loads(body)["error"]["message"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        message = _error_of(body)["message"]
+    except (ValueError, LookupError, TypeError, RecursionError):
         return None
     return cleaned(message) if isinstance(message, str) and message else None
+
+
+def _error_of(body: bytes) -> Any:
+    answer = loads(body)
+    # A server of more than one dialect puts its errors into a list.
+    return (answer[0] if isinstance(answer, list) else answer)["error"]
 
 
 def wait_of(headers: Mapping[str, str]) -> dict[str, str] | None:

@@ -234,6 +234,14 @@ def test_a_file_that_is_just_being_written_over_takes_nothing_away(file: Path) -
     assert secret() == "new"
 
 
+def test_a_file_of_a_clock_that_is_ahead_is_taken_as_it_is(file: Path) -> None:
+    secret = Secret("PUBLISH_SECRETS", "stolen", str(file), may_be_empty=True)
+    file.write_text("")
+    later = time.time() + 3600
+    os.utime(file, (later, later))
+    assert secret() == ""
+
+
 def test_what_has_to_be_there_stays_when_its_file_is_emptied(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

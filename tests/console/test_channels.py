@@ -1,7 +1,7 @@
 """The shell's channels as operators see them: what is live, what the CDN serves, and what they can do about it."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from django.urls import reverse
@@ -82,6 +82,26 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     assert "read back" in text(console, PAGE)
     assert "purge failed" not in text(console, listed)
     assert "does not serve" not in troubles()
+
+
+def test_a_purge_that_is_under_way_is_no_failure_until_it_takes_too_long(
+    console: Browser, published: Pipeline, settings: Settings, now: datetime
+) -> None:
+    settings.CDN_PURGE = "cloudfront:E1"
+    listed = reverse("admin:releases_shellchannel_changelist")
+    purge = Purge.objects.create(
+        channel_id="stable",
+        publication=Publication.objects.of("stable")[0],
+        asked_at=now,
+        due_at=now,
+        tried_at=now + timedelta(minutes=2),
+        attempts=3,
+        failure=Purge.UNDER_WAY,
+    )
+    assert "purge failed" not in text(console, listed)
+    purge.tried_at = now + Purge.MAY_TAKE
+    purge.save()
+    assert "purge failed: under_way" in text(console, listed)
 
 
 def test_rolling_back_says_first_what_it_does(console: Browser, published: Pipeline) -> None:

@@ -620,9 +620,18 @@ class TestTokens:
             None,
             Reported(30, 9, 15),
             Reported(16, 10, 0),
-            Reported(16, 10, 0),
+            None,
         ]
         assert len(chunks_of(given)) == 1
+
+    def test_what_a_message_began_with_is_no_report_of_its_end(self) -> None:
+        translate = translator()
+        begun = translate.piece(event(events_of(message())[0]))
+        ended = translate.piece(
+            event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}})
+        )
+        assert begun.prompt is not None
+        assert (ended.finished, ended.reported) == (True, None)
 
     def test_a_message_that_tells_no_tokens_reports_none(self) -> None:
         given = pieces(message(text("x"), usage=None), include_usage=True)

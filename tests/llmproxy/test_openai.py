@@ -94,7 +94,13 @@ class TestEvents:
             {"reasoning_content": "hm"},
             {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
             {"reasoning_details": [{"type": "reasoning.text", "text": "é"}]},
-            {"reasoning_details": [{"summary": "h"}, {"data": "m", "index": 1}]},
+            {
+                "reasoning_details": [
+                    {"summary": "h"},
+                    {"text": "m", "index": 1},
+                    {"data": "ciphertext"},
+                ]
+            },
             {"reasoning_details": [{"text": "hm"}], "reasoning": "hm"},
             {"reasoning_details": [{"text": "hm"}], "reasoning": None},
             {"reasoning_details": [7, {"text": 7, "summary": None}, {"text": "hm"}]},
@@ -314,17 +320,54 @@ class TestRefusals:
         assert not any(part in refusal.detail for part in ("kkq", "A7s", "lPk", "of-another"))
 
     @pytest.mark.parametrize(
+        ("key", "message"),
+        [
+            ("sk-proj-a1B2c3D4e5F6g7", "Invalid schema for function 'task-progress'."),
+            ("sk-ant-api03-a1B2c3D4e5", "The client-api tool is invalid."),
+            ("EMPTY", "messages must not be EMPTY"),
+            ("none", "tool_choice: Input should be 'none' or 'auto'"),
+            ("token-abc123def456", "this exceeds the token limit"),
+            ("dummy-token-for-local", "the token count exceeds the local limit of this dummy"),
+        ],
+    )
+    def test_what_begins_all_keys_and_mere_words_are_no_part_of_it(
+        self, settings, key: str, message: str
+    ) -> None:
+        settings.LLM_API_KEY = lambda: key
+        body = json.dumps({"error": {"message": message}}).encode()
+        assert OpenAI().refusal(400, {}, body).detail == message
+        told = json.dumps([{"error": {"message": message}}]).encode()
+        assert OpenAI().refusal(400, {}, told).detail == message
+
+    @pytest.mark.parametrize(
+        ("message", "problem"),
+        [
+            ("Your organization's credit balance is too low, it's so.", ProviderError),
+            ("Invalid schema for 'f': 'credit balance' is not of type 'object'.", ProviderRejected),
+            ('"usage limits" is no member', ProviderRejected),
+        ],
+    )
+    def test_what_is_quoted_of_a_request_says_nothing_of_our_account(
+        self, message: str, problem: type
+    ) -> None:
+        body = json.dumps({"error": {"message": message}}).encode()
+        assert type(OpenAI().refusal(400, {}, body)) is problem
+
+    @pytest.mark.parametrize(
         ("message", "told"),
         [
-            ("Project `proj_a1B2c3` has no model m.", "…` has no model m."),
+            ("Project `proj_a1B2c3` has no model m.", "… has no model m."),
             ("No model m for org-a1B2c3.", "No model m for …"),
             ("No model m in account 123 or project acme-7.", "No model m in … or …"),
-            ("No model m in organization 'acme'.", "No model m in …'."),
+            ("No model m in organization 'acme'.", "No model m in …."),
             ("projects/acme/models/m was not found.", "…/models/m was not found."),
             ("Ask ops@acme.example, see https://acme.example/m?k=1", "Ask …, see …"),
             ("The account has no model m.", "The account has no model m."),
             ("Invalid 'messages[0].content': is too long...", "Invalid 'messages[0].content': is too …"),
-            ("In context=('a', 'b'), 'c_key' is required.", "In context=('a', 'b'), 'c_key' is required."),
+            *[(each, each) for each in (
+                "In context=('a', 'b'), 'c_key' is required.", "In context=('properties', 'account'), 'type' missing.",
+                "Missing 'project_id'.", "Invalid 'metadata.account': 'x'.", "key_path and org_name are no members.",
+            )],
         ],
     )  # fmt: skip
     def test_nor_with_the_account_that_it_is_for(self, message: str, told: str) -> None:

@@ -1,5 +1,6 @@
 """A relay on a provider of bare sockets: shapes that the stand-in does not have."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -323,6 +324,34 @@ def test_an_answer_that_has_ended_is_whole_though_nothing_comes_after_it(
         assert read(stream(call)).endswith(DONE)
     record = UsageRecord.objects.get()
     assert (record.end, record.source, record.output_tokens) == ("done", "counted", 1)
+
+
+@pytest.mark.parametrize(
+    ("after", "known"),
+    [
+        (b"", (41, "counted")),
+        (DONE, (41, "counted")),
+        (usage_chunk({**USAGE, "completion_tokens": 40}) + DONE, (40, "provider")),
+    ],
+)
+def test_what_was_reported_long_before_the_end_is_not_what_all_of_it_cost(
+    play: Play, after: bytes, known: tuple[int, str]
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(chunk("one", usage={**USAGE, "completion_tokens": 1}))
+        peer.chunk(chunk("more") * 40)
+        peer.chunk(chunk(None))
+        # Longer than a last word is waited for, and shorter than the usage.
+        time.sleep(0.3)
+        if after:
+            peer.chunk(after)
+        peer.close()
+
+    with mock.patch.object(relay, "LAST_WORD_SECONDS", 0.1), play(script) as call:
+        assert read(stream(call)).endswith(DONE)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.output_tokens, record.source) == ("done", *known)
 
 
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])

@@ -5,7 +5,10 @@ import stat
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from socket import create_server, socket
+from threading import Thread
 from typing import Any
 
 import boto3
@@ -245,3 +248,23 @@ def test_a_server_that_does_not_take_it_is_a_503(
     options = {"bucket": "releases", "endpoint": server, "region": "eu-central-1", **wrong}
     with pytest.raises(StorageUnavailable):
         Objects(**options).save(NAME, ContentFile(b"{}"))
+
+
+def test_a_server_that_breaks_off_is_a_503(bucket: Any) -> None:
+    def broken(connection: socket) -> None:
+        while (asked := connection.recv(65536)) and b"\r\n\r\n" not in asked:
+            pass
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
+        connection.close()
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                broken(listening.accept()[0])
+
+    with create_server(("127.0.0.1", 0)) as listening:
+        thread = Thread(target=serve, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(StorageUnavailable):
+            Objects(bucket="releases", endpoint=address, region="eu-central-1").content(NAME)

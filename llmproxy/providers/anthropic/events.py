@@ -119,7 +119,8 @@ class EventTranslator:
         reason = data["delta"].get("stop_reason")
         if reason is None and not self._finished:
             return Piece()
-        known, forward = reported(self._usage), b""
+        # What a message began with is no report of what it came to.
+        known, forward = reported(self._usage) if data.get("usage") else None, b""
         if not self._finished:
             self._finished = True
             forward = self._chunk({}, finish=finish_reason(reason))
