@@ -108,7 +108,9 @@ def _publish(
         found = [] if served else artifacts.verify(signed.manifest, key=key, alive=lease.keep)
         publication = _recorded(signed, decision, found, lease=lease, by=by, now=now)
         _store(publication, lease=lease)
-        purge = _finish(publication, repeated=decision.live, lease=lease, by=by, now=clock())
+        purge = _finish(
+            publication, repeated=decision.live, lease=lease, by=by, now=now, over_at=clock()
+        )
     except BaseException:
         _give_back(lease)
         raise
@@ -170,7 +172,13 @@ def _store(publication: Publication, *, lease: Lease) -> None:
 
 
 def _finish(
-    publication: Publication, *, repeated: bool, lease: Lease, by: Actor, now: datetime
+    publication: Publication,
+    *,
+    repeated: bool,
+    lease: Lease,
+    by: Actor,
+    now: datetime,
+    over_at: datetime,
 ) -> Purge | None:
     """What the CDN has to be told, if anything; it is queued together with the rest."""
     release = publication.release
@@ -192,7 +200,7 @@ def _finish(
                 "signed_at": instant(publication.signed_at),
             },
         )
-        return purging.ask(channel=release.channel_id, publication=publication, now=now)
+        return purging.ask(channel=release.channel_id, publication=publication, now=over_at)
 
 
 def _give_back(lease: Lease) -> None:
