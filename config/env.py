@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
 # A scheme and a host, as a browser writes an origin; webviews have schemes of their own, or say that they have none.
 ORIGIN = re.compile(r"null|file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
+# A century.
+MOST_DAYS = 36_500
 # What no mail can do without. The hosts of an office have names of one word.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 MINISIGN_KEY_BYTES = 2 + 8 + 32
@@ -146,6 +148,12 @@ def positive(value: float) -> None:
     """A check that a number of seconds or days can be waited for."""
     if value <= 0:
         raise ValidationError("Must be more than 0.")
+
+
+def days(value: int) -> None:
+    """A check that so many days can be counted from today, either way."""
+    if not 1 <= value <= MOST_DAYS:
+        raise ValidationError(f"Must be 1 to {MOST_DAYS} days.")
 
 
 def sender(value: str) -> None:

@@ -15,6 +15,7 @@ from config import oauth_providers
 from config.env import (
     address_or_empty,
     certificates,
+    days,
     env,
     fernet_keys,
     header_value,
@@ -37,7 +38,7 @@ VERSION = "0.1.0"
 HOST: str = env.str("HOST", "") or "127.0.0.1"
 PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=65535))
 # None is one per core.
-WEB_WORKERS: int | None = env.int("WEB_WORKERS", None)
+WEB_WORKERS: int | None = env.int("WEB_WORKERS", None, validate=validate.Range(min=0))
 BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
@@ -45,7 +46,8 @@ CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
 SECRET_KEY: str = text("SECRET_KEY")
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
-ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host)
+# Left empty it is what it is when it is not there: without any, no request would be answered.
+ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host) or [_host]
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.origins("CORS_ORIGINS", "")
 
@@ -67,11 +69,9 @@ LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=positive)
 LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=positive)
 LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=positive)
 
-SESSION_DAYS: int | None = env.int("SESSION_DAYS", None, validate=positive)
-REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0)
-AUDIT_RETENTION_DAYS: int = (
-    env.int("AUDIT_RETENTION_DAYS", 90, validate=validate.Range(min=1)) or 90
-)
+SESSION_DAYS: int | None = env.int("SESSION_DAYS", None, validate=days)
+REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0, validate=validate.Range(min=0))
+AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", 90, validate=days) or 90
 RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
@@ -90,18 +90,16 @@ STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or {
 }
 CDN_PURGE: str = env.cdn_purge("CDN_PURGE", "")
 
-# Third parties that people can connect; config/oauth_providers.py says what each needs.
 STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
 STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
-GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=validate.Range(min=1)) or 14
+GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=days) or 14
+# Third parties that people can connect; config/oauth_providers.py says what each needs.
 OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=oauth_providers.check)
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
 OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []
-TELEMETRY_RETENTION_DAYS: int = (
-    env.int("TELEMETRY_RETENTION_DAYS", 90, validate=validate.Range(min=1)) or 90
-)
+TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=days) or 90
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
 seal()

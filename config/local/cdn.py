@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
-from config.local.stops import Stopped, listen_for_stops
+from config.local.stops import Stopped, listen_for_stops, pause
 
 POINTER = "latest.json"
 SIGNATURE = ".minisig"
@@ -30,6 +30,10 @@ class Edge(ThreadingHTTPServer):
         super().__init__(address, Handler)
         self.folder = folder.resolve()
         self.kept: dict[str, bytes] = {}
+
+    def service_actions(self) -> None:
+        """Between two looks for a request a wish to stop is heard."""
+        pause(0)
 
     def content(self, path: str) -> bytes | None:
         """The bytes at a path; None where there is no file, which is not kept."""
@@ -104,7 +108,7 @@ def main(arguments: list[str]) -> int:
         return 1
     print(f"listening on http://{options.host}:{edge.server_port}", flush=True)
     try:
-        edge.serve_forever()
+        edge.serve_forever(poll_interval=0.1)
     except Stopped:
         return 0
     finally:

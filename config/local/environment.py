@@ -4,7 +4,8 @@ Standard library only, because ``manage.py`` reads it before anything else.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 
 FILE = Path(__file__).resolve().parents[2] / ".local" / "env"
@@ -50,6 +51,15 @@ def write(path: Path, values: Mapping[str, str]) -> None:
 def missing(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Of the values, those that the environment does not give, be it as ``NAME`` or as ``NAME_FILE``."""
     return {name: value for name, value in values.items() if not given(name, environ)}
+
+
+def read_files(environ: MutableMapping[str, str], *names: str) -> None:
+    """Gives these by themselves where files hold them; what cannot be read is for the service to name."""
+    for name in names:
+        with suppress(OSError, ValueError):
+            if path := environ.get(f"{name}_FILE"):
+                environ[name] = Path(path).read_text().strip()
+                del environ[f"{name}_FILE"]
 
 
 def given(name: str, environ: Mapping[str, str]) -> bool:

@@ -26,6 +26,7 @@ def run(folder: Path) -> NoReturn:
     claim(folder)
     with held(folder) as hold:
         end_leftovers(folder)
+        environment.read_files(os.environ, "HOST", "PORT", "BASE_URL", "CDN_URL")
         host, port = ports.chosen(os.environ)
         try:
             with ExitStack() as running:

@@ -36,6 +36,10 @@ FAULTY = {
     "CORS_ORIGINS": "https://app.shell.test,*",
     "SENTRY_DSN": "garbage",
     "PORT": "99999",
+    "WEB_WORKERS": "-7",
+    "SESSION_DAYS": "9999999999",
+    "AUDIT_RETENTION_DAYS": "0",
+    "REFRESH_RACE_SECONDS": "-7",
     "RATE_LIMITS": "auth.ip=1/m,auht.ip=1/m",
     "BASE_URL": "http://[brackets",
     "CACHE_URL": "redis://[brackets",
@@ -124,6 +128,20 @@ def test_only_a_limit_that_there_is_can_be_another() -> None:
     for wrong in ("auht.ip=1/m", "llm=1/m", "=1/m", "auth.ip=1"):
         with pytest.raises(ValidationError):
             _rates(wrong)
+
+
+def test_no_host_at_all_is_that_of_the_service() -> None:
+    said = "from django.conf import settings; print(settings.ALLOWED_HOSTS)"
+    done = subprocess.run(
+        [sys.executable, "-c", said],
+        cwd=ROOT,
+        env={**os.environ, "ALLOWED_HOSTS": "", "BASE_URL": "https://shell.test"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "['shell.test']"
 
 
 @pytest.mark.parametrize(

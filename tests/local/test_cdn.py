@@ -1,6 +1,10 @@
 """The stand-in CDN: what it serves of a folder, what it keeps, and what nobody can read through it."""
 
 import http.client
+import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from config.local.cdn import IMMUTABLE_CACHE, POINTER_CACHE, Edge
+from config.local.folders import ROOT
 from releases import storage
 
 POINTER = "/shell/stable/latest.json"
@@ -77,3 +82,16 @@ def test_what_is_not_there_is_not_kept(edge: Edge) -> None:
 )  # fmt: skip
 def test_nothing_else_can_be_read(edge: Edge, path: str) -> None:
     assert ask(edge, path)[:2] == (404, b"")
+
+
+@pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_when_it_is_told_to(tmp_path: Path, wish: signal.Signals) -> None:
+    command = [sys.executable, "-m", "config.local.cdn", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert "listening on" in process.stdout.readline()
+        os.kill(process.pid, wish)
+        try:
+            assert process.wait(timeout=20) == 0
+        finally:
+            process.kill()

@@ -56,3 +56,10 @@ def test_loading_without_a_file_is_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(os, "environ", {"A": "1"})
     environment.load(tmp_path / "env")
     assert os.environ == {"A": "1"}
+
+
+def test_what_a_run_needs_itself_is_read_from_files(tmp_path: Path) -> None:
+    (tmp_path / "port").write_text("8974\n")
+    given = {"PORT_FILE": str(tmp_path / "port"), "HOST": "::1", "CDN_URL_FILE": "/nowhere"}
+    environment.read_files(given, "HOST", "PORT", "CDN_URL")
+    assert given == {"PORT": "8974", "HOST": "::1", "CDN_URL_FILE": "/nowhere"}
