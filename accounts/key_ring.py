@@ -1,11 +1,14 @@
 """The keys of this process: what signs now, what verifies, and what the world may know of them.
 
 Rows are read at most every ``RELOAD_SECONDS`` and private keys are decrypted once, so that signing, verifying
-and publishing cost no query. Every process sees a new key within that time, before it signs.
+and publishing cost no query. Every process sees a new key within that time, before it signs. They are read beside
+the requests, so that a database that is away or slow holds up nobody who can do with the keys that are known.
 """
 
+import math
 import re
 import threading
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -25,8 +28,14 @@ from config.encryption import decrypt
 from config.problems import ServiceUnavailable
 
 RELOAD_SECONDS = 5.0
-# However many strangers' kids are presented, rows are read no more often than this on their account.
+# However many strangers' kids are presented, rows are read no more often than this on their account. So long after a
+# reading that failed comes the next.
 RELOAD_FOR_UNKNOWN_SECONDS = 0.5
+# How long the request that has rows read waits for them, which takes milliseconds as a rule.
+WAIT_SECONDS = 0.5
+# By rows that were read longer ago nobody signs or verifies. Less than the 40 s before a new key signs, yet so long
+# that one reading that fails, after 17 s at most (5 s for a connection, 12 s for an answer), costs nobody anything.
+BELIEVED_SECONDS = 30.0
 KID = re.compile(r"[\w-]{43}", re.ASCII)
 
 
@@ -69,13 +78,14 @@ class KeyRing:
         """
         self._refresh()
         if kid not in self._entries and KID.fullmatch(kid):
-            self._read_after(monotonic())
+            self._read_since(monotonic())
         entry = self._entries.get(kid)
         return entry.public if entry and entry.row.verifies(at=now) else None
 
     def jwks(self, *, now: datetime) -> tuple[bytes, str]:
         """The RFC 7517 document of every key a verifier should know, and its entity tag."""
-        self._refresh()
+        # It lets nobody in, and an old list is better than none.
+        self._refresh(believed=math.inf)
         unseen = {Stage.PLANNED, Stage.RETIRED}
         keys = [
             entry.jwk
@@ -86,46 +96,88 @@ class KeyRing:
         return body, f'"{sha256(body).hexdigest()[:32]}"'
 
     def forget(self) -> None:
-        """Makes the next use read the rows again."""
-        # When reading was last tried, and when the last reading began that succeeded.
-        self._tried_at = self._read_at = float("-inf")
+        """Makes the next use read the rows again, and wait for them."""
+        # When the last reading began that succeeded; and the same, or when the last one ended if that has failed.
+        self._read_at = self._tried_at = float("-inf")
 
-    def _refresh(self) -> None:
-        if self._entries and self._age() < RELOAD_SECONDS:
-            return
-        # Whoever knows keys goes on with them while another reads.
-        if not self._lock.acquire(blocking=not self._entries):
-            return
-        try:
-            if self._age() >= (RELOAD_SECONDS if self._entries else RELOAD_FOR_UNKNOWN_SECONDS):
-                self._read()
-        except DatabaseError:
-            # A database that is away must not cost a known key its use. Inside a transaction, though, the
-            # fault has ended that, which must not go unnoticed.
-            if not self._entries or connection.in_atomic_block:
-                raise
-        finally:
-            self._lock.release()
+    def _refresh(self, *, believed: float = BELIEVED_SECONDS) -> None:
+        """Has the rows read where that is due. Who begins it waits for a moment, others go on with those known.
 
-    def _read_after(self, asked: float) -> None:
-        """Waits for rows whose reading began after somebody asked: a key is committed before it signs."""
+        Everybody waits where those known were read ``believed`` seconds ago; raises what ``_read_since`` does.
+        """
+        if not self._entries or monotonic() - self._read_at >= believed:
+            young = RELOAD_SECONDS if self._entries else RELOAD_FOR_UNKNOWN_SECONDS
+            self._read_since(monotonic() - young)
+        elif self._is_due() and self._lock.acquire(blocking=False):
+            if connection.in_atomic_block:
+                # It has its connection, and a fault that ends the transaction must not go unnoticed.
+                try:
+                    self._read()
+                finally:
+                    self._lock.release()
+            else:
+                self._have_read()
+
+    def _read_since(self, since: float) -> None:
+        """Waits for rows whose reading began after that moment: a key is committed before it signs.
+
+        Raises what the database does, and ``ServiceUnavailable`` where a reading has failed just now.
+        """
         with self._lock:
-            if self._read_at > asked:
+            if self._read_at > since:
                 return
-            sleep(max(0.0, RELOAD_FOR_UNKNOWN_SECONDS - self._age()))
+            pause = RELOAD_FOR_UNKNOWN_SECONDS - self._age()
+            if pause > 0:
+                if self._has_failed():
+                    # Those who have waited for that one would wait again now, one after another.
+                    raise ServiceUnavailable
+                sleep(pause)
             self._read()
 
+    def _is_due(self) -> bool:
+        pause = RELOAD_FOR_UNKNOWN_SECONDS if self._has_failed() else RELOAD_SECONDS
+        return self._age() >= pause
+
+    def _has_failed(self) -> bool:
+        return self._tried_at > self._read_at
+
     def _age(self) -> float:
-        """Seconds since rows were last asked for."""
+        """Seconds since rows were last read, or could not be."""
         return monotonic() - self._tried_at
 
+    def _have_read(self) -> None:
+        """Begins a reading in a thread, which gives back the lock, and waits for it for a moment."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._read_beside, args=(ended,), name="keys", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # No more threads just now.
+            self._lock.release()
+        else:
+            ended.wait(WAIT_SECONDS)
+
+    def _read_beside(self, ended: threading.Event) -> None:
+        try:
+            # A database that is away must not cost a known key its use.
+            with suppress(DatabaseError), closing(connection):
+                self._read()
+        finally:
+            self._lock.release()
+            ended.set()
+
     def _read(self) -> None:
-        began = self._tried_at = monotonic()
-        rows = list(SigningKey.objects.all())
-        self._entries = {row.kid: self._entry(row) for row in rows}
+        began = monotonic()
+        try:
+            rows = list(SigningKey.objects.all())
+            self._entries = {row.kid: self._entry(row) for row in rows}
+        except BaseException:
+            # From its end on: to find out that there is no connection takes 5 s by itself.
+            self._tried_at = monotonic()
+            raise
         voided = {row.kid for row in rows if row.revoked_at is not None}
         self._private = {kid: key for kid, key in self._private.items() if kid not in voided}
-        self._read_at = began
+        self._read_at = self._tried_at = began
 
     def _entry(self, row: SigningKey) -> _Entry:
         """What is known of a row; its public half never changes and is read once."""

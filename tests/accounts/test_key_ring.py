@@ -1,16 +1,24 @@
 """What a process knows of keys, from when on, and what it costs."""
 
+import threading
 from datetime import datetime, timedelta
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from accounts.audit import Actor
-from accounts.key_ring import RELOAD_SECONDS, KeyRing
+from accounts.key_ring import (
+    BELIEVED_SECONDS,
+    RELOAD_FOR_UNKNOWN_SECONDS,
+    RELOAD_SECONDS,
+    KeyRing,
+)
 from accounts.models import SigningKey
 from accounts.signing_keys import replace_signing_keys, rotate_signing_key
+from config.problems import ServiceUnavailable
+from tests.races import race
 
 AT_ONCE = timedelta(0)
 STRANGER = "A" * 43
@@ -117,7 +125,7 @@ def test_known_keys_go_on_while_the_database_is_away(
         assert ring.signer(now=now)[0] == kid
         assert ring.verifier(kid, now=now) is not None
         # Whether a stranger's kid is a key of ours cannot be known now, and that is no refusal.
-        with pytest.raises(OperationalError):
+        with pytest.raises(ServiceUnavailable):
             ring.verifier(STRANGER, now=now)
     clock.sleep(RELOAD_SECONDS)
     assert ring.verifier(STRANGER, now=now) is None
@@ -137,30 +145,111 @@ def test_a_fault_inside_a_transaction_is_not_hidden_from_it(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_nobody_waits_while_another_reads(signing_key: None, now: datetime, clock: Clock) -> None:
+def test_a_reading_that_failed_counts_from_its_end(
+    signing_key: None, now: datetime, clock: Clock
+) -> None:
     ring = KeyRing()
     kid, _ = ring.signer(now=now)
     clock.sleep(RELOAD_SECONDS)
-    reading, go_on = Event(), Event()
-    read = SigningKey.objects.all
+    tried: list[float] = []
+
+    def after_long() -> object:
+        tried.append(clock.seconds)
+        clock.sleep(5)
+        raise OperationalError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SigningKey.objects, "all", after_long)
+        for _ in range(3):
+            assert ring.signer(now=now)[0] == kid
+        assert len(tried) == 1
+        clock.sleep(RELOAD_FOR_UNKNOWN_SECONDS)
+        assert ring.signer(now=now)[0] == kid
+        assert len(tried) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_keys_whose_rows_cannot_be_read_are_listed_but_not_believed_for_long(
+    signing_key: None, now: datetime, clock: Clock
+) -> None:
+    ring = KeyRing()
+    kid, _ = ring.signer(now=now)
+    jwks = ring.jwks(now=now)
+    clock.sleep(BELIEVED_SECONDS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SigningKey.objects, "all", _away)
+        with pytest.raises(OperationalError):
+            ring.signer(now=now)
+        with pytest.raises(ServiceUnavailable):
+            ring.verifier(kid, now=now)
+        assert ring.jwks(now=now) == jwks
+    clock.sleep(RELOAD_FOR_UNKNOWN_SECONDS)
+    assert ring.verifier(kid, now=now) is not None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_a_reading_that_fails_does_not_wait_for_another(
+    signing_key: None, now: datetime, clock: Clock
+) -> None:
+    ring = KeyRing()
+    tried: list[float] = []
+
+    def after_long() -> object:
+        tried.append(clock.seconds)
+        clock.sleep(5)
+        raise OperationalError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SigningKey.objects, "all", after_long)
+        ended = race(*[lambda: ring.jwks(now=now)] * 4)
+    assert sorted(type(each).__name__ for each in ended) == [
+        "OperationalError",
+        *["ServiceUnavailable"] * 3,
+    ]
+    assert len(tried) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_waits_for_a_reading_that_takes_long(
+    signing_key: None, by: Actor, now: datetime, clock: Clock
+) -> None:
+    ring = KeyRing()
+    kid, _ = ring.signer(now=now)
+    clock.sleep(RELOAD_SECONDS)
+    read, go_on = SigningKey.objects.all, Event()
+    begun: list[float] = []
 
     def slowly() -> object:
-        reading.set()
+        begun.append(clock.seconds)
         assert go_on.wait(30)
         return read()
 
-    def ask() -> None:
-        ring.signer(now=now)
-        connection.close()
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SigningKey.objects, "all", slowly)
-        slow = Thread(target=ask)
-        slow.start()
-        assert reading.wait(30)
-        assert ring.signer(now=now)[0] == kid
-        go_on.set()
-        slow.join(30)
+        try:
+            # The first has them read, and goes on before they are.
+            for _ in range(3):
+                assert ring.signer(now=now)[0] == kid
+            key = replace_signing_keys(by=by, now=now)
+        finally:
+            go_on.set()
+            for thread in threading.enumerate():
+                if thread.name == "keys":
+                    thread.join(30)
+        assert ring.signer(now=now)[0] == key.kid
+    assert len(begun) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_process_that_was_idle_waits_for_the_rows_before_it_believes(
+    signing_key: None, by: Actor, now: datetime, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accounts.key_ring.WAIT_SECONDS", 0)
+    ring = KeyRing()
+    kid, _ = ring.signer(now=now)
+    replace_signing_keys(by=by, now=now)
+    clock.sleep(BELIEVED_SECONDS)
+    assert ring.verifier(kid, now=now) is None
 
 
 def _away() -> object:

@@ -1,11 +1,13 @@
 """The database goes away while calls run: what the caller sees, and that the ledger is right once it is back."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from json import loads
 
 import pytest
 
+from accounts.key_ring import RELOAD_SECONDS, WAIT_SECONDS
 from tests.provider import Provider
 from tests.served.cable import Cable, new_cable
 from tests.served.conftest import Ground, SignIn
@@ -19,6 +21,9 @@ from tests.served.shell import DONE, Shell, stand_in
 LONG = pytest.mark.wire
 # Long enough to be in the middle of, and known to the token.
 ANSWER = stand_in("tokens=60 delay=0.05")
+# For which a request waits for a connection, and what all else may take.
+CONNECTION_SECONDS = 5.0
+SOME_SECONDS = 1.0
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +143,25 @@ def test_no_call_begins_while_it_is_away(
     finally:
         cable.put_back()
     eventually(lambda: caller.complete("Hello").status_code == 200)
+
+
+@LONG
+def test_keys_that_are_known_cost_no_wait(caller: Shell, cable: Cable) -> None:
+    def status(path: str) -> tuple[int, float]:
+        began = time.monotonic()
+        return caller.get(path).status_code, time.monotonic() - began
+
+    assert status("/v1/license/status")[0] == 200
+    cable.pull()
+    try:
+        time.sleep(RELOAD_SECONDS)
+        for _ in range(3):
+            code, seconds = status("/.well-known/jwks.json")
+            assert (code, seconds < WAIT_SECONDS + SOME_SECONDS) == (200, True)
+        for _ in range(2):
+            code, seconds = status("/v1/license/status")
+            longest = WAIT_SECONDS + CONNECTION_SECONDS + SOME_SECONDS
+            assert (code, seconds < longest) == (503, True)
+    finally:
+        cable.put_back()
+    eventually(lambda: status("/v1/license/status")[0] == 200)
