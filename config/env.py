@@ -38,6 +38,8 @@ MOST_DAYS = 36_500
 # What no mail can do without. The hosts of an office have names of one word.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 MINISIGN_KEY_BYTES = 2 + 8 + 32
+# Where IPv6 has the addresses of IPv4.
+MAPPED = IPv6Network("::ffff:0:0/96")
 # A file that is replaced by being written over is empty for a moment.
 REPLACED_WITHIN_NS = 1_000_000_000
 
@@ -405,10 +407,15 @@ def _unwrapped(value: str) -> list[str]:
 
 
 def _network(value: str) -> Network:
+    """A network; one of IPv4 that is written as IPv6 counts as IPv4, as addresses do."""
     try:
-        return ip_network(value.strip(), strict=False)
+        network = ip_network(value.strip(), strict=False)
     except ValueError:
         raise ValidationError("Not an IP network.") from None
+    if isinstance(network, IPv6Network) and network.subnet_of(MAPPED):
+        packed = network.network_address.packed[-4:]
+        return IPv4Network((packed, network.prefixlen - MAPPED.prefixlen))
+    return network
 
 
 @_parsed("email_url")

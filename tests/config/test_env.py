@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from config.env import (
     _claims,
     _emails,
     _minisign_key,
+    _network_factors,
+    _networks,
     _origins,
     _rates,
     _storage_url,
@@ -128,6 +131,23 @@ def test_only_a_limit_that_there_is_can_be_another() -> None:
     for wrong in ("auht.ip=1/m", "llm=1/m", "=1/m", "auth.ip=1"):
         with pytest.raises(ValidationError):
             _rates(wrong)
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("::ffff:127.0.0.1", "127.0.0.1/32"),
+        ("::FFFF:192.0.2.9/120", "192.0.2.0/24"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        # Wider than all of IPv4: a network of IPv6.
+        ("::ffff:0:0/95", "::fffe:0:0/95"),
+        ("2001:db8::1/32", "2001:db8::/32"),
+        ("192.0.2.9/24", "192.0.2.0/24"),
+    ],
+)
+def test_a_network_of_ipv4_that_is_written_as_ipv6_is_of_ipv4(value: str, meant: str) -> None:
+    assert _networks(f"{value}, 10.0.0.0/8") == [ip_network(meant), ip_network("10.0.0.0/8")]
+    assert _network_factors(f"{value}=20") == {ip_network(meant): 20}
 
 
 def test_no_host_at_all_is_that_of_the_service() -> None:
