@@ -1,7 +1,8 @@
 """Who is calling: an access token becomes the rows it stands for, in one query."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
@@ -14,6 +15,7 @@ from rest_framework_simplejwt.authentication import JWTAuthentication
 from rest_framework_simplejwt.exceptions import ExpiredTokenError, TokenError
 
 from accounts.access_tokens import AccessToken
+from accounts.models import User
 from config.problems import NotAuthenticated, Problem
 
 SCHEME = b"bearer"
@@ -123,6 +125,18 @@ class ClaimedAuthentication(AccessTokenAuthentication):
 
     def get_user(self, validated_token: Any) -> Any:
         return _claimed(validated_token)
+
+
+@contextmanager
+def still_there() -> Iterator[None]:
+    """Around what is done to the caller's own row: who is deleted meanwhile has lost their access.
+
+    Raises ``AccessRevoked``.
+    """
+    try:
+        yield
+    except User.DoesNotExist:
+        raise AccessRevoked from None
 
 
 def _note_revoked(claimed: Claimed) -> None:

@@ -4,6 +4,7 @@ Every path here and every path that grants (login, rotation) first locks the use
 granted at the same moment outlives a revocation.
 """
 
+from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
@@ -123,7 +124,9 @@ def sign_out(*, presented: str, by_address: str | None, request_id: str, now: da
         by = Actor(
             name=token.user.email, id=token.user_id, address=by_address, request_id=request_id
         )
-        end_session(session=token.session, why=Session.Ended.LOGOUT, by=by, now=now)
+        # Whoever was deleted since then has no session left to end.
+        with suppress(User.DoesNotExist):
+            end_session(session=token.session, why=Session.Ended.LOGOUT, by=by, now=now)
 
 
 def find(secret: RefreshSecret) -> RefreshToken | None:
@@ -133,5 +136,8 @@ def find(secret: RefreshSecret) -> RefreshToken | None:
 
 
 def lock_user(user_id: UUID) -> User:
-    """Locks a user's row for the rest of the transaction, without blocking rows that merely refer to it."""
+    """Locks a user's row for the rest of the transaction, without blocking rows that merely refer to it.
+
+    Raises ``User.DoesNotExist``, also for somebody who was deleted while the lock was waited for.
+    """
     return User.objects.select_for_update(no_key=True).get(pk=user_id)

@@ -12,7 +12,7 @@ from rest_framework.serializers import Serializer
 
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.authentication import Caller
+from accounts.authentication import Caller, still_there
 from accounts.known_places import limits_of_holder
 from accounts.models import Session
 from accounts.password_links import request_reset
@@ -158,7 +158,8 @@ class SessionViewSet(ViewSet):
         session = Session.objects.filter(user=request.user.pk, pk=id).live(at=now).first()
         if session is None:
             raise NotFound("You have no such session.")
-        end_session(session=session, why=Session.Ended.LOGOUT, by=_actor(request), now=now)
+        with still_there():
+            end_session(session=session, why=Session.Ended.LOGOUT, by=_actor(request), now=now)
         return Response(status=204)
 
     @extend_schema(
@@ -168,13 +169,14 @@ class SessionViewSet(ViewSet):
     )
     def destroy_all(self, request: Request) -> Response:
         """Sign out everywhere. It ends every session, this one too."""
-        revoke_all(
-            user_id=cast("Caller", request.user).user_id,
-            by=_actor(request),
-            reason="Signed out everywhere.",
-            why=Session.Ended.LOGOUT,
-            now=timezone.now(),
-        )
+        with still_there():
+            revoke_all(
+                user_id=cast("Caller", request.user).user_id,
+                by=_actor(request),
+                reason="Signed out everywhere.",
+                why=Session.Ended.LOGOUT,
+                now=timezone.now(),
+            )
         return Response(status=204)
 
 
@@ -195,7 +197,8 @@ class PasswordViewSet(ViewSet):
         given = _valid(PASSWORD_CHANGE, request)
         now = timezone.now()
         user_id = cast("Caller", request.user).user_id
-        with attempt(*limits_of_holder(user_id=user_id), failing=WrongPassword, now=now):
+        limits = limits_of_holder(user_id=user_id)
+        with still_there(), attempt(*limits, failing=WrongPassword, now=now):
             change_password(
                 user_id=user_id,
                 current=given["current"],

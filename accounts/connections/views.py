@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.authentication import Caller
+from accounts.authentication import Caller, still_there
 from accounts.connections.authorisation import begin
 from accounts.connections.disconnecting import disconnect
 from accounts.connections.grants import access_token, complete
@@ -69,13 +69,14 @@ class ConnectionViewSet(ViewSet):
     def authorize(self, request: Request, provider: str) -> Response:
         """Begin to connect: where to send the person. It must be completed within ten minutes."""
         given = _valid(AuthorizeSerializer, request)
-        begun = begin(
-            user_id=_caller(request).user_id,
-            session_id=cast("AccessToken", request.auth).session_id,
-            provider=provider,
-            redirect_uri=given["redirect_uri"],
-            now=timezone.now(),
-        )
+        with still_there():
+            begun = begin(
+                user_id=_caller(request).user_id,
+                session_id=cast("AccessToken", request.auth).session_id,
+                provider=provider,
+                redirect_uri=given["redirect_uri"],
+                now=timezone.now(),
+            )
         return Response(AuthorizationSerializer(begun).data, headers=UNSHARED)
 
     @problems("state_invalid", "provider_rejected", *FAILURES)

@@ -1,11 +1,16 @@
 """Whatever takes access away, at the same moment as what grants it: nothing that was granted outlives it."""
 
+import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from django.db import connection, transaction
+from rest_framework.test import APIClient
 
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
@@ -16,6 +21,8 @@ from accounts.refresh_tokens import RefreshSecret
 from accounts.revocation import end_session, revoke_all, revoke_everything, sign_out
 from accounts.rotation import InvalidRefreshToken, rotate
 from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from tests.accounts.connections.conftest import REDIRECT, configure
+from tests.accounts.connections.party import Party
 from tests.conftest import PASSWORD
 from tests.races import race
 
@@ -223,3 +230,63 @@ def test_a_keyed_and_an_unkeyed_use_of_one_token_are_two_holders(
         assert sum(isinstance(each, TokenPair) for each in results) == 1
         assert_nothing_lives(user, results, InvalidRefreshToken)
         assert RefreshToken.objects.filter(pk=RefreshSecret.parse(first).id, retry_box=None)
+
+
+REVOKED = (401, "access_revoked")
+
+
+@pytest.mark.parametrize(
+    ("asked", "body", "told"),
+    [
+        ("POST /v1/auth/logout", {}, (204, "")),
+        ("POST /v1/auth/password/change", {"current": PASSWORD, "new": NEW}, REVOKED),
+        ("DELETE /v1/auth/sessions", {}, REVOKED),
+        ("DELETE /v1/auth/sessions/{session}", {}, REVOKED),
+        ("POST /v1/connections/sheets/authorize", {"redirect_uri": REDIRECT}, REVOKED),
+    ],
+)
+def test_who_is_deleted_while_their_call_is_under_way_has_lost_their_access(
+    asked: str,
+    body: dict[str, str],
+    told: tuple[int, str],
+    somebody: Callable[[], User],
+    settings: Any,
+    api: APIClient,
+    by: Actor,
+    now: datetime,
+) -> None:
+    configure(settings, sheets=Party("http://127.0.0.1").provider())
+    user = somebody()
+    pair = enter(user, now)
+    method, path = asked.format(session=Session.objects.get().pk).split()
+    api.credentials(HTTP_AUTHORIZATION=f"Bearer {pair.access}")
+    given = json.dumps({"refresh": pair.refresh, **body})
+
+    def call() -> tuple[int, str]:
+        answer = api.generic(method, path, given, "application/json")
+        connection.close()
+        return answer.status_code, answer.json()["code"] if answer.content else ""
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            by_deleting(user, pair, by, now)
+            answer = pool.submit(call)
+            until_somebody_waits()
+        assert answer.result(20) == told
+
+
+def until_somebody_waits() -> None:
+    """Until another connection waits for what this one has locked."""
+    until = monotonic() + 20
+    with connection.cursor() as cursor:
+        while monotonic() < until:
+            # Within a transaction the first answer would be given again.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+            )
+            if cursor.fetchone() != (0,):
+                return
+            sleep(0.01)
+    raise AssertionError("nobody waits")
