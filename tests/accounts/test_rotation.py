@@ -1,11 +1,11 @@
 """Rotation and the keyed retry of a lost answer."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from unittest.mock import Mock
 
 import jwt
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, connection
 from django.db.models import F
 from pytest_django import DjangoAssertNumQueries
 
@@ -287,7 +287,7 @@ class TestWhatTheDatabaseHolds:
         ("constraint", "broken"),
         [
             ("token_replacement_has_a_moment", {"replaced_at": None, "retry_box": None}),
-            ("token_box_ends_with_its_token", {"revoked_at": datetime(2026, 1, 1, tzinfo=UTC)}),
+            ("token_box_ends_with_its_token", {"replaced_at": None, "replaced_by": None}),
         ],
     )
     def test_a_replaced_token_that_is_none_is_refused(
@@ -297,6 +297,25 @@ class TestWhatTheDatabaseHolds:
         replaced = RefreshToken.objects.exclude(replaced_by=None)
         with pytest.raises(IntegrityError, match=constraint):
             replaced.update(**broken)
+
+    def test_what_is_revoked_by_sql_has_no_box_and_gets_none(
+        self, pair: TokenPair, user: User, now: datetime
+    ) -> None:
+        second = retried(pair.refresh, now)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE accounts_refreshtoken SET revoked_at = now()"
+                " WHERE user_id = %s AND revoked_at IS NULL",
+                [user.pk],
+            )
+            assert cursor.rowcount == 2
+        for each in (pair, second):
+            with pytest.raises(InvalidRefreshToken):
+                retried(each.refresh, now)
+        assert not RefreshToken.objects.unrevoked().exists()
+        assert not RefreshToken.objects.filter(retry_box__isnull=False).exists()
+        with pytest.raises(IntegrityError, match="token_box_ends_with_its_token"):
+            RefreshToken.objects.update(retry_box=b"kept")
 
     def test_a_chain_has_one_last_token(self, pair: TokenPair, now: datetime) -> None:
         last = RefreshToken.objects.get()
