@@ -5,8 +5,9 @@ from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Case, F, Q, When
+from django.db.models import Case, F, Func, Q, When
 from django.db.models.functions import Coalesce
+from django.db.models.lookups import Exact, LessThanOrEqual
 from django.utils import timezone
 
 from accounts.models import Client
@@ -27,6 +28,19 @@ def entitlement_list() -> list[str]:
     return []
 
 
+def is_list(column: str) -> Q:
+    """Whether an array is one that reads as a list of words: no NULL in it, and one dimension at most."""
+    nulls = Func(
+        F(column),
+        function="num_nulls",
+        template="%(function)s(VARIADIC %(expressions)s)",
+        output_field=models.IntegerField(),
+    )
+    # NULL of an empty one, which is no violation.
+    dimensions = Func(F(column), function="array_ndims", output_field=models.IntegerField())
+    return Q(Exact(nulls, 0), LessThanOrEqual(dimensions, 1))
+
+
 class Plan(models.Model):
     """A tier: the micro apps it gives and what its people may spend. Empty means no cap."""
 
@@ -45,6 +59,11 @@ class Plan(models.Model):
 
     class Meta:
         ordering = ("name",)
+        constraints = (
+            models.CheckConstraint(
+                condition=is_list("entitlements"), name="plan_entitlements_are_a_list"
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -133,6 +152,9 @@ class Licence(models.Model):
             models.CheckConstraint(
                 condition=Q(operator_status=None) | ~Q(operator_reason=""),
                 name="licence_operator_gives_a_reason",
+            ),
+            models.CheckConstraint(
+                condition=is_list("entitlements"), name="licence_entitlements_are_a_list"
             ),
             models.UniqueConstraint(
                 fields=("stripe_customer_id",),

@@ -71,6 +71,31 @@ class TestDerivedColumns:
             by_sql(assignments)
 
 
+class TestEntitlementsBySql:
+    @pytest.mark.parametrize(
+        "entitlements",
+        ["ARRAY['a', NULL]", "ARRAY[NULL]", "ARRAY[['a', 'b'], ['c', 'd']]", "ARRAY[['a'], ['b']]"],
+    )
+    @pytest.mark.parametrize("table", ["licensing_licence", "licensing_plan"])
+    def test_what_is_no_list_of_words_is_refused_by_the_database(
+        self, licence: Licence, table: str, entitlements: str
+    ) -> None:
+        with (
+            pytest.raises(IntegrityError, match="entitlements_are_a_list"),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(f"UPDATE {table} SET entitlements = {entitlements}::varchar[]")
+
+    @pytest.mark.parametrize("entitlements", [[], ["notes"], ["notes", "maps", "notes"]])
+    def test_any_list_is_taken(self, licence: Licence, entitlements: list[str]) -> None:
+        Licence.objects.update(entitlements=entitlements)
+        Plan.objects.update(entitlements=entitlements)
+        licence.refresh_from_db()
+        licence.full_clean()
+        licence.plan.full_clean()
+        assert licence.all_entitlements == sorted(set(entitlements))
+
+
 class TestRules:
     def test_a_client_is_made_with_its_licence(self, plan: Plan, by: Actor, now: datetime) -> None:
         client = create_client(name="Globex", plan=plan, by=by, now=now)
