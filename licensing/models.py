@@ -11,6 +11,7 @@ from django.db.models.lookups import Exact, LessThanOrEqual
 from django.utils import timezone
 
 from accounts.models import Client
+from config.clock import is_readable
 
 # What a micro app may be called, which is the word that entitlements use.
 APP_SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
@@ -155,6 +156,12 @@ class Licence(models.Model):
             ),
             models.CheckConstraint(
                 condition=is_list("entitlements"), name="licence_entitlements_are_a_list"
+            ),
+            models.CheckConstraint(
+                condition=is_readable(
+                    "billing_grace_until", "operator_grace_until", "operator_until"
+                ),
+                name="licence_instants_are_readable",
             ),
             models.UniqueConstraint(
                 fields=("stripe_customer_id",),

@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import Q
 
 from accounts.models.people import User
+from config.clock import is_readable
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -53,6 +54,9 @@ class Session(models.Model):
                 condition=Q(ended_at=None, ended_by="")
                 | (Q(ended_at__isnull=False) & ~Q(ended_by="")),
                 name="session_end_has_a_reason",
+            ),
+            models.CheckConstraint(
+                condition=is_readable("expires_at"), name="session_expiry_is_readable"
             ),
         )
         indexes = (
@@ -132,6 +136,9 @@ class RefreshToken(models.Model):
             models.CheckConstraint(
                 condition=Q(retry_box=None) | Q(replaced_at__isnull=False, revoked_at=None),
                 name="token_box_ends_with_its_token",
+            ),
+            models.CheckConstraint(
+                condition=is_readable("expires_at"), name="token_expiry_is_readable"
             ),
             # Not of what has expired: an index knows no clock.
             models.UniqueConstraint(

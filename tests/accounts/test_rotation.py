@@ -317,6 +317,17 @@ class TestWhatTheDatabaseHolds:
         with pytest.raises(IntegrityError, match="token_box_ends_with_its_token"):
             RefreshToken.objects.update(retry_box=b"kept")
 
+    @pytest.mark.parametrize("table", ["accounts_session", "accounts_refreshtoken"])
+    @pytest.mark.parametrize("end", ["infinity", "12000-01-01"])
+    def test_an_end_that_no_process_could_read_is_refused(
+        self, pair: TokenPair, table: str, end: str
+    ) -> None:
+        with (
+            pytest.raises(IntegrityError, match="expiry_is_readable"),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(f"UPDATE {table} SET expires_at = %s", [end])
+
     def test_a_chain_has_one_last_token(self, pair: TokenPair, now: datetime) -> None:
         last = RefreshToken.objects.get()
         last.pk = RefreshSecret.new().id

@@ -71,6 +71,25 @@ class TestDerivedColumns:
             by_sql(assignments)
 
 
+class TestInstantsBySql:
+    @pytest.mark.parametrize("instant", ["infinity", "-infinity", "12000-01-01", "0001-01-01 BC"])
+    @pytest.mark.parametrize(
+        "column", ["billing_grace_until", "operator_grace_until", "operator_until"]
+    )
+    def test_what_no_process_could_read_is_refused_by_the_database(
+        self, licence: Licence, column: str, instant: str
+    ) -> None:
+        with pytest.raises(IntegrityError, match="licence_instants_are_readable"):
+            by_sql(f"{column} = '{instant}'")
+
+    @pytest.mark.parametrize("instant", ["0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"])
+    def test_the_first_and_the_last_are_taken_and_read(
+        self, licence: Licence, instant: str
+    ) -> None:
+        changed = by_sql(f"billing_status = 'grace', billing_grace_until = '{instant}+00'")
+        assert changed.grace_until == datetime.fromisoformat(f"{instant}+00:00")
+
+
 class TestEntitlementsBySql:
     @pytest.mark.parametrize(
         "entitlements",
