@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
+from traceback import walk_tb
 from typing import Any
 
 import psycopg
@@ -56,6 +57,8 @@ DATABASE_AWAY = (
 
 
 DATA_REFUSED = (db.DataError, psycopg.DataError)
+# What psycopg calls reading rows, in C as in Python.
+READING = ("load_row", "load_rows")
 # The first that fits decides.
 KINDS: tuple[tuple[tuple[type[BaseException], ...], type[Problem]], ...] = (
     ((Http404, exceptions.NotFound), NotFound),
@@ -108,13 +111,21 @@ def pointer(parts: Iterable[str | int]) -> str:
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
-def _of_database(error: BaseException) -> Problem:
+def _of_database(error: BaseException) -> Problem | None:
     if isinstance(error, DATABASE_AWAY):
         log.warning("database_unavailable", exc_info=error)
         return ServiceUnavailable()
+    if _is_of_reading(error):
+        # What cannot be read, such as the year 12000, somebody else has written.
+        return None
     # NUL in a text, a number out of a column's range: what no check of ours has caught.
     log.warning("data_refused", exc_info=error)
     return InvalidRequest("The request holds a value that cannot be kept.")
+
+
+def _is_of_reading(error: BaseException) -> bool:
+    frames = walk_tb(error.__traceback__)
+    return any(frame.f_code.co_name.endswith(READING) for frame, _ in frames)
 
 
 def _throttled(error: exceptions.Throttled) -> Problem:

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
-from django.db import InterfaceError, OperationalError
+import psycopg
+from django.db import DataError, InterfaceError, OperationalError
 from psycopg import generators
 from psycopg._preparing import Prepare
 from psycopg.adapt import PyFormat, Transformer
@@ -20,6 +21,8 @@ from config.database import borrowed, own_connection, prepared
 from config.together import Together, Unanswered
 
 Row = tuple[Any, ...]
+# An error is that of a row which cannot be read.
+Answer = Row | Exception | None
 
 # Nobody waits long for the locks that another needs: whose row is locked is asked for alone, with more patience.
 SHORT_LOCKS = b"SELECT set_config('lock_timeout', '100ms', true)"
@@ -33,7 +36,8 @@ class Statement:
     is executed as if it were alone, sorted by ``order`` of their values. Where they lock rows, this must be an order
     of the rows, so that two such transactions never wait for each other. What only reads can be one question for
     all: ``of_many`` is asked with a list for each place of the values, and gives before each row its number in them,
-    counted from 1. In a transaction of its caller a statement is part of that.
+    counted from 1. A row that cannot be read is the trouble of whoever asked for it, and of nobody else.
+    In a transaction of its caller a statement is part of that.
 
     Values are given for ``%s`` or ``%(name)s``, and a statement must say what type they have where that is not clear.
     """
@@ -59,7 +63,7 @@ class Statement:
         except Unanswered as error:
             raise OperationalError("whoever asked was ended") from error
 
-    def _rows(self, asked: Sequence[Any]) -> Sequence[Row | None]:
+    def _rows(self, asked: Sequence[Any]) -> Sequence[Answer]:
         if len(asked) == 1:
             with borrowed() as lent:
                 rows = lent.wait(_rows_of(lent, self._one, asked[0]))
@@ -67,15 +71,18 @@ class Statement:
         return self._rows_of_one(asked) if self._many else self._rows_of_each(asked)
 
     def _rows_of_one(self, asked: Sequence[Any]) -> list[Row | None]:
-        """Those of one question for all."""
+        """Those of one question for all. Raises ``_Undone`` where a value cannot be sent or a row not be read."""
         assert self._many is not None
         lists = [list(each) for each in zip(*asked, strict=True)]
-        with borrowed() as lent:
-            rows = lent.wait(_rows_of(lent, self._many, lists))
+        try:
+            with borrowed() as lent:
+                rows = lent.wait(_rows_of(lent, self._many, lists))
+        except DataError as error:
+            raise _Undone from error
         found: dict[int, Row] = {number - 1: row for number, *row in rows}
         return [tuple(found[number]) if number in found else None for number in range(len(asked))]
 
-    def _rows_of_each(self, asked: Sequence[Any]) -> list[Row | None]:
+    def _rows_of_each(self, asked: Sequence[Any]) -> list[Answer]:
         """Those of each in one transaction, sent in one go. Raises ``_Undone`` where nothing has come of it."""
         numbers = list(range(len(asked)))
         if order := self._order:
@@ -160,7 +167,7 @@ def _rows_of(lent: Any, words: _Words, values: Any) -> Generator[Any, Any, list[
 
 def _first_rows_of_each(
     lent: Any, words: _Words, asked: Sequence[Any], sent: _Sent
-) -> Generator[Any, Any, list[Row | None]]:
+) -> Generator[Any, Any, list[Answer]]:
     """The first row of each. To the server all that comes before the end of a pipeline is one transaction."""
     reading: Any = Transformer(lent)
     ready = [_ready(reading, words, values) for values in asked]
@@ -168,11 +175,16 @@ def _first_rows_of_each(
     yield from lent._prepared.maintain_gen(lent)  # noqa: SLF001 - what all who ask on a connection share
     sent.anything = True
     results = yield from _asked_at_once(lent, ready)
-    rows: list[Row | None] = []
-    for result in results:
-        reading.set_pgresult(result)
-        rows.append(reading.load_row(0, tuple) if result.ntuples else None)
-    return rows
+    return [_first_row(reading, result) for result in results]
+
+
+def _first_row(reading: Any, result: Any) -> Answer:
+    reading.set_pgresult(result)
+    try:
+        row: Row | None = reading.load_row(0, tuple) if result.ntuples else None
+    except psycopg.DataError as error:
+        return DataError(*error.args).with_traceback(error.__traceback__)
+    return row
 
 
 def _ready(writing: Any, words: _Words, values: Any) -> _Ready:

@@ -28,6 +28,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from config import handlers
+from config.database import prepared
 from config.handlers import openai_error, render
 from config.known_errors import pointer, problem_of
 from config.problems import (
@@ -39,6 +40,7 @@ from config.problems import (
     RefusedUntil,
     ServiceUnavailable,
 )
+from config.statements import Statement
 from tests.config.written import Written
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -342,6 +344,44 @@ def test_values_that_no_column_can_hold_are_bad_input(question: str, value: obje
     with db.connection.cursor() as cursor, pytest.raises(db.Error) as refused:
         cursor.execute(question, [value])
     assert isinstance(problem_of(refused.value), InvalidRequest)
+
+
+def read_one(question: str) -> None:
+    with db.connection.cursor() as cursor:
+        cursor.execute(question)
+        cursor.fetchone()
+
+
+def read_all(question: str) -> None:
+    with db.connection.cursor() as cursor:
+        cursor.execute(question)
+        list(cursor)
+
+
+def read_prepared(question: str) -> None:
+    with prepared() as cursor:
+        cursor.execute(question)
+        cursor.fetchall()
+
+
+def read_many(question: str) -> None:
+    with db.connection.chunked_cursor() as cursor:
+        cursor.execute(question)
+        cursor.fetchmany(2)
+
+
+def read_by_statement(question: str) -> None:
+    Statement(question).row(())
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("read", [read_one, read_all, read_prepared, read_many, read_by_statement])
+@pytest.mark.parametrize("kept", ["timestamptz 'infinity'", "date '12000-01-01'"])
+def test_what_cannot_be_read_is_not_bad_input(read: Callable[[str], None], kept: str) -> None:
+    db.connection.close()
+    with pytest.raises(db.DataError) as unreadable:
+        read(f"SELECT {kept}")
+    assert problem_of(unreadable.value) is None
 
 
 def test_what_the_queue_wraps_is_what_it_would_be_bare() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import IntegrityError, OperationalError, connection, transaction
+from django.db import DataError, IntegrityError, OperationalError, connection, transaction
 from psycopg._preparing import PrepareManager
 
 from config import statements
@@ -124,6 +124,32 @@ def test_what_is_refused_at_the_very_end_costs_the_others_nothing(
     assert one == ("Ulysses",)
     assert isinstance(refused, IntegrityError)
     assert books() == ["Emma", "Ulysses", "first"]
+
+
+def test_a_row_that_cannot_be_read_is_the_trouble_of_one_alone(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    until = "CASE book WHEN 'Lolita' THEN timestamptz 'infinity' END"
+    put = Statement(f"INSERT INTO shelf VALUES (%(book)s) RETURNING book, {until}")
+    asked = named("first", "Ulysses", "Lolita", "Dracula")
+    one, unreadable, other = at_once(put, asked, monkeypatch)
+    assert (one, other) == (("Ulysses", None), ("Dracula", None))
+    assert isinstance(unreadable, DataError)
+    # It has been done all the same, as for who goes alone.
+    assert books() == ["Dracula", "Emma", "Lolita", "Ulysses", "first"]
+
+    find = Statement(
+        f"SELECT book, {until} FROM shelf WHERE book = %s",
+        of_many=f"""
+        SELECT asked.number, book, {until} FROM unnest(%s::text[]) WITH ORDINALITY AS asked(one, number)
+        JOIN shelf ON book = one
+        """,
+    )
+    titles = [("first",), ("Ulysses",), ("Lolita",), ("a\0b",), ("Dracula",)]
+    one, unreadable, impossible, other = at_once(find, titles, monkeypatch)
+    assert (one, other) == (("Ulysses", None), ("Dracula", None))
+    assert isinstance(unreadable, DataError)
+    assert isinstance(impossible, DataError)
 
 
 def test_a_row_that_somebody_holds_is_waited_for_by_who_needs_it(
