@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from accounts import retries, reuse
 from accounts.access_tokens import AccessToken, Claims
@@ -68,7 +69,8 @@ class _Held(NamedTuple):
     claims: Claims | None
 
     def counts(self, *, at: datetime) -> bool:
-        return self.spent_at is None and self.expires_at > at
+        lasts = self.session_end is None or self.session_end > at
+        return self.spent_at is None and self.expires_at > at and lasts
 
 
 _FIND = """
@@ -175,6 +177,7 @@ class _Rotation:
         if self.retry_key is None:
             return None
         token = RefreshToken.objects.filter(
+            Q(session__expires_at=None) | Q(session__expires_at__gt=self.now),
             pk=self.token.id,
             revoked_at=None,
             session__ended_at=None,

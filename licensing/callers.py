@@ -24,7 +24,7 @@ class Caller:
     epoch: int
     is_active: bool
     session_id: UUID
-    session_ended_at: datetime | None
+    session_lasts: bool
     client_id: UUID | None
     client_name: str | None
     status: str | None
@@ -46,7 +46,7 @@ class Caller:
     @property
     def may_call(self) -> bool:
         """Whether anything at all may be asked: enabled, signed in still, and of a client with a licence."""
-        return self.is_active and self.session_ended_at is None and self.status is not None
+        return self.is_active and self.session_lasts and self.status is not None
 
     @property
     def is_suspended(self) -> bool:
@@ -67,9 +67,11 @@ def claimed_by(request: Request) -> Claimed:
     return cast("Claimed", request.user)
 
 
+# It has not been ended, nor had its time.
+_LASTS = "session.ended_at IS NULL AND (session.expires_at IS NULL OR session.expires_at > now())"
 # In the order of the caller's fields.
-_FIELDS = """
-person.id, person.email, person.epoch, person.is_active, session.id, session.ended_at, client.id, client.name,
+_FIELDS = f"""
+person.id, person.email, person.epoch, person.is_active, session.id, {_LASTS}, client.id, client.name,
 licence.status, licence.grace_until, plan.id, plan.name, plan.entitlements, licence.entitlements,
 plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens
 """
@@ -85,7 +87,7 @@ WHO_WORKS = f"""
 SELECT client.id AS client_id, plan.id AS plan_id,
        plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens
 FROM accounts_session session {_OF_SESSION}
-WHERE session.id = %(session)s AND session.user_id = %(user)s AND session.ended_at IS NULL
+WHERE session.id = %(session)s AND session.user_id = %(user)s AND {_LASTS}
   AND person.is_active AND person.epoch = %(epoch)s::integer AND licence.status <> '{Standing.SUSPENDED.value}'
 """  # noqa: S608 - built from constants of this project
 # A session that stands is found by its primary key, and all else by others.

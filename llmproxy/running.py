@@ -15,7 +15,8 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db.models import F
+from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts.authentication import AccessRevoked
@@ -147,12 +148,12 @@ def _reason(call: Call, state: tuple[int, bool, bool, str | None] | None) -> Pro
 
 
 def _states(sessions: set[UUID]) -> dict[UUID, tuple[int, bool, bool, str | None]]:
+    over = Q(ended_at__isnull=False) | Q(expires_at__isnull=False, expires_at__lte=Now())
+    is_over = ExpressionWrapper(over, BooleanField())
     rows = Session.objects.filter(pk__in=one_of(sessions)).values_list(
-        "pk", "user__epoch", "user__is_active", F("ended_at"), "user__client__licence__status"
+        "pk", "user__epoch", "user__is_active", is_over, "user__client__licence__status"
     )
-    return {
-        pk: (epoch, active, ended is not None, status) for pk, epoch, active, ended, status in rows
-    }
+    return {pk: (epoch, active, over, status) for pk, epoch, active, over, status in rows}
 
 
 def _start_watch() -> None:

@@ -1,12 +1,12 @@
 """The ways in which somebody's access ends, as rows."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from accounts.models import Session, User
 from licensing.models import Licence, Standing
 from usage.models import MonthlyUsage
 
-ENDS = ("epoch", "disabled", "session", "client-less", "licence-less", "deleted")
+ENDS = ("epoch", "disabled", "session", "session's time", "client-less", "licence-less", "deleted")
 
 
 def end_access(how: str, user: User) -> None:
@@ -18,6 +18,8 @@ def end_access(how: str, user: User) -> None:
             User.objects.update(is_active=False)
         case "session":
             Session.objects.update(ended_at=datetime.now(UTC), ended_by="logout")
+        case "session's time":
+            Session.objects.update(expires_at=datetime.now(UTC) - timedelta(hours=1))
         case "client-less":
             User.objects.update(client=None)
         case "licence-less":

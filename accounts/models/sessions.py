@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.lookups import GreaterThan, IsNull
 
 from accounts.models.people import User
 from config.clock import is_readable
@@ -13,13 +14,15 @@ from config.clock import is_readable
 
 class SessionQuerySet(models.QuerySet["Session"]):
     def live(self, *, at: datetime) -> "SessionQuerySet":
-        """Sessions that have not ended and still have a token to go on with."""
+        """Sessions that have not ended, nor had their time, and still have a token to go on with."""
         return self.filter(live_tokens(at=at), ended_at=None)
 
 
 def live_tokens(*, at: datetime) -> models.Exists:
-    """Whether a session still has a token to go on with."""
-    return models.Exists(RefreshToken.objects.filter(session=models.OuterRef("pk")).live(at=at))
+    """Whether a session still has a token to go on with, and time of its own."""
+    tokens = RefreshToken.objects.filter(session=models.OuterRef("pk")).live(at=at)
+    end = models.OuterRef("expires_at")
+    return models.Exists(tokens.filter(Q(IsNull(end, True)) | Q(GreaterThan(end, at))))
 
 
 class Session(models.Model):
@@ -85,7 +88,7 @@ class Session(models.Model):
 
 class RefreshTokenQuerySet(models.QuerySet["RefreshToken"]):
     def live(self, *, at: datetime) -> "RefreshTokenQuerySet":
-        """Tokens that would be accepted now."""
+        """Tokens that would be accepted now, if their session lasts."""
         return self.filter(revoked_at=None, replaced_at=None, expires_at__gt=at)
 
     def unrevoked(self) -> "RefreshTokenQuerySet":

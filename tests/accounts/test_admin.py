@@ -70,6 +70,10 @@ def test_sessions_and_tokens_are_narrowed_by_state_and_person(
     for query in (f"q={user.pk}", f"user__id__exact={user.pk}", "q=ada@"):
         assert number(console, "session", query) == 3, query
     assert number(console, "session", f"q={Session.objects.live(at=now).get().pk}") == 1
+    # Its token goes on, and has nothing to go on with.
+    Session.objects.live(at=now).update(expires_at=now)
+    assert number(console, "session", "state=live") == 0
+    assert number(console, "session", "state=expired") == 2
 
 
 def test_keys_show_where_they_are_in_their_life(console: Browser, by: Actor, now: datetime) -> None:

@@ -8,6 +8,7 @@ import pytest
 from django.db import IntegrityError, connection
 from django.db.models import F
 from pytest_django import DjangoAssertNumQueries
+from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.key_ring import KeyRing
@@ -271,6 +272,21 @@ class TestTheEndOfASession:
         with pytest.raises(InvalidRefreshToken):
             refreshed(first.refresh, over)
         assert not Session.objects.live(at=over).exists()
+
+    def test_an_end_that_is_moved_to_the_past_by_sql_is_that_of_everything(
+        self, signed_in: APIClient, pair: TokenPair, now: datetime
+    ) -> None:
+        second = retried(pair.refresh, now, device="")
+        assert signed_in.get("/v1/auth/me").status_code == 200
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE accounts_session SET expires_at = now() - interval '1 hour'")
+        assert signed_in.get("/v1/auth/me").json()["code"] == "access_revoked"
+        assert not Session.objects.live(at=now).exists()
+        # The last of the chain, and then the retry of the one before it.
+        for token in (second.refresh, pair.refresh):
+            with pytest.raises(InvalidRefreshToken):
+                retried(token, now, device="")
+        assert RefreshToken.objects.count() == 2, "a refusal makes nothing"
 
 
 def claims(pair: TokenPair) -> dict:

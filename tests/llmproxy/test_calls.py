@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -254,6 +254,7 @@ class TestWatch:
             ("epoch", "access_revoked"),
             ("disabled", "access_revoked"),
             ("session", "access_revoked"),
+            ("session's time", "access_revoked"),
             ("suspended", "licence_suspended"),
             ("stopped", "model_calls_stopped"),
             ("told to end", "model_calls_stopped"),
@@ -270,6 +271,8 @@ class TestWatch:
                 User.objects.update(is_active=False)
             case "session":
                 Session.objects.update(ended_at=now, ended_by="logout")
+            case "session's time":
+                Session.objects.update(expires_at=now - timedelta(hours=1))
             case "suspended":
                 Licence.objects.update(operator_status="suspended", operator_reason="test")
             case "stopped":
