@@ -1,24 +1,15 @@
 """Reading a file from the CDN: streamed, without redirects, with an end to how much and how long.
 
-Whatever a server does, the call ends in time: each silence has a limit, and a watchdog cuts the connection of one
-that keeps sending a little.
+Whatever a server does, the call ends in time: each silence has a limit, and so has everything together.
 """
 
-import ssl
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-)
-from socket import SHUT_RDWR, socket
-from threading import Timer
-from urllib.parse import SplitResult, urlsplit
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from urllib.parse import urlsplit
 
+from config.deadlines import connected, target
 from config.problems import Fault
 
 SILENCE_SECONDS = 10.0
@@ -72,44 +63,21 @@ def fetch(url: str, *, limit: int, deadline: float) -> Iterator[Fetched]:
 
     ``limit`` in bytes, ``deadline`` on the monotonic clock. Raises ``FetchRefused``, also while it is read.
     """
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise _too_slow()
-    parts = urlsplit(url)
-    with closing(_connection(parts, min(SILENCE_SECONDS, seconds))) as connection:
-        try:
-            connection.connect()
-            watchdog = Timer(seconds, _cut, [connection.sock])
-            watchdog.daemon = True
-            watchdog.start()
-            try:
-                connection.request("GET", _target(parts), headers=HEADERS)
-                with connection.getresponse() as response:
-                    _refuse_other_answers(response)
-                    yield Fetched(response, limit=limit, deadline=deadline)
-            finally:
-                watchdog.cancel()
-        except (OSError, HTTPException) as error:
-            if time.monotonic() > deadline or isinstance(error, TimeoutError):
-                raise _too_slow() from error
-            if isinstance(error, IncompleteRead):
-                raise FetchRefused("truncated", "It ended before its end.") from error
-            raise FetchRefused(
-                "unreachable", "The CDN did not answer, or broke off; see that the file is there."
-            ) from error
-
-
-def _target(parts: SplitResult) -> str:
-    return f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-
-
-def _connection(parts: SplitResult, timeout: float) -> HTTPConnection:
-    host = parts.hostname or ""
-    if parts.scheme == "https":
-        return HTTPSConnection(
-            host, parts.port, timeout=timeout, context=ssl.create_default_context()
-        )
-    return HTTPConnection(host, parts.port, timeout=timeout)
+    address = urlsplit(url)
+    try:
+        with connected(address, silence=SILENCE_SECONDS, deadline=deadline) as connection:
+            connection.request("GET", target(address), headers=HEADERS)
+            with connection.getresponse() as response:
+                _refuse_other_answers(response)
+                yield Fetched(response, limit=limit, deadline=deadline)
+    except (OSError, HTTPException) as error:
+        if time.monotonic() > deadline or isinstance(error, TimeoutError):
+            raise _too_slow() from error
+        if isinstance(error, IncompleteRead):
+            raise FetchRefused("truncated", "It ended before its end.") from error
+        raise FetchRefused(
+            "unreachable", "The CDN did not answer, or broke off; see that the file is there."
+        ) from error
 
 
 def _refuse_other_answers(response: HTTPResponse) -> None:
@@ -126,11 +94,6 @@ def _refuse_other_answers(response: HTTPResponse) -> None:
         raise FetchRefused(
             "encoded", "The CDN changes the file's bytes by a content encoding; switch that off."
         )
-
-
-def _cut(sock: socket) -> None:
-    with suppress(OSError):
-        sock.shutdown(SHUT_RDWR)
 
 
 def _too_large(limit: int) -> FetchRefused:

@@ -1,22 +1,18 @@
 """One form posted to a provider and its answer, within a time and a size.
 
-No redirects, no proxies or credentials of the environment, no retries, no cookies. Whatever the server does,
-the call ends in time: each silence has a limit, and a watchdog cuts the connection of one that keeps sending a
-little. Nothing that is raised here holds an address, a header or a body.
+Whatever the server does, the call ends in time. Nothing that is raised here holds an address, a header or a body.
 """
 
 import json
-import ssl
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from socket import SHUT_RDWR, socket
-from threading import Timer
+from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from authlib.oauth2 import ClientAuth
+
+from config.deadlines import connected, seconds_left, target
 
 CONNECT_SECONDS = 5.0
 # For everything together. A lease of a refresh lasts longer than this.
@@ -87,42 +83,20 @@ class Session:
 def post(url: str, headers: Mapping[str, str], body: str) -> Answer:
     """Posts a form's body. Raises ``NoAnswer``."""
     deadline, sent = time.monotonic() + MOST_SECONDS, False
-    parts = urlsplit(url)
-    path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    with closing(_connection(parts.scheme, parts.hostname or "", parts.port)) as connection:
-        try:
-            connection.connect()
-            watchdog = _watchdog(connection, deadline)
-            try:
-                sent = True
-                connection.request("POST", path, body=body.encode("ascii"), headers=dict(headers))
-                with connection.getresponse() as response:
-                    return _read(response, deadline)
-            finally:
-                watchdog.cancel()
-        except (OSError, HTTPException) as error:
-            late = isinstance(error, TimeoutError) or time.monotonic() >= deadline
-            raise NoAnswer(timed_out=late, sent=sent) from None
-
-
-def _connection(scheme: str, host: str, port: int | None) -> HTTPConnection:
-    if scheme == "https":
-        context = ssl.create_default_context()
-        return HTTPSConnection(host, port, timeout=CONNECT_SECONDS, context=context)
-    return HTTPConnection(host, port, timeout=CONNECT_SECONDS)
-
-
-def _watchdog(connection: HTTPConnection, deadline: float) -> Timer:
-    """Cuts the connection at the deadline. Raises ``TimeoutError`` where that is over: nothing may be sent then."""
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise TimeoutError
-    # From here on a silence may last as long as there is time.
-    connection.sock.settimeout(seconds)
-    watchdog = Timer(seconds, _cut, [connection.sock])
-    watchdog.daemon = True
-    watchdog.start()
-    return watchdog
+    address = urlsplit(url)
+    try:
+        with connected(address, silence=CONNECT_SECONDS, deadline=deadline) as connection:
+            # From here on a silence may last as long as there is time.
+            connection.sock.settimeout(seconds_left(deadline))
+            sent = True
+            connection.request(
+                "POST", target(address), body=body.encode("ascii"), headers=dict(headers)
+            )
+            with connection.getresponse() as response:
+                return _read(response, deadline)
+    except (OSError, HTTPException) as error:
+        late = isinstance(error, TimeoutError) or time.monotonic() >= deadline
+        raise NoAnswer(timed_out=late, sent=sent) from None
 
 
 def _read(response: HTTPResponse, deadline: float) -> Answer:
@@ -133,9 +107,3 @@ def _read(response: HTTPResponse, deadline: float) -> Answer:
         # Too long, or cut off: no whole answer either way.
         raise HTTPException
     return Answer(response.status, dict(response.headers.items()), body)
-
-
-def _cut(sock: socket) -> None:
-    with suppress(OSError):
-        # Not the TLS socket's own method, which drops the encryption first.
-        socket.shutdown(sock, SHUT_RDWR)
