@@ -7,11 +7,10 @@ the same thing. It returns whether the CDN says that it is done, and raises ``Pu
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import requests
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from releases.fetching import FetchRefused, fetch
+from releases.fetching import FetchRefused, fetch, status_of
 
 Purger = Callable[[Sequence[str], str], bool]
 # Each is loaded only where it is wanted.
@@ -19,7 +18,8 @@ WAYS: Mapping[str, str] = {
     "purge": "releases.cdn.purge_by_http",
     "cloudfront": "releases.cloudfront.invalidate",
 }
-CONNECT_SECONDS, READ_SECONDS = 3.0, 8.0
+# For each address.
+PURGE_SECONDS = 10.0
 # Not kept in the first place: nginx's modules and Varnish say so in one of these ways.
 NOTHING_KEPT = frozenset({404, 410, 412})
 # A manifest has at most 1 MiB.
@@ -48,17 +48,13 @@ def purge(paths: Sequence[str], *, reference: str) -> bool:
 def purge_by_http(paths: Sequence[str], reference: str) -> bool:
     """``PURGE`` to each public address; what answers has forgotten it."""
     for path in paths:
+        deadline = time.monotonic() + PURGE_SECONDS
         try:
-            answer = requests.request(
-                "PURGE",
-                f"{settings.CDN_URL}/{path}",
-                timeout=(CONNECT_SECONDS, READ_SECONDS),
-                allow_redirects=False,
-            )
-        except requests.RequestException as error:
-            raise PurgeFailed("unreachable") from error
-        if not (answer.ok and answer.status_code < 300) and answer.status_code not in NOTHING_KEPT:
-            raise PurgeFailed(f"answered_{answer.status_code}")
+            status = status_of("PURGE", f"{settings.CDN_URL}/{path}", deadline=deadline)
+        except FetchRefused as refused:
+            raise PurgeFailed(refused.code) from refused
+        if not 200 <= status < 300 and status not in NOTHING_KEPT:
+            raise PurgeFailed(f"answered_{status}")
     return True
 
 

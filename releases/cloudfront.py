@@ -10,9 +10,9 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
 
-from releases.cdn import CONNECT_SECONDS, READ_SECONDS, PurgeFailed
+from releases.cdn import PurgeFailed
 
-ATTEMPTS = 2
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
 # The service has one region.
 REGION = "us-east-1"
 # Where shells ask the service itself through the same distribution; else it matches nothing.

@@ -1,4 +1,4 @@
-"""Reading a file from the CDN: streamed, without redirects, with an end to how much and how long.
+"""Reading a file from the CDN, or what it says: streamed, without redirects, with an end to how much and how long.
 
 Whatever a server does, the call ends in time: each silence has a limit, and so has everything together.
 """
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from urllib.parse import urlsplit
 
-from config.deadlines import connected, target
+from config.deadlines import connected, seconds_left, target
 from config.problems import Fault
 
 SILENCE_SECONDS = 10.0
@@ -63,13 +63,27 @@ def fetch(url: str, *, limit: int, deadline: float) -> Iterator[Fetched]:
 
     ``limit`` in bytes, ``deadline`` on the monotonic clock. Raises ``FetchRefused``, also while it is read.
     """
+    with _answer("GET", url, deadline=deadline) as response:
+        _refuse_other_answers(response)
+        yield Fetched(response, limit=limit, deadline=deadline)
+
+
+def status_of(method: str, url: str, *, deadline: float) -> int:
+    """The status of what another method is answered with, whose body nobody reads. Raises ``FetchRefused``."""
+    with _answer(method, url, deadline=deadline) as response:
+        return response.status
+
+
+@contextmanager
+def _answer(method: str, url: str, *, deadline: float) -> Iterator[HTTPResponse]:
     address = urlsplit(url)
     try:
         with connected(address, silence=SILENCE_SECONDS, deadline=deadline) as connection:
-            connection.request("GET", target(address), headers=HEADERS)
+            connection.request(method, target(address), headers=HEADERS)
             with connection.getresponse() as response:
-                _refuse_other_answers(response)
-                yield Fetched(response, limit=limit, deadline=deadline)
+                # A head that was cut off looks like one that has ended.
+                seconds_left(deadline)
+                yield response
     except (OSError, HTTPException) as error:
         if time.monotonic() > deadline or isinstance(error, TimeoutError):
             raise _too_slow() from error

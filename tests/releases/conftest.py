@@ -1,6 +1,7 @@
 """A release pipeline with its key, its CDN and a storage of its own."""
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -110,6 +111,14 @@ class Pipeline:
 
     def nothing_stored(self) -> bool:
         return not self.files.exists() or not any(self.files.rglob("*.*"))
+
+
+@pytest.fixture
+def stop() -> Iterator[threading.Event]:
+    """Ends answers that would never end."""
+    event = threading.Event()
+    yield event
+    event.set()
 
 
 @pytest.fixture

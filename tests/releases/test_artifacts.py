@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler
 
@@ -26,14 +26,6 @@ MAC = "/platforms/darwin-aarch64"
 @pytest.fixture
 def signer() -> Signer:
     return Signer()
-
-
-@pytest.fixture
-def stop() -> Iterator[threading.Event]:
-    """Ends answers that would never end."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 class Judge:

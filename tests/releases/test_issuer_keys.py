@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,14 +26,6 @@ def issuer(cdn: Cdn) -> Issuer:
 @pytest.fixture
 def keys(issuer: Issuer) -> IssuerKeys:
     return IssuerKeys(issuer.url)
-
-
-@pytest.fixture
-def stop() -> Iterator[threading.Event]:
-    """Ends answers that would never end."""
-    event = threading.Event()
-    yield event
-    event.set()
 
 
 def same(found: Any, private: Any) -> bool:

@@ -1,8 +1,11 @@
 """Purging: after `purged: true` the public address serves the new bytes; what fails is tried until it does."""
 
+import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +23,7 @@ from config.mail import send_mail
 from releases import artifacts, cloudfront, placing, purging, storage
 from releases import cdn as cdns
 from releases.models import Publication, Purge
+from tests.releases.cdn import status, trickle
 from tests.releases.conftest import NOW, Pipeline, Release
 
 pytestmark = pytest.mark.django_db
@@ -129,6 +133,42 @@ def test_a_cdn_that_is_away_is_tried_again(purged: Pipeline, settings: Settings)
     assert the_purge().failure == "unreachable"
     settings.CDN_URL = address
     assert purging.confirm(purge_id=the_purge().pk, now=NOW)
+
+
+def test_what_a_purge_is_answered_with_is_not_read(purged: Pipeline, stop: threading.Event) -> None:
+    purged.cdn.purge_answer = trickle(stop)
+    assert purged.publish(purged.release()).purged is True
+
+
+def test_a_purge_whose_answer_trickles_is_cut_off_in_time(
+    purged: Pipeline, monkeypatch: pytest.MonkeyPatch, stop: threading.Event
+) -> None:
+    monkeypatch.setattr(cdns, "PURGE_SECONDS", 0.3)
+    purged.cdn.purge_answer = trickle(stop, head=True)
+    begun = time.monotonic()
+    assert purged.publish(purged.release()).purged is False
+    assert time.monotonic() - begun < 30
+    assert the_purge().failure == "too_slow"
+
+
+def test_a_purge_takes_nothing_from_the_environment(
+    purged: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password theirs\n")
+    heads: list[str | None] = []
+
+    def noting(request: BaseHTTPRequestHandler) -> None:
+        heads.append(request.headers["Authorization"])
+        status(200)(request)
+
+    purged.cdn.purge_answer = noting
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert purged.publish(purged.release("1.0.0")).purged is True
+    assert heads == [None, None]
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert purged.publish(purged.release("1.1.0")).purged is True
 
 
 def test_the_same_bytes_again_tell_how_it_is_today(purged: Pipeline) -> None:
