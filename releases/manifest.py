@@ -19,7 +19,8 @@ from releases.versions import NotAVersion, Version
 
 # RFC 3339 as shells parse it: an offset is part of it, and nothing may be left out.
 PUB_DATE = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
+    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 )
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

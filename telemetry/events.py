@@ -19,7 +19,7 @@ NAME = r"[A-Za-z0-9$][A-Za-z0-9 _.:/$-]{0,99}"
 APP = r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}"
 VERSION = r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}"
 _USUAL_INSTANT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)"
-_INSTANT = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
+_INSTANT = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)"
 
 OLDEST = timedelta(days=30)
 # Clocks of desktops go wrong; an hour is also what a wrong daylight saving makes of one.

@@ -95,6 +95,8 @@ def test_what_is_needed_must_be_there(member: str, absent: Any) -> None:
         ("occurred_at", "2026-11-31T11:59:00Z"),
         ("occurred_at", "2026-11-20T24:61:00Z"),
         ("occurred_at", "2026-11-20T11:59:00+99:00"),
+        ("occurred_at", "2026-11-20T11:59:00+00:60"),
+        ("occurred_at", "2026-11-20T11:59:00-00:99"),
         ("occurred_at", "0000-11-20T11:59:00Z"),
         ("occurred_at", "２026-11-20T11:59:00Z"),
     ],
@@ -120,7 +122,12 @@ def test_the_longest_and_the_unusual_are_taken(member: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     "written",
-    ["2026-11-20T11:59:00.123456789Z", "2026-11-20t11:59:00z", "2026-11-20T13:59:00+02:00"],
+    [
+        "2026-11-20T11:59:00.123456789Z",
+        "2026-11-20t11:59:00z",
+        "2026-11-20T13:59:00+02:00",
+        "2026-11-21T11:58:00+23:59",
+    ],
 )
 def test_every_way_to_write_an_instant_is_read(written: str) -> None:
     at = datetime.fromisoformat(read(event(occurred_at=written)).occurred_at)
