@@ -213,6 +213,16 @@ class TestFresh:
         settings.ENCRYPTION_KEYS = before
         assert asked(user, by, now).access_token == "access-1"
 
+    @pytest.mark.parametrize("odd", ["a\0b", "\ud800"])
+    def test_a_scope_that_cannot_be_kept_costs_no_tokens(
+        self, party: Party, user: User, session: Session, by: Actor, now: datetime, odd: str
+    ) -> None:
+        party.answers = [tokens(1, scope=f"{odd} x")]
+        assert connected(user, session, by=by, now=now - HOURS_2).scopes == ["x"]
+        party.answers = [tokens(2, scope=f"{odd} y")]
+        assert asked(user, by, now).access_token == "access-2"
+        assert (tokens_of(the_only()), the_only().scopes) == (["refresh-2", "access-2"], ["y"])
+
 
 class TestFailing:
     def test_a_provider_that_fails_leaves_the_grant_and_is_left_alone_for_a_moment(

@@ -124,6 +124,27 @@ def test_a_token_that_does_not_end_and_cannot_be_renewed_has_no_end(
     assert (given.refresh, given.expires_at, given.scopes) == (None, None, ["x", "y"])
 
 
+@pytest.mark.parametrize(
+    ("scope", "scopes"),
+    [
+        ("a\0b x", ["x"]),
+        ("\ud800 x", ["x"]),
+        ('quo"ted back\\slashed ünicode x', ["x"]),
+        ("y" * 501 + " x", ["x"]),
+        ("y" * 500, ["y" * 500]),
+        ("!~ [x] https://a.test/b,c", ["!~", "[x]", "https://a.test/b,c"]),
+        ("\0", []),
+        (["x"], None),
+    ],
+)
+def test_what_is_no_scope_is_left_out(
+    party: Party, now: datetime, scope: object, scopes: list[str] | None
+) -> None:
+    party.answers = [tokens(2, scope=scope)]
+    given = renewed(party, now)
+    assert (given.refresh, given.scopes) == ("refresh-2", scopes)
+
+
 @pytest.mark.parametrize("status", [200, 400, 401])  # Some providers say everything with 200.
 def test_invalid_grant_means_that_the_grant_is_over(
     party: Party, now: datetime, status: int
@@ -153,8 +174,12 @@ FAILURES = [
     (says(200, access_token=""), "failed"),
     (says(200, access_token=5), "failed"),
     (says(200, access_token="a\nb"), "failed"),
+    (says(200, access_token="a\0b"), "failed"),
+    (says(200, access_token="ä"), "failed"),
+    (says(200, access_token="a", refresh_token="\ud800"), "failed"),
     (says(200, access_token="a", refresh_token=[1]), "failed"),
     (says(200, access_token="a", token_type="mac"), "failed"),
+    (says(200, access_token="a", token_type="bearer\0"), "failed"),
     (says(200, access_token="a" * 20_000), "failed"),
 ]
 
