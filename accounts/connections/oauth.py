@@ -191,7 +191,7 @@ def _tokens(
         access=access,
         refresh=refresh,
         # From before it was asked for, so that it is never believed for too long.
-        expires_at=now + life if life else None,
+        expires_at=now + life if life is not None else None,
         scopes=_scopes(given.get("scope")),
     )
 
