@@ -60,12 +60,21 @@ def decide(signed: Signed, *, rollback: bool) -> Decision:
         raise VersionConflict(
             errors=[Fault("/version", "known", f"{version} was published before.")]
         )
+    shown = Publication.objects.of(channel).wanted().first()
+    if shown is not None and _is_again(signed, release, shown):
+        return Decision(release, shown, live=True)
     if last is not None and last.release != release:
         _refuse_older(signed, last, rollback=rollback, signed_at=_newest_signature(channel))
         return Decision(release, None, live=False)
     # The last one again. Signed anew, it becomes a publication of its own, whose signature is served from then on.
     again = last if last is not None and signed.signed_at <= last.signed_at else None
     return Decision(release, again, live=last is not None and last.stored_at is not None)
+
+
+def _is_again(signed: Signed, release: ShellRelease | None, shown: Publication) -> bool:
+    """Whether it is what the channel serves, also where something was begun since and never stored."""
+    is_live = shown.stored_at is not None and shown.release == release
+    return is_live and signed.signed_at <= shown.signed_at
 
 
 def _newest_signature(channel: str) -> datetime:

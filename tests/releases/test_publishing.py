@@ -441,6 +441,32 @@ def test_storage_that_is_away_leaves_the_channel_free_for_a_repeat(
     assert pipeline.stored() == (release.body, signature_of(release))
 
 
+@pytest.mark.parametrize("call", [1, 2])
+def test_what_is_live_is_known_again_though_something_newer_was_begun_and_not_stored(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    live, unfinished = pipeline.release("1.0.0"), pipeline.release("2.0.0")
+    pipeline.publish(live)
+    before = pipeline.stored()
+    with monkeypatch.context() as patch:
+        kill_in(patch, storage, "put", call=call)
+        with pytest.raises(Killed):
+            pipeline.publish(unfinished)
+    ShellChannel.objects.update(leased_until=Now())
+    for options in ({"dry_run": True}, {}, {"rollback": True}, {}):
+        assert not pipeline.publish(live, **options).created
+    assert pipeline.stored() == before
+    # Storage has what the channel serves, so the queued job has nothing to do.
+    assert ShellChannel.objects.get().unplaced_since is None
+    with pytest.raises(DowngradeRefused):
+        pipeline.publish(pipeline.signed_bytes(live.body))
+    assert pipeline.publish(unfinished).created
+    assert pipeline.stored() == (unfinished.body, signature_of(unfinished))
+    with pytest.raises(DowngradeRefused):
+        pipeline.publish(live)
+    assert Publication.objects.count() == 2
+
+
 def test_whoever_lost_the_lease_does_not_write_any_more(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

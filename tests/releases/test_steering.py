@@ -149,6 +149,22 @@ def test_a_repeated_or_replayed_publish_does_not_undo_it(
     assert not pipeline.publish(releases[0]).created
 
 
+def test_nor_does_it_while_storage_has_yet_to_follow(
+    pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any) -> None:
+        raise StorageUnavailable
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "put", away)
+        assert not back_to("1.0.0")
+    with pytest.raises(DowngradeRefused):
+        pipeline.publish(releases[2])
+    assert ShellChannel.objects.get().unplaced_since == LATER
+    placing.place(channel="stable", now=LATER)
+    assert offered() == "1.0.0"
+
+
 def test_what_is_published_next_is_offered(pipeline: Pipeline, releases: list[Release]) -> None:
     back_to("1.0.0")
     assert pipeline.publish(pipeline.release("2.0.1")).created
