@@ -133,6 +133,23 @@ def test_a_job_that_does_not_end_in_time_is_left_to_the_next_worker_at_once(
     eventually(lambda: statuses() == {"succeeded"})
 
 
+@LONG
+def test_a_job_that_never_ends_keeps_nothing_else_waiting_for_long(
+    start: StartWorker, mail_server: MailServer
+) -> None:
+    mail_server.answers["person-0@acme.test"] = ENDLESS
+    queue_mail(2)
+    # The next takes it up at once, and only what two have ended for has to wait.
+    for _ in range(2):
+        process = start("--concurrency", "1", "--longest", "2")
+        # By itself, and not as if all were well: whoever keeps it running is to start another.
+        assert process.wait(60) == 1
+        assert ProcrastinateWorker.objects.count() == 0
+    start("--concurrency", "1")
+    eventually(lambda: job_of("person-1@acme.test").status == "succeeded")
+    assert [mail.to for mail in mail_server.mails] == [["person-1@acme.test"]]
+
+
 _BREAKS_ONCE = """
 CREATE SEQUENCE ends;
 CREATE FUNCTION break_once() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -198,10 +215,11 @@ def test_a_mail_during_which_the_database_was_away_is_sent_and_its_worker_lives_
         assert not once.filter(status="failed").exists()
 
 
+@pytest.mark.parametrize("option", ["concurrency", "longest"])
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "many"])
-def test_a_worker_that_could_do_nothing_is_not_started(number: str) -> None:
+def test_a_worker_that_could_do_nothing_is_not_started(option: str, number: str) -> None:
     with pytest.raises(CommandError, match="must be a number from 1 on"):
-        call_command("work", f"--concurrency={number}")
+        call_command("work", f"--{option}={number}")
 
 
 class TestRefusals:

@@ -1,4 +1,8 @@
-"""The worker: does what is queued until it is told to stop, and outlives restarts of its database."""
+"""The worker: does what is queued until it is told to stop, and outlives restarts of its database.
+
+A job that does not end, as where a server it talks to sends a byte now and then for ever, must not keep the others
+waiting: a thread cannot be ended by anybody, so the process ends instead, and whoever keeps it running starts another.
+"""
 
 import asyncio
 import logging
@@ -6,6 +10,7 @@ import os
 import signal
 from argparse import ArgumentTypeError
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -13,6 +18,7 @@ from procrastinate import App
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 from procrastinate.exceptions import ConnectorException
+from procrastinate.job_context import JobContext
 from procrastinate.middleware import SyncCallNext
 from procrastinate.worker import Worker
 from psycopg import OperationalError
@@ -24,6 +30,10 @@ from config.queue import DEAD_AFTER_SECONDS, GRACE_SECONDS, rescue_jobs
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 2.0
+# No job takes minutes: what they wait for has limits of its own, which hold for each silence of a server and seldom for
+# all of them together.
+LONGEST_SECONDS = 900
+LOOK_SECONDS = 1.0
 # What the library may need beyond the grace to say that it is over.
 LEAVING_SECONDS = 2.0
 # Seconds between the attempts to write down how a job ended. Where the database is away for longer, the library's
@@ -38,10 +48,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--concurrency", type=_at_least_one, default=4, help="jobs at a time")
+        parser.add_argument(
+            "--longest",
+            type=_at_least_one,
+            default=LONGEST_SECONDS,
+            metavar="SECONDS",
+            help=f"how long a job may take before the worker ends, to be started anew; {LONGEST_SECONDS} if not given",
+        )
 
-    def handle(self, *args: Any, concurrency: int, **options: Any) -> None:
+    def handle(self, *args: Any, concurrency: int, longest: int, **options: Any) -> None:
         logs.take_over()
-        asyncio.run(_work(concurrency))
+        asyncio.run(_work(concurrency, longest))
 
 
 def _at_least_one(text: str) -> int:
@@ -50,13 +67,13 @@ def _at_least_one(text: str) -> int:
     return int(text)
 
 
-async def _work(concurrency: int) -> None:
+async def _work(concurrency: int, longest: int) -> None:
     told = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, told.set)
     while not told.is_set():
         try:
-            await _work_while_connected(concurrency, told)
+            await _work_while_connected(concurrency, longest, told)
         except (ConnectorException, OperationalError):
             # The library's worker ends with its connection; what it was doing is rescued by the next.
             log.warning("worker_lost_database", exc_info=True)
@@ -64,18 +81,19 @@ async def _work(concurrency: int) -> None:
             await asyncio.wait_for(told.wait(), PAUSE_SECONDS)
 
 
-async def _work_while_connected(concurrency: int, told: asyncio.Event) -> None:
+async def _work_while_connected(concurrency: int, longest: int, told: asyncio.Event) -> None:
     connector = app.connector
     assert isinstance(connector, DjangoConnector)
     with app.replace_connector(connector.get_worker_connector()) as connected:
         async with connected.open_async():
             # Now, and every minute from then on: a task in config/tasks.py does the same.
             await rescue_jobs(connected.job_manager)
-            await _run(connected, concurrency, told)
+            await _run(connected, concurrency, longest, told)
 
 
-async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
-    """Works until told to stop, or until something of the library's worker fails."""
+async def _run(connected: App, concurrency: int, longest: int, told: asyncio.Event) -> None:
+    """Works until told to stop, a job hangs, or something of the library's worker fails."""
+    under_way = _UnderWay()
     connected.perform_import_paths()  # type: ignore[no-untyped-call]
     worker = _Worker(
         connected,
@@ -83,17 +101,21 @@ async def _run(connected: App, concurrency: int, told: asyncio.Event) -> None:
         shutdown_graceful_timeout=GRACE_SECONDS,
         stalled_worker_timeout=DEAD_AFTER_SECONDS,
         install_signal_handlers=False,
-        task_middleware=[_with_a_sound_connection],
+        task_middleware=[under_way],
     )
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
-    telling = asyncio.create_task(told.wait())
-    await asyncio.wait({running, telling}, return_when=asyncio.FIRST_COMPLETED)
-    telling.cancel()
+    reasons = {
+        asyncio.create_task(told.wait()),
+        asyncio.create_task(under_way.one_takes_longer(longest)),
+    }
+    await asyncio.wait({running, *reasons}, return_when=asyncio.FIRST_COMPLETED)
+    for each in reasons:
+        each.cancel()
     if not running.done():
         worker.stop()  # type: ignore[no-untyped-call]
         ended, _ = await asyncio.wait({running}, timeout=GRACE_SECONDS + LEAVING_SECONDS)
         if not ended:
-            await _leave(connected, worker)
+            await _leave(connected, worker, status=0 if told.is_set() else 1)
     await running
 
 
@@ -115,15 +137,33 @@ class _Worker(Worker):
         await super()._persist_job_status(*args, **end)
 
 
-def _with_a_sound_connection(do: SyncCallNext, context: object, worker: object) -> Any:
-    """A thread that waits for work holds no connection, and finds one that works when there is some."""
-    try:
-        return do()
-    finally:
-        release_connection()
+class _UnderWay:
+    """The jobs that threads are doing: a middleware of tasks."""
+
+    def __init__(self) -> None:
+        self._begun: dict[int | None, tuple[float, str]] = {}
+
+    def __call__(self, do: SyncCallNext, context: JobContext, worker: object) -> Any:
+        job = context.job
+        self._begun[job.id] = monotonic(), job.task_name
+        try:
+            return do()
+        finally:
+            del self._begun[job.id]
+            # A thread that waits for work holds no connection, and finds one that works when there is some.
+            release_connection()
+
+    async def one_takes_longer(self, seconds: float) -> None:
+        """Waits until one has taken so long."""
+        while True:
+            for began, task in tuple(self._begun.values()):
+                if monotonic() - began > seconds:
+                    log.error("worker_job_hangs", extra={"task": task})
+                    return
+            await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _leave(connected: App, worker: Worker) -> None:
+async def _leave(connected: App, worker: Worker, *, status: int) -> None:
     """Ends this process with what it is doing: a job in a thread cannot be made to end otherwise.
 
     Signed off, so that the next worker takes such jobs up at once.
@@ -133,4 +173,4 @@ async def _leave(connected: App, worker: Worker) -> None:
         with suppress(ConnectorException, OperationalError, TimeoutError):
             sign_off = connected.job_manager.unregister_worker(worker.worker_id)
             await asyncio.wait_for(sign_off, LEAVING_SECONDS)
-    os._exit(0)
+    os._exit(status)
