@@ -84,6 +84,7 @@ class SessionAdmin(LargeList):
         "ended_by",
     )
     list_filter = (SessionState, "ended_by", ("started_at", admin.DateFieldListFilter))
+    linked_by = ("user__id__exact",)
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a user."
     uuid_fields = ("id", "user_id")

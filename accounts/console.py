@@ -26,6 +26,7 @@ from django.utils.text import capfirst
 
 from accounts.asking import Asking
 from accounts.models import AuditEvent, Session
+from accounts.offered import Offered
 
 if TYPE_CHECKING:
     _Paginator = Paginator[Any]
@@ -46,7 +47,7 @@ class BoundedPaginator(_Paginator):
         return rows.order_by()[:COUNTED_ROWS].count()
 
 
-class ConsoleAdmin(Asking):
+class ConsoleAdmin(Offered, Asking):
     """Rows to look at. What may be done to them are acts; without any, they are read-only."""
 
     # Searched for, exactly and by index, when what is looked for is a uuid.

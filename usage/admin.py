@@ -68,6 +68,7 @@ class UsageRecordAdmin(LargeList):
         AdmissionFilter,
         ("opened_at", admin.DateFieldListFilter),
     )
+    linked_by = ("user__id__exact",)
     list_select_related = ("user",)
     search_help_text = (
         f"{THEIRS}, a model, a request id, or the id of a record, a user, a client or a session."

@@ -73,6 +73,7 @@ class ConnectionAdmin(ConsoleAdmin):
         "failure",
     )
     list_filter = (ConnectionState,)
+    linked_by = ("user__id__exact",)
     list_select_related = ("user",)
     search_fields = ("user__email", "provider")
     uuid_fields = ("user_id",)

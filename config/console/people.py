@@ -203,6 +203,7 @@ class PersonAdmin(ConsoleAdmin):
         moment("created_at"),
     )
     list_filter = (JoinedFilter, "is_staff")
+    linked_by = ("client__id__exact",)
     list_select_related = ("client",)
     search_fields = ("email", "client__name")
     uuid_fields = ("id", "client_id")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from django.contrib.admin import AdminSite
+from django.contrib.admin import AdminSite, ModelAdmin
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from accounts.audit import record
 from accounts.models import User
+from accounts.offered import Offered
 from accounts.operators import actor_of, record_refused_sign_in
 from config.console.front import at_a_glance
 from config.console.signing_in import OperatorSignIn, OwnPassword
@@ -31,6 +32,13 @@ class ConsoleSite(AdminSite):
     index_template = "admin/console/front.html"
     site_url = None
     login_form = OperatorSignIn
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """Whoever registers it, a page's rows are found by what it offers."""
+        page = admin_class or ModelAdmin
+        if not issubclass(page, Offered):
+            page = type(page.__name__, (Offered, page), {})
+        super().register(model_or_iterable, page, **options)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """What matters at a glance."""

@@ -124,7 +124,7 @@ def test_a_list_asked_for_nonsense_is_no_error_of_ours(
     console: Browser, world: World, query: str
 ) -> None:
     for _, address in lists():
-        assert console.get(f"{address}?{query}").status_code in {200, 302}, address
+        assert console.get(f"{address}?{query}").status_code in {200, 302, 400}, address
 
 
 def test_strangers_see_nothing_but_the_login_form(stranger: Browser, world: World) -> None:

@@ -1,0 +1,54 @@
+"""What the console's lists may be asked for: what their pages offer, and nothing else.
+
+Django filters a list by whatever column its address names. A hash that no page shows could then be read letter by
+letter by everybody who may look at the list.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.exceptions import DisallowedModelAdminLookup
+from django.contrib.admin.views.main import ChangeList
+from django.http import HttpRequest
+
+from config.problems import MalformedRequest
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+else:
+    _ModelAdmin = admin.ModelAdmin
+
+
+class NotOffered(MalformedRequest):
+    """Not ignored: who acts on the rows of a list must not take all of them for the ones that were asked for."""
+
+    default_detail = "This list cannot be filtered by that."
+
+
+class OfferedList(ChangeList):
+    model_admin: "Offered"
+
+    def get_filters(self, request: HttpRequest) -> Any:
+        """Raises ``NotOffered`` for what is neither a filter's, nor the calendar's, nor in a link that leads here."""
+        try:
+            found = super().get_filters(request)
+        except DisallowedModelAdminLookup:
+            raise NotOffered from None
+        days = self.date_hierarchy
+        offered = {*self.model_admin.linked_by, f"{days}__gte", f"{days}__lt"}
+        # What no filter has taken would be looked up in the table as it stands.
+        _, _, left, *_ = found
+        if not offered.issuperset(left):
+            raise NotOffered
+        return found
+
+
+class Offered(_ModelAdmin):
+    """Rows that are found by what their page offers. The console's site has every page be one."""
+
+    # The lookups in links of other pages, such as ``user__id__exact``.
+    linked_by: ClassVar[Sequence[str]] = ()
+
+    def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
+        return OfferedList

@@ -1,0 +1,202 @@
+"""What a list may be asked for by its address: what pages offer, and nothing that tells of what they never show."""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
+
+import pytest
+from django.contrib import admin
+from django.contrib.admin import ModelAdmin
+from django.contrib.admin.utils import get_fields_from_path
+from django.contrib.auth.models import Group, Permission
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import BinaryField, Model
+from django.test import RequestFactory
+from django.urls import reverse
+from procrastinate.contrib.django.admin import ProcrastinateJobAdmin
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from accounts.models import RefreshToken, User
+from accounts.offered import NotOffered
+from config.console.clients import PEOPLE_SHOWN
+from config.console.site import ConsoleSite
+from tests.conftest import Browser
+from tests.console.conftest import World
+from tests.console.test_pages import every_page
+
+pytestmark = pytest.mark.django_db
+
+HOWS = ("", "__exact", "__startswith", "__lt", "__regex", "__isnull", "__in")
+SECRET = {"password", "token_hash", "state_hash", "args"}
+
+
+def address_of(model: type[Model]) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+def columns(model: type[Model], *, relations: int) -> Iterator[str]:
+    """Whatever a lookup can begin with: columns, annotations, and those of so many relations further on."""
+    yield "pk"
+    yield from model._default_manager.all().query.annotations
+    for field in model._meta.get_fields():
+        yield field.name
+        if relations and field.related_model not in (None, Permission, Group, ContentType):
+            further = columns(field.related_model, relations=relations - 1)  # type: ignore[arg-type]
+            yield from (f"{field.name}__{each}" for each in further)
+
+
+def offered(console: Any, request: Any) -> set[str]:
+    """The names in the addresses that a list's filters make, with the calendar's."""
+    changes = console.get_changelist_instance(request)
+    names = {name for spec in changes.filter_specs for name in spec.expected_parameters()}
+    # Those that show nothing for lack of a choice, too.
+    names |= {getattr(each, "parameter_name", "") for each in changes.list_filter}
+    for path in (each for each in changes.list_filter if isinstance(each, str)):
+        field: Any = get_fields_from_path(console.model, path)[-1]
+        to = f"{path}__{field.target_field.name}" if field.is_relation else path
+        names |= {f"{to}__exact", f"{path}__isnull"}
+    # A year and what is in it, and what Django makes of them.
+    days = (f"{console.date_hierarchy}__{how}" for how in ("year", "month", "day", "gte", "lt"))
+    return names.union(days)
+
+
+def links(browser: Browser, world: World) -> set[str]:
+    """The addresses with a query of all links of all pages, those of lists' own filters included."""
+    # More people than a client's page shows, so that it leads to all of them.
+    more = (f"the-{number}th@acme.test" for number in range(PEOPLE_SHOWN))
+    User.objects.bulk_create(User(email=each, client=world.client) for each in more)
+    found = set()
+    for address in every_page():
+        text = browser.get(address).content.decode()
+        hrefs = (unescape(each) for each in re.findall(r'href="([^"]*\?[^"]+)"', text))
+        found |= {urljoin(address, each) for each in hrefs}
+    return found
+
+
+@pytest.fixture
+def viewer(stranger: Browser) -> Browser:
+    """A browser of somebody who may look at everything and do nothing."""
+    user = User.objects.create_user("viewer@shell.test", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__startswith="view_"))
+    stranger.force_login(user)
+    return stranger
+
+
+@pytest.mark.parametrize(
+    ("model", "lookup"),
+    [
+        ("accounts_user", "password__startswith=argon2"),
+        ("accounts_user", "client__licence__stripe_customer_id__startswith=cus"),
+        ("accounts_session", "user__password__startswith=argon2"),
+        ("accounts_refreshtoken", "token_hash__startswith=$"),
+        ("accounts_refreshtoken", "id__lt=80000000-0000-0000-0000-000000000000"),
+        ("accounts_refreshtoken", "pk__lt=80000000-0000-0000-0000-000000000000"),
+        ("accounts_refreshtoken", "retry_box__isnull=1"),
+        ("accounts_signingkey", "private_key__gt=a"),
+        ("accounts_connection", "access_token__gt=a"),
+        ("accounts_connectionrevocation", "tokens__gt=a"),
+        ("procrastinate_procrastinatejob", "args__text__startswith=https"),
+    ],
+)
+def test_what_is_never_shown_cannot_be_guessed_by_filtering(
+    viewer: Browser, world: World, model: str, lookup: str
+) -> None:
+    answer = viewer.get(f"{reverse(f'admin:{model}_changelist')}?{lookup}")
+    assert answer.status_code == 400
+    assert "This list cannot be filtered by that." in answer.content.decode()
+
+
+def test_every_list_refuses_every_lookup_that_no_page_offers(
+    console: Browser, operator: User, world: World, rf: RequestFactory
+) -> None:
+    leading = [urlsplit(each) for each in links(console, world)]
+    tried, taken = 0, []
+    for model, page in admin.site._registry.items():
+        address = address_of(model)
+        request = rf.get(address)
+        request.user = operator
+        known = offered(page, request)
+        known |= {name for to in leading if to.path == address for name, _ in parse_qsl(to.query)}
+        for column in dict.fromkeys(columns(model, relations=2)):
+            # Far from home one is enough; there are thousands.
+            for how in HOWS if column.count("__") < 2 else ("__startswith",):
+                if (lookup := f"{column}{how}") in known:
+                    continue
+                tried += 1
+                asked = rf.get(address, {lookup: "1"})
+                asked.user = operator
+                try:
+                    page.get_changelist_instance(asked)
+                except NotOffered:
+                    continue
+                taken.append((model.__name__, lookup))
+    assert taken == []
+    assert tried > 3000
+
+
+def test_every_link_with_a_query_still_leads_somewhere(console: Browser, world: World) -> None:
+    found = links(console, world)
+    users, sessions = (reverse(f"admin:accounts_{each}_changelist") for each in ("user", "session"))
+    assert f"{users}?client__id__exact={world.client.pk}" in found
+    assert f"{sessions}?user__id__exact={world.person.pk}" in found
+    for address in sorted(found):
+        assert console.get(address).status_code == 200, address
+
+
+def test_what_a_link_asks_for_is_what_is_listed(console: Browser, world: World) -> None:
+    for name in ("accounts_session", "accounts_connection", "usage_usagerecord"):
+        address = f"{reverse(f'admin:{name}_changelist')}?user__id__exact={world.person.pk}"
+        rows = console.get(address).context["cl"].result_list
+        assert {row.user_id for row in rows} == {world.person.pk}
+    people = f"{address_of(User)}?client__id__exact={world.client.pk}"
+    assert {row.client_id for row in console.get(people).context["cl"].result_list} == {
+        world.client.pk
+    }
+
+
+def test_days_of_a_calendar_can_be_chosen(console: Browser, world: World) -> None:
+    overrides = reverse("admin:usage_override_changelist")
+    for query in ("ends_at__year=2026", "ends_at__year=2026&ends_at__month=3&ends_at__day=1"):
+        assert console.get(f"{overrides}?{query}").status_code == 200
+    assert console.get(f"{overrides}?reason__startswith=M").status_code == 400
+
+
+def test_a_page_of_somebody_else_refuses_them_too(operator: User, rf: RequestFactory) -> None:
+    site = ConsoleSite()
+    site.register(ProcrastinateJob, ProcrastinateJobAdmin)
+    site.register([RefreshToken])
+    for model, lookup in ((ProcrastinateJob, "args__text__contains"), (RefreshToken, "id__lt")):
+        page = site.get_model_admin(model)
+        assert isinstance(page, ModelAdmin)
+        request = rf.get("/", {lookup: "1"})
+        request.user = operator
+        with pytest.raises(NotOffered):
+            page.get_changelist_instance(request)
+
+
+def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
+    console: Browser, world: World
+) -> None:
+    def tells(model: type[Model], path: str) -> bool:
+        """Whether it is a secret's column, or a relation to rows that are ordered by one."""
+        name, _, further = path.lstrip("-=^@").partition("__")
+        names = {each.name: each for each in model._meta.get_fields()}
+        if name not in names:
+            return False
+        field = names[name]
+        if field.related_model is None:
+            return isinstance(field, BinaryField) or name in SECRET
+        related: Any = field.related_model
+        return any(
+            tells(related, each) for each in ([further] if further else related._meta.ordering)
+        )
+
+    for model, page in admin.site._registry.items():
+        for place in range(len(page.list_display) + 1):
+            changes = console.get(address_of(model), {"o": str(place)}).context["cl"]
+            sorted_by = changes.queryset.query.order_by
+            assert not [each for each in sorted_by if tells(model, str(each))], (model, place)
+        assert not [each for each in page.search_fields if tells(model, each)], model
+        assert not [each for each in page.uuid_fields if tells(model, each)], model
