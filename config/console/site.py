@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.core.exceptions import NON_FIELD_ERRORS
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
@@ -71,6 +71,10 @@ class ConsoleSite(AdminSite):
             extra_context={**self.each_context(request), **(extra_context or {})},
         )
         return view(request)
+
+    def autocomplete_view(self, request: HttpRequest) -> Any:
+        """No form asks for it, and it gives ids away: that of a refresh token is half of the token."""
+        raise Http404
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:  # noqa: FBT001, FBT002
         inner: Callable[..., HttpResponse] = super().admin_view(view, cacheable)

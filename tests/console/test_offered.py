@@ -176,6 +176,16 @@ def test_a_page_of_somebody_else_refuses_them_too(operator: User, rf: RequestFac
             page.get_changelist_instance(request)
 
 
+@pytest.mark.parametrize("field", ["replaced_by", "user", "replaces"])
+def test_ids_are_not_to_be_had_as_proposals_for_a_form(
+    console: Browser, world: World, field: str
+) -> None:
+    meant = {"app_label": "accounts", "model_name": "refreshtoken", "field_name": field}
+    answer = console.get(reverse("admin:autocomplete"), {**meant, "term": ""})
+    assert answer.status_code == 404
+    assert not [each for each in world.secrets if each in answer.content.decode()]
+
+
 def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
     console: Browser, world: World
 ) -> None:
