@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
-from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.views.main import ORDER_VAR, ChangeList
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from config.problems import MalformedRequest
@@ -42,6 +43,12 @@ class OfferedList(ChangeList):
         if not offered.issuperset(left):
             raise NotOffered
         return found
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
+        if not self.sortable_by:
+            # Django leaves the links out, and would still sort by an address.
+            self.params.pop(ORDER_VAR, None)
+        return super().get_ordering(request, queryset)
 
 
 class Offered(_ModelAdmin):

@@ -18,10 +18,11 @@ from django.urls import reverse
 from procrastinate.contrib.django.admin import ProcrastinateJobAdmin
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from accounts.models import RefreshToken, User
+from accounts.models import AuditEvent, RefreshToken, User
 from accounts.offered import NotOffered
 from config.console.clients import PEOPLE_SHOWN
 from config.console.site import ConsoleSite
+from telemetry.models import Event
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_pages import every_page
@@ -184,6 +185,17 @@ def test_ids_are_not_to_be_had_as_proposals_for_a_form(
     answer = console.get(reverse("admin:autocomplete"), {**meant, "term": ""})
     assert answer.status_code == 404
     assert not [each for each in world.secrets if each in answer.content.decode()]
+
+
+def test_a_list_that_offers_no_order_is_in_its_own(console: Browser, world: World) -> None:
+    unsorted = [model for model, page in admin.site._registry.items() if page.sortable_by == ()]
+    assert {RefreshToken, AuditEvent, Event} < {*unsorted}
+    for model in unsorted:
+        orders = {
+            tuple(console.get(f"{address_of(model)}{query}").context["cl"].queryset.query.order_by)
+            for query in ("", "?o=0", "?o=1", "?o=-2.3")
+        }
+        assert len(orders) == 1, model
 
 
 def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
