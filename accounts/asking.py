@@ -18,7 +18,8 @@ from django.utils import timezone
 
 from accounts import sent_once
 from accounts.acts import Act, ActOnSeveral, Done, Foreseen, ShownOnce, StoppedAt, show_refusal
-from accounts.operators import actor_of
+from accounts.models import User
+from accounts.operators import IS_AN_OPERATOR, actor_of, may_touch
 from config.problems import Problem
 
 if TYPE_CHECKING:
@@ -57,6 +58,17 @@ class Asking(_ModelAdmin):
         label, model = self.opts.app_label, self.opts.model_name
         return request.user.has_perm(f"{label}.{act.permission}_{model}")
 
+    def whose(self, row: Any) -> User | None:
+        """Whom acts on a row are about: the person that it is, or whose it is."""
+        return row if isinstance(row, User) else getattr(row, "user", None)
+
+    def offered(self, request: HttpRequest, act: Act, row: Any) -> bool:
+        """Whether this operator may do this to this row as it is now."""
+        if not act.offered(row, by=request):
+            return False
+        # Whose it is need not be read for those who may touch everybody.
+        return request.user.is_superuser or may_touch(request, self.whose(row))
+
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
         own = [
@@ -92,14 +104,14 @@ class Asking(_ModelAdmin):
                 "url": reverse(f"admin:{self._route(act)}", args=[row.pk]),
             }
             for act in self.acts
-            if self.may(request, act) and act.offered(row, by=request)
+            if self.may(request, act) and self.offered(request, act, row)
         ]
 
     def ask(self, request: HttpRequest, act: Act, row: Any) -> HttpResponse:
         """The page of an act on one row, or on none to add one; does it on a good answer."""
         form = act.form(row, request.POST if request.method == "POST" else None, by=request)
         foreseen: Foreseen | None = None
-        if request.method == "POST" and form.is_valid():
+        if request.method == "POST" and _is_good(form, request):
             try:
                 done = act.do(row, form.cleaned_data, by=actor_of(request), now=timezone.now())
             except Problem as problem:
@@ -124,7 +136,7 @@ class Asking(_ModelAdmin):
         """The same for several rows; ``asked`` once this page has been shown."""
         form = act.form(None, request.POST if asked else None, by=request)
         several = [(row.pk, self.called(row)) for row in rows]
-        if asked and form.is_valid():
+        if asked and _is_good(form, request):
             try:
                 said = act.do_all(rows, form.cleaned_data, by=actor_of(request), now=timezone.now())
             except Problem as problem:
@@ -208,7 +220,7 @@ class Asking(_ModelAdmin):
             row = self.get_object(request, unquote(object_id))
             if row is None:
                 return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
-            if not act.offered(row, by=request):
+            if not self.offered(request, act, row):
                 self.message_user(
                     request, "That cannot be done, or not any more.", messages.WARNING
                 )
@@ -225,7 +237,7 @@ class Asking(_ModelAdmin):
     def _several(self, act: ActOnSeveral) -> Callable[..., HttpResponse]:
         def answer(request: HttpRequest) -> HttpResponse:
             chosen = self.get_queryset(request).filter(pk__in=self._keys(request, "target") or [])
-            rows = [row for row in chosen if act.offered(row, by=request)]
+            rows = [row for row in chosen if self.offered(request, act, row)]
             if not rows:
                 return HttpResponseRedirect(self._list())
             return self.ask_for_several(request, act, rows, asked=True)
@@ -257,11 +269,21 @@ def page_of(row: Model) -> str:
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
 
 
+def _is_good(form: Any, request: HttpRequest) -> bool:
+    """Whether a form is filled in well, and names nobody whom this operator may not touch."""
+    given = form.cleaned_data.items() if form.is_valid() else ()
+    people = {name: each for name, each in given if isinstance(each, User)}
+    for name, person in people.items():
+        if not may_touch(request, person):
+            form.add_error(name, IS_AN_OPERATOR)
+    return bool(form.is_valid())
+
+
 def _action(act: ActOnSeveral) -> Callable[..., HttpResponse | None]:
     """What a list does with the rows that were chosen in it: it leads to the page that asks."""
 
     def lead(console: Asking, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
-        chosen = [row for row in rows[: MOST_CHOSEN + 1] if act.offered(row, by=request)]
+        chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.offered(request, act, row)]
         if len(chosen) > MOST_CHOSEN:
             console.message_user(request, f"At most {MOST_CHOSEN} at once.", messages.WARNING)
             return None

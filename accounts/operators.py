@@ -10,6 +10,8 @@ from accounts.models import User
 from config.client_address import address_of
 from config.request_ids import current
 
+IS_AN_OPERATOR = "This is an operator, who is touched only by those who may make operators."
+
 
 def actor_of(request: HttpRequest) -> Actor:
     """The operator who is signed in to the console, from where, in which request."""
@@ -17,6 +19,12 @@ def actor_of(request: HttpRequest) -> Actor:
     return Actor(
         name=operator.email, id=operator.pk, address=address_of(request), request_id=current()
     )
+
+
+def may_touch(request: HttpRequest, person: User | None) -> bool:
+    """Whether the operator who asks may do anything to a person: to operators only those who may make operators."""
+    operator = cast("User", request.user)
+    return operator.is_superuser or person is None or not (person.is_staff or person.is_superuser)
 
 
 def record_refused_sign_in(email: str, request: HttpRequest, *, now: datetime) -> None:

@@ -14,7 +14,7 @@ from accounts.audit import Actor
 from accounts.columns import OneOf, moment
 from accounts.connections.disconnecting import ConnectionNotFound, disconnect, dismiss, retry
 from accounts.console import ConsoleAdmin
-from accounts.models import Connection, ConnectionRevocation
+from accounts.models import Connection, ConnectionRevocation, User
 
 
 class Disconnect(ActOnSeveral):
@@ -179,6 +179,9 @@ class RevocationAdmin(ConsoleAdmin):
     search_fields = ("provider",)
     uuid_fields = ("user_id",)
     fields = (*list_display, "user_id")
+
+    def whose(self, row: ConnectionRevocation) -> User | None:
+        return User.objects.filter(pk=row.user_id).first()
 
     def subject(self, row: ConnectionRevocation) -> object:
         return row.user_id

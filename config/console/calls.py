@@ -16,6 +16,7 @@ from accounts.columns import moment, tokens, yes_no
 from accounts.console import ConsoleAdmin
 from accounts.models import User
 from accounts.templatetags.console import instant
+from config.console.on_person import OnPerson
 from usage.models import RunningCall
 from usage.stops import end_call, is_stopped, restart_model_calls, stop_model_calls
 
@@ -26,16 +27,15 @@ class StopForm(WithReason):
     )
 
 
-class StopModelCalls(ActOnSeveral):
+class StopModelCalls(OnPerson, ActOnSeveral):
     name = "stop_calls"
     label = "Stop model calls"
     form_class = StopForm
     grave = True
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
-        return target.client_id is not None and not is_stopped(
-            user_id=target.pk, now=timezone.now()
-        )
+        calls = target.client_id is not None and super().offered(target, by=by)
+        return calls and not is_stopped(user_id=target.pk, now=timezone.now())
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
@@ -55,12 +55,12 @@ class StopModelCalls(ActOnSeveral):
         return f"Model calls {whose} are stopped; running calls that end now: {running}."
 
 
-class RestartModelCalls(ActOnSeveral):
+class RestartModelCalls(OnPerson, ActOnSeveral):
     name = "restart_calls"
     label = "Restart model calls"
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
-        return is_stopped(user_id=target.pk, now=timezone.now())
+        return super().offered(target, by=by) and is_stopped(user_id=target.pk, now=timezone.now())
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "Model calls are answered again, from the next one on."

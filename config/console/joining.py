@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX as NO_PASSWORD
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
@@ -14,8 +15,17 @@ from accounts.acts import Act, ActOnSeveral, Done, Foreseen
 from accounts.audit import Actor
 from accounts.columns import OneOf
 from accounts.importing import MOST_BYTES, foresee, import_people, read
-from accounts.invitations import MOST_PEOPLE, NOT_ACCEPTED, emails_in, invite, invite_again
+from accounts.invitations import (
+    MOST_PEOPLE,
+    NOT_ACCEPTED,
+    Fate,
+    emails_in,
+    invite,
+    invite_again,
+    judge,
+)
 from accounts.models import Client, PasswordLink, User
+from accounts.operators import IS_AN_OPERATOR, may_touch
 from accounts.password_links import LIFETIMES
 from config.console.on_person import OnPerson
 
@@ -83,11 +93,29 @@ class InvitationForm(forms.Form):
         help_text="One or several, a line each or separated by commas.",
     )
 
+    def __init__(self, *args: Any, client: Client, by: HttpRequest, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.client, self.by = client, by
+
+    def clean_emails(self) -> str:
+        """Who waits for an invitation is touched by a new one, which voids the one before."""
+        text: str = self.cleaned_data["emails"]
+        verdicts = judge(emails_in(text), client=self.client)
+        waiting = [each.user_id for each in verdicts if each.fate == Fate.WAITING and each.user_id]
+        for person in User.objects.filter(pk__in=waiting):
+            if not may_touch(self.by, person):
+                raise ValidationError(f"{person}: {IS_AN_OPERATOR}")
+        return text
+
 
 class InvitePeople(ForPeople):
     name = "invite"
     label = "Invite people"
-    form_class = InvitationForm
+
+    def form(
+        self, target: Client, data: Mapping[str, Any] | None, *, by: HttpRequest
+    ) -> forms.Form:
+        return InvitationForm(data, client=target, by=by)
 
     def effects(self, target: Client) -> Iterable[str]:
         yield f"Whoever is new is added to {target}, without a password. {LINK}"

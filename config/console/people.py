@@ -128,7 +128,8 @@ class MakeOperator(OnPerson):
     label = "Make operator"
 
     def offered(self, target: User, *, by: HttpRequest) -> bool:
-        return cast("User", by.user).is_superuser and not target.is_staff
+        may = cast("User", by.user).is_superuser and not target.is_staff
+        return may and super().offered(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} can use this console and do everything in it."

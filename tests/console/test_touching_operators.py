@@ -1,0 +1,157 @@
+"""Operators are touched only by those who may make operators: in every act that is about a person."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Permission
+from django.db.models import Field
+from django.test import RequestFactory
+from django.urls import reverse
+
+from accounts.acts import Act, ActOnSeveral
+from accounts.audit import Actor
+from accounts.fields import PersonField
+from accounts.models import AuditEvent, User
+from tests.conftest import Browser
+from tests.console.conftest import World
+from tests.console.test_every_act import SAID, address_of, arranged, filled
+
+pytestmark = pytest.mark.django_db
+
+REFUSED = "This is an operator, who is touched only by those who may make operators."
+# For the one, nobody is left who could be made an operator; for the other, nobody but operators.
+OF_OPERATORS = {"operator", "dismiss"}
+
+
+def column_of_person(model: Any) -> str | None:
+    """Where a model says whom its rows are about."""
+    if model is User:
+        return "pk"
+    columns = (field for field in model._meta.get_fields() if isinstance(field, Field))
+    return next(
+        (each.attname for each in columns if each.related_model is User or each.name == "user_id"),
+        None,
+    )
+
+
+def consoles() -> Iterator[Any]:
+    """The pages of what is a person's, or a person."""
+    for model, console in admin.site._registry.items():
+        if console.acts and column_of_person(model):
+            yield console
+
+
+def acts() -> list[tuple[Any, Act]]:
+    return [(console, act) for console in consoles() for act in console.acts]
+
+
+def rows(console: Any, act: Act, request: Any) -> list[Any]:
+    """Those that an act is offered for to whoever asks."""
+    every = console.model._default_manager.all()
+    return [row for row in every if console.offered(request, act, row)]
+
+
+@pytest.fixture
+def helper(db: None) -> User:
+    """Somebody who may do everything but make operators."""
+    user = User.objects.create_user("helper@shell.test", is_staff=True)
+    user.user_permissions.set(Permission.objects.all())
+    return user
+
+
+@pytest.fixture
+def browser(stranger: Browser, helper: User, world: World, by: Actor, now: datetime) -> Browser:
+    arranged(world, by, now)
+    stranger.force_login(helper)
+    return stranger
+
+
+def all_become_operators() -> None:
+    # Half of it does; who may enter the console is for another act to say.
+    User.objects.filter(client__isnull=False).update(is_superuser=True)
+
+
+def asked_by(user: User, rf: RequestFactory) -> Any:
+    request = rf.get("/")
+    request.user = user
+    return request
+
+
+def test_every_page_knows_whom_its_rows_are_about(browser: Browser) -> None:
+    found = 0
+    for console in consoles():
+        for row in console.model._default_manager.all():
+            found += 1
+            person = console.whose(row)
+            assert person.pk == getattr(row, column_of_person(console.model)), console
+    assert found > 20
+    names = {f"{console.opts.model_name}:{act.name}" for console, act in acts()}
+    assert names >= {
+        "user:stop_calls", "user:restart_calls", "session:end", "connection:disconnect", "override:end",
+        "runningcall:end", "connectionrevocation:dismiss",
+    }  # fmt: skip
+
+
+def test_every_act_about_a_person_is_for_all_but_operators(
+    browser: Browser, helper: User, operator: User, rf: RequestFactory
+) -> None:
+    before = {act: rows(console, act, asked_by(helper, rf)) for console, act in acts()}
+    assert {act.name for act, found in before.items() if not found} == OF_OPERATORS
+    all_become_operators()
+    newest = AuditEvent.objects.count()
+    for console, act in acts():
+        if act.name == "operator":
+            continue
+        theirs = rows(console, act, asked_by(operator, rf))
+        assert theirs, (console, act)
+        assert not rows(console, act, asked_by(helper, rf)), (console, act)
+        for row in theirs:
+            address = address_of(console, act, row)
+            for answer in (browser.get(address), browser.post(address, {"reason": "x"})):
+                assert (answer.status_code, act.name in answer["Location"]) == (302, False), address
+        if isinstance(act, ActOnSeveral):
+            label = f"{console.opts.app_label}_{console.opts.model_name}"
+            chosen = {"target": [row.pk for row in theirs], "reason": "x"}
+            answer = browser.post(reverse(f"admin:{label}_{act.name}_several"), chosen)
+            assert answer["Location"] == reverse(f"admin:{label}_changelist"), act
+            listed = {"action": act.name, "_selected_action": [row.pk for row in theirs]}
+            answer = browser.post(reverse(f"admin:{label}_changelist"), listed)
+            assert answer.status_code == 302, act
+    assert AuditEvent.objects.count() == newest
+
+
+def test_a_form_names_an_operator_to_no_avail(
+    browser: Browser, helper: User, world: World, rf: RequestFactory, now: datetime
+) -> None:
+    forms = []
+    for console in admin.site._registry.values():
+        act: Any = console.adding  # type: ignore[attr-defined]
+        form = act and act.form(None, None, by=asked_by(helper, rf))
+        if form and any(isinstance(field, PersonField) for field in form.fields.values()):
+            given = {name: filled(field, name, now=now) for name, field in form.fields.items()}
+            given |= SAID[f"{console.opts.model_name}_{act.name}"](None)
+            forms.append((address_of(console, act, None), given))
+    assert [address for address, _ in forms] == [reverse("admin:usage_override_add")]
+    all_become_operators()
+    for address, given in forms:
+        answer = browser.post(address, given)
+        assert REFUSED in answer.content.decode(), address
+    User.objects.update(is_superuser=False)
+    for address, given in forms:
+        assert browser.post(address, given).status_code == 302
+
+
+def test_an_operator_who_waits_for_an_invitation_is_sent_none_through_their_client(
+    browser: Browser, console: Browser, world: World
+) -> None:
+    address = reverse("admin:accounts_client_invite", args=[world.client.pk])
+    mine, theirs = {"emails": "waits-too@acme.test"}, {"emails": "waits@acme.test\nnew@acme.test"}
+    assert User.objects.get(email="waits@acme.test").is_staff
+    assert browser.post(address, mine).status_code == 302
+    refused = browser.post(address, theirs)
+    assert f"waits@acme.test: {REFUSED}" in refused.content.decode()
+    assert not User.objects.filter(email="new@acme.test").exists()
+    assert console.post(address, theirs).status_code == 302
