@@ -77,14 +77,18 @@ def _ndjson(events: Sequence[Event]) -> bytes:
 
 
 def _csv(events: Sequence[Event]) -> bytes:
-    """No cell can begin as a formula does: names, apps and versions begin with a letter or digit."""
+    """No cell can begin as a formula does: names, apps and versions begin with a letter or digit.
+
+    Nor where a spreadsheet parts cells at semicolons or tabs: the former are escaped here, the latter by JSON.
+    """
     said = [_said(each) for each in events]
     return _csv_lines(
-        [
-            (*(each[name] for name in COLUMNS[:-1]), dumps(each["properties"], ensure_ascii=False))
-            for each in said
-        ]
+        [(*(each[name] for name in COLUMNS[:-1]), _escaped(each["properties"])) for each in said]
     )
+
+
+def _escaped(properties: dict[str, Any]) -> str:
+    return dumps(properties, ensure_ascii=False).replace(";", "\\u003b")
 
 
 def _csv_lines(rows: Sequence[Sequence[Any]]) -> bytes:

@@ -144,6 +144,31 @@ def test_no_cell_of_a_csv_file_is_a_formula(console: Browser, now: datetime) -> 
     assert not [cell for row in rows for cell in row if cell.strip()[:1] in {*"=+-@|"}]
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_no_cell_is_a_formula_wherever_a_spreadsheet_parts_cells(
+    console: Browser, now: datetime, separator: str
+) -> None:
+    at = (now - timedelta(minutes=1)).isoformat()
+    wicked = {
+        f"{around}=1+1{around}": [f"a{around}=1+1{around}", f'"{around}=1+1{around}"']
+        for around in (";", "\t", "\r", "\n", "\r\n", ",", '"', "\\;", "\x0b", "\x0c")
+    }
+    report(
+        event(occurred_at=at, properties=wicked),
+        *(event(occurred_at=at, name=f"a{each}=1+1") for each in ";\t\r\n"),
+        *(event(occurred_at=at, app=f"a{each}=1+1") for each in ";\t\r\n"),
+        *(event(occurred_at=at, shell_version=f"1{each}=1+1") for each in ";\t\r\n"),
+        now=now,
+    )
+    text = exported(console, "csv")
+    header, kept = csv.DictReader(StringIO(text)).fieldnames, list(csv.DictReader(StringIO(text)))
+    assert len(kept) == 1
+    assert header is not None
+    assert json.loads(kept[0]["properties"]) == wicked
+    cells = [cell for row in csv.reader(StringIO(text), delimiter=separator) for cell in row]
+    assert not [cell for cell in cells if cell.strip(" \"'")[:1] in {*"=+-@|"}]
+
+
 @pytest.mark.parametrize("page", [1, 2, 3, 6, 7])
 def test_pages_of_a_file_leave_nothing_out_and_repeat_nothing(kept: list[Event], page: int) -> None:
     text = b"".join(lines(Event.objects.all(), ending="ndjson", page=page)).decode()
