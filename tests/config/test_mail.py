@@ -3,7 +3,10 @@
 import smtplib
 import socket
 import ssl
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,9 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from procrastinate.jobs import Job
 
+from config import smtp
 from config.mail import Refused, deliver, new_message_id
 from config.queue import BACKOFF, FailedForGood
-from tests.mail_server import MailServer
+from tests.mail_server import ENDLESS, MailServer
 
 pytestmark = pytest.mark.django_db
 HOST = "127.0.0.1"
@@ -61,7 +65,7 @@ def server(trusted: Path) -> Iterator[MailServer]:
 
 @pytest.fixture(autouse=True)
 def _by_it(settings: Any, server: MailServer) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_BACKEND = "config.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = HOST, server.port
 
 
@@ -103,6 +107,82 @@ def test_one_that_offers_no_tls_is_tried_again(server: MailServer, settings: Any
     with pytest.raises(smtplib.SMTPNotSupportedError):
         send()
     assert server.mails == []
+
+
+class TestServersThatNeverEnd:
+    """They send a little within every limit to a silence."""
+
+    @pytest.fixture(autouse=True)
+    def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(smtp, "MOST_SECONDS", 1.0)
+
+    @pytest.mark.parametrize("tls", [False, True])
+    def test_an_answer_that_always_has_one_more_line_is_cut(
+        self,
+        *,
+        server: MailServer,
+        settings: Any,
+        monkeypatch: pytest.MonkeyPatch,
+        trusted: Path,
+        tls: bool,
+    ) -> None:
+        settings.EMAIL_USE_TLS = tls
+        monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
+        server.answers["ada@acme.test"] = ENDLESS
+        assert isinstance(what_ends(send), smtplib.SMTPServerDisconnected)
+        server.answers.clear()
+        send()
+        assert len(server.mails) == 1
+
+    def test_so_is_a_handshake(self, settings: Any) -> None:
+        settings.EMAIL_USE_SSL = True
+        with socket.create_server((HOST, 0)) as listener:
+            settings.EMAIL_PORT = listener.getsockname()[1]
+            threading.Thread(target=trickle, args=[listener], daemon=True).start()
+            assert isinstance(what_ends(send), OSError)
+
+    def test_nothing_is_left_of_one_that_was_in_time(
+        self, server: MailServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        held: list[socket.socket] = []
+        started = threading.Timer.start
+
+        def start(watchdog: threading.Timer) -> None:
+            held.extend(watchdog.args)
+            started(watchdog)
+
+        monkeypatch.setattr(threading.Timer, "start", start)
+        send()
+        assert len(server.mails) == 1
+        assert [each.fileno() for each in held] == [-1]
+        watchdogs = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+        assert all(each.finished.is_set() for each in watchdogs)
+
+
+def what_ends(doing: Callable[[], None]) -> OSError | None:
+    """What it raises; None where it has not ended after ten seconds, or has not failed."""
+    raised: list[OSError] = []
+
+    def do() -> None:
+        try:
+            doing()
+        except OSError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join(10)
+    return raised[0] if raised else None
+
+
+def trickle(listener: socket.socket) -> None:
+    """A record of TLS that is long, a byte now and then."""
+    client, _ = listener.accept()
+    with client, suppress(OSError):
+        client.sendall(b"\x16\x03\x03\x3f\xff")
+        while True:
+            time.sleep(0.2)
+            client.sendall(b"\x00")
 
 
 def test_a_recipient_who_is_refused_for_good_is_not_tried_again(server: MailServer) -> None:
