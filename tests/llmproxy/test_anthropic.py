@@ -633,6 +633,20 @@ class TestTokens:
         assert begun.prompt is not None
         assert (ended.finished, ended.reported) == (True, None)
 
+    @pytest.mark.parametrize(
+        "told", [{"input_tokens": 10}, {"output_tokens": None}, {"output_tokens": "9"}, [9]]
+    )
+    @pytest.mark.parametrize("before", [[], [{"output_tokens": 3}]])
+    def test_an_end_without_the_outputs_tokens_is_no_report_whatever_was_told_before(
+        self, before: list[Any], told: Any
+    ) -> None:
+        translate = translator()
+        translate.piece(event(events_of(message())[0]))
+        for usage, reason in [*((each, None) for each in before), (told, "end_turn")]:
+            delta = {"stop_reason": reason}
+            got = translate.piece(event({"type": "message_delta", "delta": delta, "usage": usage}))
+        assert (got.finished, got.reported) == (True, None)
+
     def test_a_message_that_tells_no_tokens_reports_none(self) -> None:
         given = pieces(message(text("x"), usage=None), include_usage=True)
         assert all(piece.reported is None and piece.prompt is None for piece in given)
@@ -802,6 +816,19 @@ class TestThroughTheRelay:
         assert b"[DONE]" not in got
         assert b'"code": "provider_error"' in got or b'"code":"provider_error"' in got
         assert self.settled() == (30, 15, -(-806 * 5 // 4), "counted", "provider_failed")
+
+    @pytest.mark.parametrize("told", [{"input_tokens": 11}, {"output_tokens": None}])
+    def test_an_end_that_tells_no_output_costs_what_was_delivered_not_its_seed(
+        self, serving: Serving, ask: Asking, told: dict[str, Any]
+    ) -> None:
+        answer = message(text("x" * 1_000))
+        server = serving(answer)
+        *server.extra, last, stop = events_of(answer)
+        server.events, server.extra = 0, [*server.extra, {**last, "usage": told}, stop]
+        stream = relay.stream(ask(stream=True))
+        assert b"".join(stream).endswith(b"data: [DONE]\n\n")
+        stream.close()
+        assert self.settled() == (30, 15, 1_000 // 4, "counted", "done")
 
     def test_a_caller_who_leaves_pays_for_the_prompt_as_it_was_told(self, ask: Asking) -> None:
         call = ask(stream=True)

@@ -80,6 +80,7 @@ class EventTranslator:
             "model": self._called or message["model"],
         }
         self._learn(message.get("usage"))
+        self._forget_output()
         role = {"role": "assistant", "content": ""}
         return Piece(forward=self._chunk(role), prompt=prompt(self._usage))
 
@@ -118,8 +119,8 @@ class EventTranslator:
         self._learn(data.get("usage"))
         reason = data["delta"].get("stop_reason")
         if reason is None and not self._finished:
+            self._forget_output()
             return Piece()
-        # What a message began with is no report of what it came to.
         known, forward = reported(self._usage) if data.get("usage") else None, b""
         if not self._finished:
             self._finished = True
@@ -129,6 +130,10 @@ class EventTranslator:
     def _learn(self, usage: Any) -> None:
         if isinstance(usage, dict):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
+
+    def _forget_output(self) -> None:
+        """What is told before a message has its reason for ending is no report of what it came to."""
+        self._usage.pop("output_tokens", None)
 
     def _said(self, member: str, text: str) -> Piece:
         if not text:
