@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -533,6 +534,38 @@ class TestEvents:
             put_together(chunks_of(given))["tool_calls"][0]["function"]["arguments"]
             == '{"city": "Ulm"}'
         )
+
+    def test_blocks_that_take_turns_keep_their_own(self) -> None:
+        calls = [
+            tool_use("weather", {"city": "Ulm"}, "toolu_1"),
+            {"type": "server_tool_use", "id": "s", "name": "search", "input": {"q": 1}},
+            tool_use("now", {}, "toolu_2"),
+            tool_use("weather", {"city": "Köln"}, "toolu_3"),
+        ]
+        begun, *_, told, stop = events_of(message())
+        by_block = [
+            [each for each in events_of(message(*calls)) if each.get("index") == index]
+            for index in range(len(calls))
+        ]
+        by_turns = [each for turn in zip_longest(*by_block) for each in turn if each]
+        translate = translator()
+        given = [translate.piece(event(each)) for each in (begun, *by_turns, told, stop)]
+        made = put_together(chunks_of(given))["tool_calls"]
+        assert [(call["id"], json.loads(call["function"]["arguments"])) for call in made] == [
+            ("toolu_1", {"city": "Ulm"}),
+            ("toolu_2", {}),
+            ("toolu_3", {"city": "Köln"}),
+        ]
+
+    def test_an_event_that_does_not_say_its_block_means_the_newest(self) -> None:
+        answer = message(tool_use("weather", {"city": "Ulm"}), tool_use("now", {}))
+        translate = translator()
+        told = [{**each, "index": None} for each in events_of(answer)]
+        made = put_together(chunks_of([translate.piece(event(each)) for each in told]))
+        assert [json.loads(call["function"]["arguments"]) for call in made["tool_calls"]] == [
+            {"city": "Ulm"},
+            {},
+        ]
 
     def test_thoughts_are_passed_on_and_counted_but_not_their_signature(self) -> None:
         given = pieces(message(thought("So be it"), text("Yes")))

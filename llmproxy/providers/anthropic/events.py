@@ -6,6 +6,7 @@ message has its reason for ending.
 """
 
 import time
+from dataclasses import dataclass
 from json import dumps
 from typing import Any
 
@@ -22,6 +23,14 @@ from llmproxy.providers.reading import read_exactly, usage_of
 from llmproxy.sse import Event
 
 
+@dataclass(slots=True)
+class _Block:
+    """One block: the number of the call that it is, if it is one, and the arguments it has if no delta brings them."""
+
+    call: int | None = None
+    input: str | None = None
+
+
 class EventTranslator:
     """One stream. Events and blocks of kinds that are not known are passed over."""
 
@@ -32,9 +41,9 @@ class EventTranslator:
         self._usage: dict[str, Any] = {}
         self._finished = False
         self._tools = 0
-        self._calls_tool = False
-        # What a call's arguments are if no delta brings them: what came with the call, else "{}".
-        self._input: str | None = None
+        # By their index, since blocks may take turns. Where there is none, the newest is meant.
+        self._blocks: dict[Any, _Block] = {}
+        self._newest = _Block()
 
     def piece(self, event: Event) -> Piece:
         if event.data is None:
@@ -55,11 +64,11 @@ class EventTranslator:
             case "message_start":
                 piece = self._start(data["message"])
             case "content_block_start":
-                piece = self._block_start(data["content_block"])
+                piece = self._block_start(data.get("index"), data["content_block"])
             case "content_block_delta":
-                piece = self._block_delta(data["delta"])
+                piece = self._block_delta(data.get("index"), data["delta"])
             case "content_block_stop":
-                piece = self._block_stop()
+                piece = self._block_stop(data.get("index"))
             case "message_delta":
                 piece = self._message_delta(data)
             case "message_stop":
@@ -84,8 +93,8 @@ class EventTranslator:
         role = {"role": "assistant", "content": ""}
         return Piece(forward=self._chunk(role), prompt=prompt(self._usage))
 
-    def _block_start(self, block: dict[str, Any]) -> Piece:
-        self._calls_tool, self._input = block["type"] == "tool_use", None
+    def _block_start(self, index: Any, block: dict[str, Any]) -> Piece:
+        self._newest = self._blocks[index] = _Block()
         match block["type"]:
             case "text":
                 return self._said("content", block["text"])
@@ -94,26 +103,29 @@ class EventTranslator:
             case "redacted_thinking":
                 return Piece(size=len(block["data"]))
             case "tool_use":
+                self._newest.call = self._tools
+                self._newest.input = dumps(block.get("input") or {})
                 self._tools += 1
-                self._input = dumps(block.get("input") or {})
                 call = tool_call(block["id"], block["name"], "")
-                return Piece(forward=self._call(call), size=size_of(block["name"]))
+                return Piece(forward=self._call(self._newest, call), size=size_of(block["name"]))
         return Piece()
 
-    def _block_delta(self, delta: dict[str, Any]) -> Piece:
+    def _block_delta(self, index: Any, delta: dict[str, Any]) -> Piece:
         match delta["type"]:
             case "text_delta":
                 return self._said("content", delta["text"])
             case "thinking_delta":
                 return self._said("reasoning_content", delta["thinking"])
             case "input_json_delta":
-                # Tools that the provider calls by itself are its own affair.
-                return self._arguments(delta["partial_json"]) if self._calls_tool else Piece()
+                return self._arguments(self._block(index), delta["partial_json"])
         return Piece()
 
-    def _block_stop(self) -> Piece:
-        left, self._input = self._input, None
-        return Piece() if left is None else self._arguments(left)
+    def _block_stop(self, index: Any) -> Piece:
+        block = self._block(index)
+        return Piece() if block.input is None else self._arguments(block, block.input)
+
+    def _block(self, index: Any) -> _Block:
+        return self._newest if index is None else self._blocks.get(index, self._newest)
 
     def _message_delta(self, data: dict[str, Any]) -> Piece:
         self._learn(data.get("usage"))
@@ -140,14 +152,16 @@ class EventTranslator:
             return Piece()
         return Piece(forward=self._chunk({member: text}), size=size_of(text))
 
-    def _arguments(self, text: str) -> Piece:
-        if not text:
+    def _arguments(self, block: _Block, text: str) -> Piece:
+        # Tools that the provider calls by itself are its own affair.
+        if not text or block.call is None:
             return Piece()
-        self._input = None
-        return Piece(forward=self._call({"function": {"arguments": text}}), size=size_of(text))
+        block.input = None
+        call = {"function": {"arguments": text}}
+        return Piece(forward=self._call(block, call), size=size_of(text))
 
-    def _call(self, call: dict[str, Any]) -> bytes:
-        return self._chunk({"tool_calls": [{"index": self._tools - 1, **call}]})
+    def _call(self, block: _Block, call: dict[str, Any]) -> bytes:
+        return self._chunk({"tool_calls": [{"index": block.call, **call}]})
 
     def _chunk(self, delta: dict[str, Any], *, finish: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
