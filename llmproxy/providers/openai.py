@@ -108,7 +108,7 @@ class _Translator:
         self._usage: dict[str, Any] = {}
 
     def piece(self, event: Event) -> Piece:
-        """One event. It goes on untouched, but for the usage chunk, a name that differs here, and what is no JSON."""
+        """One event. Its data goes on untouched, but for the usage, a name that differs here, and what is no JSON."""
         if event.data is None:
             # A comment says that the provider lives; that is worth saying on, in our own words.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
@@ -135,8 +135,13 @@ class _Translator:
         forward = b""
         # One without a choice tells the usage, or what no caller has asked for, and SDKs' users look at the first.
         if is_chunk and choices:
-            is_untouched = is_json and self._called is None
-            forward = event.raw if is_untouched else self._renamed(chunk)
+            if not is_json or self._called is not None:
+                forward = self._renamed(chunk)
+            else:
+                forward = event.raw
+                if forward != b"data: %b\n\n" % data:
+                    # What stands beside the data, a mark, a comment or a field, is not for the caller.
+                    forward = b"data: %b\n\n" % data.replace(b"\n", b" ")
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
 
     def usage_chunk(self, known: Reported) -> bytes:

@@ -46,12 +46,14 @@ def read(data: bytes) -> tuple[Any, bool]:
     """JSON, also such as is none by the letter, and whether it can go on as it came.
 
     Some servers send halves of a character in two pieces, which is JSON still; some say NaN or infinity, which is
-    none, and is null here. Integers beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
+    none, and is null here. Others say such a half in bytes, or a mark of the byte order before it, which clients do not
+    read. Integers beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
     """
     try:
         return orjson.loads(data), True
     except orjson.JSONDecodeError:
-        return read_exactly(data), b"NaN" not in data and b"Infinity" not in data
+        is_json = data.isascii() and b"NaN" not in data and b"Infinity" not in data
+        return read_exactly(data), is_json
 
 
 def read_exactly(data: bytes) -> Any:

@@ -19,7 +19,7 @@ from llmproxy.providers.protocol import (
     ProviderUnavailable,
     Reported,
 )
-from llmproxy.sse import Event
+from llmproxy.sse import Event, EventParser
 
 USAGE = {
     "prompt_tokens": 12,
@@ -140,6 +140,49 @@ class TestEvents:
             "delta": {"content": json.loads(b'"%s"' % text)},
             "logprobs": [0.5, inf if kept else None],
         }
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            b'\xef\xbb\xbf{"choices": [{"delta": {"content": "x"}}]}',
+            b'{"choices": [{"delta": {"content": "\xed\xa0\xbd"}}]}',
+        ],
+    )
+    def test_bytes_that_clients_cannot_read_are_said_so_that_they_can(self, data: bytes) -> None:
+        got = piece(data).forward.removeprefix(b"data: ")
+        assert json.loads(got.decode("ascii")) == json.loads(
+            data.decode("utf-8-sig", "surrogatepass")
+        )
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            b"data: %s\n\n",
+            b"data:%s\n\n",
+            b"data: %s\r\n\r\n",
+            b"data: %s\r\r",
+            b"data: %s",
+            b"\xef\xbb\xbfdata: %s\n\n",
+            b": PROVIDER NAME PROCESSING\ndata: %s\n\n",
+            b"data: %s\n: PROVIDER NAME PROCESSING\n\n",
+            b"event: completion\nid: 7\nretry: 1\ndata: %s\n\n",
+            b"data: %s\n:\n\n",
+            b"data: %s\nid\n\n",
+            b"data: %s\n:",
+            b"data:\ndata: %s\ndata\n\n",
+        ],
+    )
+    def test_nothing_but_its_data_goes_on(self, block: bytes) -> None:
+        data = '{"choices":  [{"delta": {"content": "é"}}]}'.encode()
+        parser, translate = EventParser(), OpenAI().translator(chat())
+        (got,) = map(translate.piece, [*parser.feed(block % data), *parser.finish()])
+        assert got.forward == b"data: %s\n\n" % data
+
+    def test_data_of_several_lines_goes_on_in_one(self) -> None:
+        block = b'data: {"choices": [\ndata: {"delta": {"content": "x"}}\ndata: ]}\n\n'
+        ((event,), translate) = EventParser().feed(block), OpenAI().translator(chat())
+        expected = b'data: {"choices": [ {"delta": {"content": "x"}} ]}\n\n'
+        assert translate.piece(event).forward == expected
 
     def test_nan_is_a_word_like_any_other(self) -> None:
         data = b'{"choices": [{"delta":  {"content": "NaN, Infinity"}}]}'

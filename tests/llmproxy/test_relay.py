@@ -9,6 +9,8 @@ from threading import Event
 from typing import Any
 from unittest import mock
 
+import httpx
+import openai
 import pytest
 from django.core.cache import cache
 
@@ -438,6 +440,23 @@ def test_under_the_providers_own_name_not_a_byte_is_changed(play: Play) -> None:
     said = chunk("é", model="theirs-2026")
     with play(plays(said, chunk(None), DONE), model="theirs") as call:
         assert read(stream(call)).startswith(said)
+
+
+@pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b"event: completion\nid: 1\n", b": VENDOR\n"])
+def test_a_client_reads_all_of_a_stream_that_its_provider_begins_in_its_own_way(
+    play: Play, mark: bytes
+) -> None:
+    with play(plays(mark + chunk("one, "), chunk("two"), chunk(None), DONE)) as call:
+        answer = read(stream(call))
+    http = httpx.Client(
+        transport=httpx.MockTransport(lambda _: httpx.Response(200, content=answer))
+    )
+    with openai.OpenAI(api_key="-", http_client=http) as client:
+        said = client.chat.completions.create(
+            model="any", messages=[{"role": "user", "content": "hello"}], stream=True
+        )
+        assert "".join(each.choices[0].delta.content or "" for each in said) == "one, two"
+    assert mark not in answer
 
 
 def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_next_look(
