@@ -215,9 +215,24 @@ class TestRequests:
 
     @pytest.mark.parametrize("content", ["", " \n", [text(""), text(" ")]])
     def test_there_has_to_be_something_to_answer(self, content: Any) -> None:
-        assert (
-            refused({"role": "system", "content": "x"}, {**HI, "content": content}) == "/messages"
-        )
+        system, blank = {"role": "system", "content": "x"}, {**HI, "content": content}
+        assert refused(system) == refused(system, {"role": "assistant", "content": content})
+        assert refused(system) == "/messages"
+        assert refused(system, blank) == "/messages/1/content"
+
+    @pytest.mark.parametrize("content", ["", " \n", [text(""), text(" ")]])
+    def test_an_answer_is_not_gone_on_with_because_what_follows_says_nothing(
+        self, content: Any
+    ) -> None:
+        said, blank = {"role": "assistant", "content": "Yes."}, {**HI, "content": content}
+        assert refused(HI, said, blank) == "/messages/2/content"
+        assert refused(HI, blank, said, HI) == "/messages/1/content"
+
+    def test_nor_because_it_is_a_system_message(self) -> None:
+        said, system = {"role": "assistant", "content": "Yes."}, {**HI, "role": "developer"}
+        assert refused(HI, said, system) == "/messages/2"
+        assert body(HI, said, system, HI)["messages"][-1]["role"] == "user"
+        assert body(HI, system)["messages"] == [{"role": "user", "content": [text("hi")]}]
 
     def test_images_come_as_data_or_by_address(self) -> None:
         parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}

@@ -44,9 +44,17 @@ def turns(messages: list[dict[str, Any]]) -> list[Turn]:
     for index, message in enumerate(messages):
         if message["role"] not in _SYSTEM:
             role = "assistant" if message["role"] == "assistant" else "user"
-            _add(made, role, list(_of_message(message, _content(index))))
+            blocks = list(_of_message(message, _content(index)))
+            if role == "user" and not blocks:
+                raise unsupported(_content(index), "This model needs more than blanks to answer.")
+            _add(made, role, blocks)
     if not made:
         raise unsupported("/messages", "This model needs a message that is not the system's.")
+    if made[-1]["role"] == "assistant" and messages[-1]["role"] in _SYSTEM:
+        # Before all turns it would not be answered: the answer before it would be gone on with.
+        raise unsupported(
+            f"/messages/{len(messages) - 1}", "This model answers no system message after its own."
+        )
     if made[0]["role"] == "assistant":
         made.insert(0, {"role": "user", "content": [_text(OPENING)]})
     if made[-1]["role"] == "assistant" and made[-1]["content"][-1]["type"] == "text":
