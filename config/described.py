@@ -92,7 +92,7 @@ def headers_of(status: str) -> Described:
     names = [REQUEST_ID]
     if status == "401":
         names.append("WWW-Authenticate")
-    if status in {"429", "503"}:
+    if status in {"429", "502", "503", "504"}:
         names.append("Retry-After")
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}
 

@@ -92,11 +92,11 @@ class OpenAI:
         is_ours = status in NOT_US or refuses_us(body)
         if status in _CALLERS_FAULT and not is_ours:
             return ProviderRejected(said(body) or REFUSED.get(status))
+        wait = wait_of(headers)
         if status == 504:
-            return ProviderTimeout()
+            return ProviderTimeout(headers=wait)
         if is_ours:
             note_refused(status)
-        wait = wait_of(headers)
         return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
 
 

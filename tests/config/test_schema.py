@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from accounts.sign_in import InvalidCredentials
 from config import handlers
-from config.described import known_problems
+from config.described import headers_of, known_problems
 from config.negotiation import WhateverAccept
 from config.problems import NotFound, RequestTooLarge
 from config.schema import problems
@@ -248,6 +248,8 @@ def test_headers_of_answers_are_described(document: dict[str, Any]) -> None:
     assert "WWW-Authenticate" in responses["401"]["headers"]
     assert "Retry-After" in responses["429"]["headers"]
     assert "Retry-After" in responses["503"]["headers"]
+    # Also a provider's failure may say when to come again.
+    assert all("Retry-After" in headers_of(status) for status in ("502", "504"))
 
 
 def test_codes_are_one_closed_list(document: dict[str, Any]) -> None:

@@ -441,6 +441,10 @@ class TestRefusals:
         refusal = OpenAI().refusal(429, {"Retry-After": given}, b"")
         assert refusal.headers.get("Retry-After") == told
 
+    @pytest.mark.parametrize("status", [401, 408, 429, 500, 502, 503, 504, 529])
+    def test_a_wait_is_passed_on_with_whatever_is_not_the_callers_fault(self, status: int) -> None:
+        assert OpenAI().refusal(status, {"Retry-After": "7"}, b"").headers["Retry-After"] == "7"
+
     def test_a_wait_that_is_told_as_a_date_is_passed_on_in_seconds(self) -> None:
         until = int(time.time()) + 600
         refusal = OpenAI().refusal(503, {"Retry-After": http_date(until)}, b"")

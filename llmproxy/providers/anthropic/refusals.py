@@ -38,16 +38,16 @@ _STATUS_OF = {
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
     """The problem that an answer with another status than 200 is."""
+    wait = wait_of(headers)
     if status in _CALLERS_FAULT:
         if not refuses_us(body):
             return ProviderRejected(said(body) or REFUSED.get(status))
         note_refused(status)
-        return ProviderError()
+        return ProviderError(headers=wait)
     if status == 504:
-        return ProviderTimeout()
+        return ProviderTimeout(headers=wait)
     if status in NOT_US:
         note_refused(status)
-    wait = wait_of(headers)
     return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
 
 
