@@ -10,7 +10,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-ID = re.compile(r"[A-Za-z0-9_-]+")
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MODEL = "claude-sonnet-4-5-20250929"
 # Fresh, written to and read from a cache: 30 in all.
 USAGE = {
@@ -116,6 +116,8 @@ def fault_of(body: Json) -> str | None:
 def _fault_of_turn(before: Json, turn: Json) -> str | None:
     called = {b["id"] for b in before.get("content", ()) if b["type"] == "tool_use"}
     kinds = [block["type"] for block in turn["content"]]
+    if len(called) != sum(b["type"] == "tool_use" for b in before.get("content", ())):
+        return "messages: `tool_use` ids must be unique"
     results = {b["tool_use_id"] for b in turn["content"] if b["type"] == "tool_result"}
     if not kinds or any(b["type"] == "text" and not b["text"].strip() for b in turn["content"]):
         return "messages: text content blocks must contain non-whitespace text"

@@ -1,6 +1,7 @@
 """Anthropic's dialect, both ways: what is asked, what each event means, and whole calls through the relay."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import zip_longest
@@ -180,13 +181,34 @@ class TestRequests:
         assert asked["messages"][1]["content"] == [
             text("Let me see."),
             tool_use("weather", {"city": "Ulm"}, "call_1"),
-            tool_use("weather", {"city": "Ulm"}, "functions_weather_1"),
+            tool_use("weather", {"city": "Ulm"}, "functions_weather_1_8883eeee"),
         ]
         assert asked["messages"][2]["content"] == [
             {"type": "tool_result", "tool_use_id": "call_1", "content": [text("rain")]},
-            {"type": "tool_result", "tool_use_id": "functions_weather_1"},
+            {"type": "tool_result", "tool_use_id": "functions_weather_1_8883eeee"},
             text("And?"),
         ]
+
+    @pytest.mark.parametrize(
+        "ids",
+        [
+            ("a.1", "a:1", "a_1"),
+            ("", "_", "\ud83d", "?"),
+            ("x" * 64, "x" * 65, "x" * 256),
+            ("é", "è"),
+        ],
+    )
+    def test_ids_of_calls_that_differ_stay_different(self, ids: tuple[str, ...]) -> None:
+        called, *results = body(
+            HI,
+            {**CALLED, "tool_calls": [{**CALL, "id": each} for each in ids]},
+            *({**RESULT, "tool_call_id": each} for each in ids),
+        )["messages"][1:]
+        made = [block["id"] for block in called["content"]]
+        assert [block["tool_use_id"] for block in results[0]["content"]] == made
+        assert len(set(made)) == len(ids)
+        kept = [each for each in ids if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", each)]
+        assert set(kept) <= set(made)
 
     @pytest.mark.parametrize(
         ("written", "read"),
@@ -409,6 +431,11 @@ class TestOverhead:
         overhead = Anthropic().prompt_overhead
         assert overhead(chat()) == 0
         assert overhead(chat(tools=[WEATHER])) == overhead(chat(HI, CALLED, RESULT)) == TOOLS_PROMPT
+
+    def test_so_is_what_makes_ids_of_calls_others(self) -> None:
+        called = {**CALLED, "tool_calls": [{**CALL, "id": "call:1"}, CALL]}
+        asked = chat(HI, called, {**RESULT, "tool_call_id": "call:1"}, RESULT)
+        assert Anthropic().prompt_overhead(asked) == TOOLS_PROMPT + 2 * len("_01234567")
 
 
 class TestAnswers:

@@ -1,6 +1,9 @@
 """Prompt tokens that Anthropic adds to what a caller said, so that the estimate of a call stays a bound."""
 
+from collections.abc import Iterator
 from typing import Any
+
+from llmproxy.providers.anthropic.turns import call_id
 
 # Tools and a schema for the answer bring a system prompt of the provider's own: up to 530 tokens where it is
 # documented, and a third more with the tokenizer of newer models.
@@ -12,7 +15,18 @@ LARGEST_IMAGE = 4_784
 def prompt_overhead(members: dict[str, Any]) -> int:
     """The most tokens beyond :func:`llmproxy.estimates.prompt_tokens` that a call may be charged for its prompt."""
     has_prompt = "tools" in members or "response_format" in members or _calls_tools(members)
-    return TOOLS_PROMPT * has_prompt
+    return TOOLS_PROMPT * has_prompt + sum(map(_added_to, _ids(members)))
+
+
+def _added_to(given: str) -> int:
+    return max(0, len(call_id(given)) - len(given))
+
+
+def _ids(members: dict[str, Any]) -> Iterator[str]:
+    for message in members["messages"]:
+        yield from (call["id"] for call in message.get("tool_calls") or ())
+        if "tool_call_id" in message:
+            yield message["tool_call_id"]
 
 
 def _calls_tools(members: dict[str, Any]) -> bool:

@@ -8,6 +8,7 @@ and system messages, wherever they stand, one prompt before all turns. A partici
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from json import dumps, loads
 from typing import Any
 
@@ -22,6 +23,9 @@ OPENING = "(The conversation begins.)"
 
 _SYSTEM = frozenset({"system", "developer"})
 _NOT_OF_AN_ID = re.compile(r"[^A-Za-z0-9_-]")
+# The longest id of a call, and what tells apart those that had to be changed.
+LONGEST_ID = 64
+_HASH = 8
 
 
 def unsupported(pointer: str, detail: str) -> InvalidRequest:
@@ -89,7 +93,7 @@ def _of_message(message: dict[str, Any], pointer: str) -> Iterable[Block]:
 
 
 def _result(message: dict[str, Any], blocks: list[Block]) -> Block:
-    result = {"type": "tool_result", "tool_use_id": _id(message["tool_call_id"])}
+    result = {"type": "tool_result", "tool_use_id": call_id(message["tool_call_id"])}
     return {**result, "content": blocks} if blocks else result
 
 
@@ -97,7 +101,7 @@ def _use(call: dict[str, Any]) -> Block:
     function = call["function"]
     return {
         "type": "tool_use",
-        "id": _id(call["id"]),
+        "id": call_id(call["id"]),
         "name": function["name"],
         "input": _input(function["arguments"]),
     }
@@ -116,9 +120,14 @@ def _input(arguments: str) -> dict[str, Any]:
     return given if isinstance(given, dict) else {"arguments": arguments}
 
 
-def _id(given: str) -> str:
-    """An id of a call; those of other providers may have characters that Anthropic does not take."""
-    return _NOT_OF_AN_ID.sub("_", given) or "_"
+def call_id(given: str) -> str:
+    """An id of a call; those of other providers may be longer, or have characters that Anthropic does not take."""
+    taken = _NOT_OF_AN_ID.sub("_", given)
+    if given and taken == given and len(given) <= LONGEST_ID:
+        return given
+    # Two that differ stay two.
+    digest = sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{taken[: LONGEST_ID - _HASH - 1]}_{digest[:_HASH]}"
 
 
 def _blocks(content: Any, pointer: str, *, images: bool) -> list[Block]:
