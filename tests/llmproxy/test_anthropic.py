@@ -631,6 +631,7 @@ class TestEvents:
             {"type": "content_block_delta", "delta": {"type": "of tomorrow"}},
             {"type": "content_block_stop", "index": 0},
             {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 9}},
+            {"type": "message_delta", "usage": {"output_tokens": 9}},
         ],
     )  # fmt: skip
     def test_what_says_nothing_to_the_caller_is_passed_over(self, odd: dict[str, Any]) -> None:
@@ -660,7 +661,8 @@ class TestEvents:
 
     @pytest.mark.parametrize(
         "data",
-        [b"not json", b"[1]", b"7", b"[" * 99_999, b"{}", {"type": "message_start"}, {"type": "message_delta"},
+        [b"not json", b"[1]", b"7", b"[" * 99_999, b"{}", {"type": "message_start"},
+         {"type": "message_delta", "delta": 7},
          {"type": "message_start", "message": {"id": "x"}}, {"type": "error", "error": None},
          {"type": "content_block_delta", "delta": {"type": "text_delta", "text": 7}},
          {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "too early"}},
@@ -698,6 +700,18 @@ class TestTokens:
             None,
         ]
         assert len(chunks_of(given)) == 1
+
+    @pytest.mark.parametrize("more", [{}, {"delta": None}])
+    def test_usage_that_comes_by_itself_after_the_end_is_a_report(
+        self, more: dict[str, Any]
+    ) -> None:
+        translate = translator()
+        for each in events_of(message(text("x")))[:-1]:
+            translate.piece(event(each))
+        told = {"type": "message_delta", "usage": {"output_tokens": 43}, **more}
+        got = translate.piece(event(told))
+        assert got == Piece(finished=True, reported=Reported(30, 43, 15))
+        assert translate.piece(event({"type": "message_stop"})).ended
 
     def test_what_a_message_began_with_is_no_report_of_its_end(self) -> None:
         translate = translator()

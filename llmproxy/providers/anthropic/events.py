@@ -129,7 +129,7 @@ class EventTranslator:
 
     def _message_delta(self, data: dict[str, Any]) -> Piece:
         self._learn(data.get("usage"))
-        reason = data["delta"].get("stop_reason")
+        reason = (data.get("delta") or {}).get("stop_reason")
         if reason is None and not self._finished:
             self._forget_output()
             return Piece()
