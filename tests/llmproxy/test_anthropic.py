@@ -492,6 +492,31 @@ class TestAnswers:
         assert call["function"]["arguments"] == '{"a": null, "b": [null, 1%s]}' % ("0" * 30)
 
     @pytest.mark.parametrize(
+        "block",
+        [{**tool_use("now", {}), "input": None}, {**tool_use("now", {}), "input": {}},
+         {"type": "tool_use", "id": "toolu_1", "name": "now"}, {"type": "text", "text": None},
+         {"type": "thinking", "thinking": None}],
+    )  # fmt: skip
+    def test_what_a_block_does_not_bring_is_empty_whole_or_streamed(
+        self, block: dict[str, Any]
+    ) -> None:
+        answer, _, size = Anthropic().answer(json.dumps(message(text("Hi"), block)).encode())
+        begun, *_, told, stop = events_of(message())
+        opened, closed = (
+            {"type": f"content_block_{what}", "index": 0} for what in ("start", "stop")
+        )
+        blocks = [{**opened, "content_block": each} for each in (text("Hi"), block)]
+        translate = translator()
+        streamed = [translate.piece(event(each)) for each in (begun, *blocks, closed, told, stop)]
+        said, built = answer["choices"][0]["message"], put_together(chunks_of(streamed))
+        assert (said["content"], built["content"]) == ("Hi", "Hi")
+        assert [call["function"] for call in said.get("tool_calls", [])] == [
+            call["function"] for call in built["tool_calls"]
+        ]
+        assert all(call["function"]["arguments"] == "{}" for call in built["tool_calls"])
+        assert sum(piece.size for piece in streamed) == size
+
+    @pytest.mark.parametrize(
         ("reason", "told"),
         [("end_turn", "stop"), ("stop_sequence", "stop"), ("pause_turn", "stop"), ("max_tokens", "length"),
          ("model_context_window_exceeded", "length"), ("tool_use", "tool_calls"),

@@ -91,13 +91,13 @@ def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
     for block in blocks:
         match block["type"]:
             case "text":
-                text += block["text"]
+                text += block["text"] or ""
             case "thinking":
-                thought += block["thinking"]
+                thought += block["thinking"] or ""
             case "redacted_thinking":
                 hidden += len(block["data"])
             case "tool_use":
-                calls.append(tool_call(block["id"], block["name"], dumps(block["input"])))
+                calls.append(tool_call(block["id"], block["name"], arguments(block)))
     said: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if calls:
         said |= {"content": text or None, "tool_calls": calls}
@@ -108,5 +108,10 @@ def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
     return said, hidden + sum(map(size_of, written))
 
 
-def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+def arguments(block: dict[str, Any]) -> str:
+    """What a block that calls a tool brings with it; nothing at all is an empty object."""
+    return dumps(block.get("input") or {})
+
+
+def tool_call(call_id: str, name: str, written: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}

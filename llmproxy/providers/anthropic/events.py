@@ -11,6 +11,7 @@ from json import dumps
 from typing import Any
 
 from llmproxy.providers.anthropic.answer import (
+    arguments,
     finish_reason,
     prompt,
     reported,
@@ -104,7 +105,7 @@ class EventTranslator:
                 return Piece(size=len(block["data"]))
             case "tool_use":
                 self._newest.call = self._tools
-                self._newest.input = dumps(block.get("input") or {})
+                self._newest.input = arguments(block)
                 self._tools += 1
                 call = tool_call(block["id"], block["name"], "")
                 return Piece(forward=self._call(self._newest, call), size=size_of(block["name"]))
