@@ -320,6 +320,7 @@ class TestRequests:
             ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
             ({"temperature": 1.7}, {}),
             ({"temperature": 1, "top_p": 1, "seed": 3}, {}),
+            ({"logit_bias": {"1": 0, "2": -0.0}}, {}),
             ({"temperature": 0}, {"temperature": 0}),
             ({"stop": "END"}, {"stop_sequences": ["END"]}),
             ({"stop": ["a", "b"]}, {"stop_sequences": ["a", "b"]}),
@@ -338,7 +339,7 @@ class TestRequests:
 
     @pytest.mark.parametrize(
         "member",
-        [{"presence_penalty": 0.1}, {"frequency_penalty": -1}, {"logit_bias": {"5": 1}},
+        [{"presence_penalty": 0.1}, {"frequency_penalty": -1}, {"logit_bias": {"4": 0, "5": 1}},
          {"logprobs": True}, {"top_logprobs": 2}, {"stop": ["x", "\n"]}, {"stop": ""}],
     )  # fmt: skip
     def test_what_would_change_the_answer_and_cannot_be_asked_is_refused(

@@ -1,7 +1,7 @@
 """A chat completion as a request of the Messages API.
 
 Members without a counterpart: ``seed`` is taken and not passed on, since it promises nothing. Penalties,
-``logit_bias`` and log probabilities are refused, unless their value asks for nothing (0, ``{}``, false).
+``logit_bias`` and log probabilities are refused, unless their value asks for nothing (0, ``{}``, false, biases of 0).
 Temperatures above 1 become 1, the most there is. A temperature or ``top_p`` of 1 is the default and not
 passed on, because newer models refuse both members; nor is either while the model thinks.
 
@@ -31,7 +31,7 @@ def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, A
     """The body of the request. Raises ``InvalidRequest`` for what this provider cannot be asked."""
     members = chat.members
     for name in _WITHOUT_COUNTERPART:
-        if members.get(name):
+        if _asks_for_something(members.get(name)):
             raise unsupported(f"/{name}", "This model's provider has nothing like it.")
     made = turns(members["messages"])
     tools = tools_and_choice(members)
@@ -53,6 +53,10 @@ def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, A
         form = {"format": {"type": "json_schema", "schema": schema}}
         body["output_config"] = {**body.get("output_config", {}), **form}
     return body
+
+
+def _asks_for_something(value: Any) -> bool:
+    return any(value.values()) if isinstance(value, dict) else bool(value)
 
 
 def _is_unfinished(last: Turn) -> bool:
