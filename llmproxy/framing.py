@@ -83,7 +83,7 @@ class Chunked(Framing):
                 if data[at : at + 2] != b"\r\n":
                     raise NotChunked
                 at, self._left = at + 2, 0
-            elif (end := data.find(b"\n", at)) >= 0:
+            elif (end := data.find(b"\n", at, at + MAX_LINE + 1)) >= 0:
                 self._line(data[at:end].removesuffix(b"\r"))
                 at = end + 1
             else:

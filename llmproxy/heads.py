@@ -70,11 +70,12 @@ def written(method: str, target: str, host: str, headers: Mapping[str, str], len
 
 
 def end_of(data: bytes) -> int | None:
-    """How many bytes of these are the head; None where it goes on. Raises ``BadHead`` where it goes on too long."""
-    end = _END.search(data)
-    if end is None and len(data) > MOST_BYTES:
+    """How many bytes of these are the head; None where it goes on. Raises ``BadHead`` where it is too long."""
+    found = _END.search(data)
+    end = found and found.end()
+    if (len(data) if end is None else end) > MOST_BYTES:
         raise BadHead
-    return end and end.end()
+    return end
 
 
 def parsed(head: bytes) -> Head:

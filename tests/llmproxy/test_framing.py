@@ -42,6 +42,8 @@ def test_chunks_that_stop_before_the_last_are_no_whole_body(cut: int) -> None:
         b"3\r\noneX\r\n",
         b"11111111111111111\r\n",
         b"1;" + b"x" * MAX_LINE,
+        b"1;" + b"x" * (MAX_LINE - 1) + b"\nA\r\n0\r\n\r\n",
+        b"0\r\n" + b"x" * (MAX_LINE + 1) + b"\n\r\n",
     ],
 )
 def test_what_is_no_chunk_is_refused(data: bytes) -> None:

@@ -53,6 +53,13 @@ def test_a_head_without_an_end_is_none() -> None:
         end_of(b"x" * (MOST_BYTES + 1))
 
 
+def test_a_head_is_too_long_though_its_end_has_come() -> None:
+    longest = OK + b"X: " + b"x" * (MOST_BYTES - len(OK) - 7) + b"\r\n\r\n"
+    assert end_of(longest + b"body" * MOST_BYTES) == MOST_BYTES
+    with pytest.raises(BadHead):
+        end_of(OK + b"X" + longest.removeprefix(OK))
+
+
 def test_headers_have_no_case_and_those_that_come_twice_are_joined() -> None:
     headers = parsed(
         OK + b"Retry-After: 7\r\nvia: a\r\nVIA: b\r\nX-Long: one\r\n  two\r\n\r\n"
