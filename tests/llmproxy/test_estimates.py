@@ -5,6 +5,9 @@ Their vocabularies come with LiteLLM, so nothing is downloaded: two of OpenAI's,
 
 import base64
 import os
+import re
+import sys
+import unicodedata
 from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import product
@@ -19,7 +22,18 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from llmproxy.estimates import WHOLE_WORDS, delivered_tokens, prompt_tokens, text_tokens
+from llmproxy import estimates
+from llmproxy.estimates import (
+    MOST_COMPOSED,
+    MOST_EXPANSION,
+    MOST_GROWTH,
+    SLICE,
+    WHOLE_WORDS,
+    WORDS_WITHIN,
+    delivered_tokens,
+    prompt_tokens,
+    text_tokens,
+)
 
 Count = Callable[[str], int]
 JOINED = "abcdefghilmnoprstuw"
@@ -108,6 +122,92 @@ def test_it_is_not_silly(tokenizers: dict[str, Count], kind: str) -> None:
     text = SAMPLES[kind]
     real = [count(text) for count in tokenizers.values()]
     assert max(real) <= text_tokens(text) <= SENSIBLE.get(kind, 3) * min(real)
+
+
+@given(st.text("  abqA'.\n\0", max_size=60))
+def test_runs_and_gaps_cost_what_is_said_of_them(text: str) -> None:
+    runs = [len(run) for run in re.findall(f" ?[{JOINED}]+", text)]
+    gaps = [len(gap) for gap in re.findall(" +(?= )", text)]
+    joined = sum((2 * run + 1) // 3 for run in runs) + sum(1 + gap // 4 for gap in gaps)
+    words = [
+        word for word in re.findall(" [a-z]++(?![A-Z'])", text) if word.encode() in WHOLE_WORDS
+    ]
+    spared = sum((2 * len(word) + 1) // 3 - 1 for word in words)
+    assert text_tokens(text) == len(text) - sum(runs) - sum(gaps) + joined - spared
+
+
+def test_what_is_said_of_compatibility_forms_is_so() -> None:
+    texts = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    sizes = [len(text.encode()) for text in texts]
+    canonical, compatible = (
+        [len(normalize(form, text).encode()) for text in texts] for form in ("NFD", "NFKD")
+    )
+    composed = [
+        apart - size
+        for text, size, apart in zip(texts, sizes, canonical, strict=True)
+        if apart != size and normalize("NFC", text) == text
+    ]
+    assert 0 < min(composed) <= max(composed) == MOST_COMPOSED
+    ratios = [apart / size for size, apart in zip(sizes, compatible, strict=True)]
+    assert max(ratios) == MOST_EXPANSION
+
+
+@given(
+    st.text(
+        "AQΩα\u00c4\u1f80\uac00\u1100\u1161\u11a8\u304b\u3099\uff9e\u0cc6\u0cd5\u0cc2", max_size=3
+    ),
+    st.text(
+        "QΩ\u0301\u0308\u0313\u0316\u0323\u0327\u0345\u0f71\u0f73\u3099\uff9e\u00a0", min_size=1
+    ),
+)
+# Of the whole, the mark behind the cut composes, and the one before it, which saves more, does not.
+@example("\u00c4", "\u0323")
+def test_cut_or_not_no_form_has_more_bytes_than_are_counted(base: str, marks: str) -> None:
+    for before in range(SLICE - len(base), SLICE + 1):
+        text = "Q" * before + base + marks * 3
+        assert len(normalize("NFKC", text).encode()) <= text_tokens(text)
+
+
+def test_a_letter_that_composes_beyond_a_cut_is_none_of_its_run() -> None:
+    text = "Q" * (SLICE - 2) + "sa\u0323"
+    assert text_tokens(text) >= SLICE - 2 + len("s\u1ea1".encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" + "\u0301\u0316" * 20_000, "\ufdfa" * 100_000, "½" * 1_000_000, "Grüße\u00a0an alle. " * 10_000],
+    ids=["marks", "ligatures", "fractions", "prose"],
+)  # fmt: skip
+def test_the_form_of_any_text_is_made_in_small_pieces_and_not_without_end(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    taken, given = [], []
+
+    def counted(form: str, piece: str) -> str:
+        made = unicodedata.normalize(form, piece)
+        taken.append(len(piece))
+        given.append(len(made))
+        return made
+
+    monkeypatch.setattr(estimates, "normalize", counted)
+    text_tokens(text)
+    assert max(taken) <= 100
+    assert sum(taken) <= len(text)
+    assert sum(given) <= sum(taken) + MOST_GROWTH + 18 * 100
+
+
+def test_what_is_longer_in_its_form_than_anyone_writes_counts_as_the_worst() -> None:
+    text = "\ufdfa" * (MOST_GROWTH // 17)
+    worst = len(normalize("NFKC", text).encode())
+    assert worst - 5 * len(text) < text_tokens(text) <= worst == MOST_EXPANSION * len(text.encode())
+    assert text_tokens(text + "½" * 2000) == MOST_EXPANSION * (len(text.encode()) + 4000)
+
+
+def test_words_far_behind_cost_what_their_letters_cost() -> None:
+    within = WORDS_WITHIN // 4
+    assert text_tokens(" the" * within) == within
+    assert text_tokens(" the" * (within + 10)) == within - 1 + 11 * 3
+    assert text_tokens("x" * WORDS_WITHIN + " the") == WORDS_WITHIN + 3
 
 
 def of(content: object, *, image_tokens: int = 0) -> int:
