@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import quote_plus
 
@@ -242,9 +243,16 @@ def _life(expires_in: object, *, assumed: timedelta | None) -> timedelta | None:
     """How long an access token lasts; some providers write the seconds as a text."""
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdecimal():
         expires_in = int(expires_in[:12])
-    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or expires_in <= 0:
+    # NaN is not above 0 either.
+    if (
+        isinstance(expires_in, bool)
+        or not isinstance(expires_in, int | float)
+        or not expires_in > 0
+        or expires_in == inf
+    ):
         return assumed
-    return timedelta(seconds=min(float(expires_in), LONGEST_LIFE.total_seconds()))
+    # Compared as it is: not every integer is a float.
+    return timedelta(seconds=min(expires_in, LONGEST_LIFE.total_seconds()))
 
 
 def _scopes(value: object) -> list[str] | None:

@@ -105,7 +105,8 @@ def test_without_a_new_refresh_token_the_old_one_stays(
 @pytest.mark.parametrize(
     ("expires_in", "seconds"),
     [(3600, 3600), ("3600", 3600), (59.5, 59.5), (None, 600), ("soon", 600), (-5, 600), ([1], 600),
-     (True, 600), (10**30, 3650 * 86400), (1e-9, 0)],
+     (True, 600), (10**30, 3650 * 86400), (10**400, 3650 * 86400), (float("nan"), 600), (float("inf"), 600),
+     (-float("inf"), 600), (1e-9, 0)],
 )  # fmt: skip
 def test_a_refresh_token_is_not_lost_to_an_odd_lifetime(
     party: Party, now: datetime, expires_in: object, seconds: float
