@@ -7,6 +7,7 @@ they are read, so that nobody fills our memory without having signed in. ``reque
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from math import inf, isfinite
 from typing import Any, ClassVar
 
@@ -17,14 +18,15 @@ from gunicorn.http.errors import ParseException
 from rest_framework.parsers import JSONParser
 
 from config.handlers import answer
-from config.known_errors import pointer
 from config.problems import (
+    MAX_FAULTS,
     Fault,
     InvalidRequest,
     MalformedRequest,
     Problem,
     RequestTooLarge,
     UnsupportedMediaType,
+    pointer,
 )
 
 KIB = 1024
@@ -83,8 +85,8 @@ class ObjectParser(JSONParser):
     Refused as malformed: anything else, an empty body, NaN and Infinity, a member that comes twice, nesting
     deeper than 64, more than 600,000 values. Refused as invalid, with a pointer, even where a member would be
     ignored: half characters (a lone surrogate is no text), numbers that no float can hold, and integers of thousands
-    of digits. NUL and other large integers are for each field to judge. A subclass that judges all values itself sets
-    ``checks_values`` to False.
+    of digits; of these, 20 at most are named. NUL and other large integers are for each field to judge. A subclass that
+    judges all values itself sets ``checks_values`` to False.
     """
 
     checks_values: ClassVar[bool] = True
@@ -94,7 +96,7 @@ class ObjectParser(JSONParser):
     ) -> dict[str, Any]:
         _refuse_codings(media_type, parser_context)
         document = parsed(stream.read())
-        if faults := list(_faults(document)) if self.checks_values else []:
+        if faults := list(islice(_faults(document), MAX_FAULTS)) if self.checks_values else []:
             raise InvalidRequest(errors=faults)
         return document
 

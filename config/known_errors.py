@@ -1,8 +1,9 @@
 """What an exception means to the caller: which problem it is, or that nobody foresaw it."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from itertools import islice
 from traceback import walk_tb
 from typing import Any
 
@@ -23,6 +24,7 @@ from rest_framework import exceptions
 from rest_framework.settings import api_settings
 
 from config.problems import (
+    MAX_FAULTS,
     Fault,
     InternalError,
     InvalidRequest,
@@ -37,6 +39,7 @@ from config.problems import (
     RequestTooLarge,
     ServiceUnavailable,
     UnsupportedMediaType,
+    pointer,
 )
 
 THROTTLED_SECONDS = 60
@@ -96,7 +99,7 @@ def problem_of(error: BaseException) -> Problem | None:
     if isinstance(error, DATABASE_AWAY + DATA_REFUSED):
         return _of_database(error)
     if isinstance(error, exceptions.ValidationError):
-        return InvalidRequest(errors=_faults(error.detail))
+        return InvalidRequest(errors=islice(_faults(error.detail), MAX_FAULTS))
     if isinstance(error, exceptions.Throttled):
         return _throttled(error)
     for kinds, problem in KINDS:
@@ -104,11 +107,6 @@ def problem_of(error: BaseException) -> Problem | None:
             return problem()
     kind = BY_STATUS.get(error.status_code) if isinstance(error, exceptions.APIException) else None
     return kind() if kind else None
-
-
-def pointer(parts: Iterable[str | int]) -> str:
-    """A JSON pointer (RFC 6901)."""
-    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
 def _of_database(error: BaseException) -> Problem | None:

@@ -20,6 +20,21 @@ class Fault:
     detail: str
 
 
+# As many faults of one input as anyone mends at a time.
+MAX_FAULTS = 20
+# Whoever names a member may name it at any length, and every fault within repeats the name.
+MAX_POINTER_PART = 100
+
+
+def pointer(parts: Iterable[str | int]) -> str:
+    """A JSON pointer (RFC 6901). Of a name of more than 100 characters it has the first 99, and an ellipsis."""
+    return "".join(f"/{_shown(str(part)).replace('~', '~0').replace('/', '~1')}" for part in parts)
+
+
+def _shown(part: str) -> str:
+    return part if len(part) <= MAX_POINTER_PART else f"{part[: MAX_POINTER_PART - 1]}…"
+
+
 class Problem(Exception):
     """A typed refusal.
 

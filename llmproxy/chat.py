@@ -6,10 +6,9 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from config.problems import Fault, InvalidRequest
+from config.problems import MAX_FAULTS, Fault, InvalidRequest, pointer
 from llmproxy.chat_schema import CHAT_REQUEST
 
-MAX_FAULTS = 20
 # With more than these, the first fault alone is told.
 MAX_PARTS = 500
 # Taken and not passed on: they say nothing to a provider, or something it shall not know.
@@ -114,8 +113,7 @@ def _faults(data: dict[str, Any]) -> Iterator[Fault]:
     # The validator gathers all faults at once, which a large body could make very many.
     errors = _VALIDATOR.iter_errors(data) if _size(data) <= MAX_PARTS else _first_error(data)
     for error in errors:
-        pointer = "".join(f"/{_escaped(step)}" for step in error.instance_path)
-        yield from _faults_of(error, pointer)
+        yield from _faults_of(error)
 
 
 def _size(data: dict[str, Any]) -> int:
@@ -137,18 +135,14 @@ def _first_error(data: dict[str, Any]) -> Iterator[ValidationError]:
         yield error
 
 
-def _faults_of(error: ValidationError, pointer: str) -> Iterator[Fault]:
+def _faults_of(error: ValidationError) -> Iterator[Fault]:
+    place = error.instance_path
     match error.kind.name:
         case "additionalProperties":
             for name in error.kind.as_dict()["unexpected"]:
-                yield Fault(f"{pointer}/{_escaped(name)}", "unknown", "This member is not taken.")
+                yield Fault(pointer((*place, name)), "unknown", "This member is not taken.")
         case "required":
             name = error.kind.as_dict()["property"]
-            yield Fault(f"{pointer}/{_escaped(name)}", "required", "This member is needed.")
+            yield Fault(pointer((*place, name)), "required", "This member is needed.")
         case _:
-            yield Fault(pointer, "invalid", f"{error.message}.")
-
-
-def _escaped(step: str | int) -> str:
-    """A reference token of RFC 6901."""
-    return str(step).replace("~", "~0").replace("/", "~1")
+            yield Fault(pointer(place), "invalid", f"{error.message}.")

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from math import isfinite
 from typing import Any
 
-from config.known_errors import pointer
-from config.problems import Fault
+from config.problems import MAX_FAULTS, Fault, pointer
 from releases.addresses import misplaced
 from releases.platforms import KNOWN, near_miss
 from releases.versions import NotAVersion, Version
@@ -58,7 +58,7 @@ class Terms:
 
 
 def read(body: bytes, document: Mapping[str, Any], terms: Terms) -> Manifest | list[Fault]:
-    """The manifest, or all of its faults. ``document`` is the JSON of ``body``."""
+    """The manifest, or its faults, of numbers and of platforms the first 20. ``document`` is the JSON of ``body``."""
     version = _version(document)
     faults = [
         *_of_bytes(body),
@@ -66,10 +66,10 @@ def read(body: bytes, document: Mapping[str, Any], terms: Terms) -> Manifest | l
         *_of_channel(document, terms.channel),
         *_of_date(document),
         *_of_extras(document),
-        *_of_numbers(document),
+        *islice(_of_numbers(document), MAX_FAULTS),
     ]
     known = None if isinstance(version, Fault) else version
-    faults += _of_platforms(document.get("platforms"), known, terms)
+    faults += islice(_of_platforms(document.get("platforms"), known, terms), MAX_FAULTS)
     if faults or known is None:
         return faults
     artifacts = (
@@ -194,7 +194,7 @@ def _of_platforms(given: Any, version: Version | None, terms: Terms) -> Iterator
 
 def _at(platform: str) -> str:
     """A platform's place, as a JSON pointer."""
-    return f"/platforms/{platform.replace('~', '~0').replace('/', '~1')}"
+    return pointer(("platforms", platform))
 
 
 def _of_entry(

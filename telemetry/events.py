@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from config.problems import Fault
+from config.problems import Fault, pointer
 from telemetry.scrubbing import is_suspect, scrubbed
 
 # An event's own, how it is written on the wire; each must match as a whole.
@@ -195,8 +195,8 @@ def _properties(given: Any) -> str:
             "/properties", "too_large", f"Properties take at most {PROPERTIES_BYTES:,} bytes."
         )
     if _may_have_faults(text):
-        for pointer, level, value in _values(given, "/properties", 1):
-            _judge(pointer, level, value)
+        for place, level, value in _values(given, "/properties", 1):
+            _judge(place, level, value)
     return _written(scrubbed(given)) if is_suspect(text) else text
 
 
@@ -227,26 +227,26 @@ def _may_have_faults(text: str) -> bool:
     )
 
 
-def _values(container: Container, pointer: str, level: int) -> Iterator[tuple[str, int, Any]]:
+def _values(container: Container, at: str, level: int) -> Iterator[tuple[str, int, Any]]:
     """Every value within, each container before what is in it: pointer, level of its container, value."""
     within = container.items() if isinstance(container, dict) else enumerate(container)
     for key, value in within:
         if isinstance(key, str):
-            _judge(pointer, level, key)
-        place = f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+            _judge(at, level, key)
+        place = at + pointer((key,))
         yield place, level, value
         if isinstance(value, dict | list):
             yield from _values(value, place, level + 1)
 
 
-def _judge(pointer: str, level: int, value: Any) -> None:
+def _judge(at: str, level: int, value: Any) -> None:
     if isinstance(value, dict | list) and level >= PROPERTIES_LEVELS:
-        raise BadEvent(pointer, "too_deep", f"Properties have at most {PROPERTIES_LEVELS} levels.")
+        raise BadEvent(at, "too_deep", f"Properties have at most {PROPERTIES_LEVELS} levels.")
     if isinstance(value, str) and not _can_be_kept(value):
-        raise BadEvent(pointer, "invalid_characters", "This holds NUL or half a character.")
+        raise BadEvent(at, "invalid_characters", "This holds NUL or half a character.")
     if isinstance(value, float) and not isfinite(value):
         # 1e400 is read as infinity.
-        raise BadEvent(pointer, "out_of_range", "This number is too large.")
+        raise BadEvent(at, "out_of_range", "This number is too large.")
 
 
 def _can_be_kept(text: str) -> bool:

@@ -374,6 +374,19 @@ def test_what_is_no_value_is_pointed_at(
     assert [(each["pointer"], each["code"]) for each in problem["errors"]] == [(pointer, code)]
 
 
+@pytest.mark.parametrize("value", ["1e999", r'"\ud800"', r'{"\ud800": 1}'])
+def test_an_answer_repeats_neither_long_names_nor_very_many_places(
+    client: Client, value: str
+) -> None:
+    name = "k" * 32_000
+    places = ",".join([value] * (32_000 // (len(value) + 1)))
+    response = post(client, "/v1/echo", f'{{"{name}": [{places}]}}')
+    errors = response.json()["errors"]
+    assert len(errors) == 20
+    assert all(each["pointer"].startswith(f"/{name[:99]}…/") for each in errors)
+    assert len(response.content) < 10_000
+
+
 @pytest.mark.parametrize("wrong", ["NaN", "}", '1, "a": 1'])
 def test_a_number_of_any_length_hides_nothing_else(wrong: str) -> None:
     with pytest.raises(MalformedRequest) as refused:

@@ -30,7 +30,7 @@ from rest_framework.views import APIView
 from config import handlers
 from config.database import prepared
 from config.handlers import openai_error, render
-from config.known_errors import pointer, problem_of
+from config.known_errors import problem_of
 from config.problems import (
     Fault,
     InternalError,
@@ -39,6 +39,7 @@ from config.problems import (
     Problem,
     RefusedUntil,
     ServiceUnavailable,
+    pointer,
 )
 from config.statements import Statement
 from tests.config.written import Written
@@ -566,6 +567,23 @@ def test_other_api_errors_are_known_by_their_status() -> None:
 def test_pointers_escape_what_would_divide_them() -> None:
     assert pointer(["a/b", "c~d", 0]) == "/a~1b/c~0d/0"
     assert pointer([]) == ""
+
+
+def test_a_long_name_is_cut_in_a_pointer() -> None:
+    assert pointer(["a", "k" * 100, "k" * 101]) == f"/a/{'k' * 100}/{'k' * 99}…"
+    # Cut before it is escaped, so that no escape is divided.
+    assert pointer(["~" * 30_000]) == f"/{'~0' * 99}…"
+
+
+def test_of_very_many_faults_the_first_are_told(client: Client) -> None:
+    order = {"email": "a@shell.test", "items": [], "tags": ["long"] * 1000}
+    order["labels"] = {"k" * 30_000: "x"}
+    response = client.post("/v1/orders", json.dumps(order), content_type="application/json")
+    faults = problem_in(response)["errors"]
+    assert [each["pointer"] for each in faults] == [f"/tags/{index}" for index in range(20)]
+    del order["tags"]
+    response = client.post("/v1/orders", json.dumps(order), content_type="application/json")
+    assert max(len(each["pointer"]) for each in problem_in(response)["errors"]) < 200
 
 
 def test_a_form_parser_reports_problems_too(client: Client) -> None:

@@ -163,6 +163,15 @@ def test_each_fault_is_pointed_at(data: dict[str, Any], expected: tuple[str, str
     assert faults(data) == [expected]
 
 
+def test_a_fault_repeats_no_long_name() -> None:
+    names = [f"{index}{'k' * 30_000}" for index in range(30)]
+    found = faults({"messages": HELLO, **dict.fromkeys(names, 1)})
+    assert len(found) == 20
+    assert max(len(pointer) for pointer, _ in found) == 1 + 100
+    ((pointer, code),) = faults({"messages": HELLO, "logit_bias": {names[0]: "x"}})
+    assert (len(pointer), code) == (len("/logit_bias/") + 100, "invalid")
+
+
 def test_several_faults_are_told_at_once_and_repeat_no_value() -> None:
     with pytest.raises(InvalidRequest) as refusal:
         parse(

@@ -192,6 +192,16 @@ def test_all_faults_are_named_at_once() -> None:
     ]
 
 
+def test_of_very_many_faults_of_a_kind_the_first_are_named() -> None:
+    name = "k" * 30_000
+    given = {**document(), name: [10**400] * 1000}
+    assert faults(given) == [(f"/{name[:99]}…/{index}", "out_of_range") for index in range(20)]
+    given = {**document(), "platforms": {f"{index}{name}": {} for index in range(50)}}
+    found = faults(given)
+    assert len(found) == 20
+    assert max(len(pointer) for pointer, _ in found) == len("/platforms/") + 100
+
+
 def test_the_near_miss_stands_in_the_detail() -> None:
     changed = document()
     changed["platforms"]["darwin-universal"] = changed["platforms"].pop("darwin-aarch64")

@@ -213,6 +213,12 @@ def test_properties_are_kept_as_they_came(properties: dict[str, Any]) -> None:
     assert json.loads(read(event(properties=properties)).properties) == properties
 
 
+def test_a_fault_repeats_no_long_name() -> None:
+    name = "k" * 8000
+    at, code = fault(event(properties={name: {"a": [0, float("inf")]}}))
+    assert (at, code) == (f"/properties/{name[:99]}…/a/1", "out_of_range")
+
+
 def test_a_number_that_no_float_can_hold_is_refused() -> None:
     given = {"a": [1, float("inf")]}
     assert fault(event(properties=given)) == ("/properties/a/1", "out_of_range")
