@@ -6,11 +6,14 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from config.problems import MAX_FAULTS, Fault, InvalidRequest, pointer
+from config.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
 from llmproxy.chat_schema import CHAT_REQUEST
 
-# With more than these, the first fault alone is told.
-MAX_PARTS = 500
+# The validator copies what it finds fault with, and may name every member that is not taken.
+MAX_VALUES = 100_000
+MAX_MEMBERS = 5_000
+# In a body with more values than these, only the first fault is looked for.
+MAX_SEARCHED = 1_000
 # Taken and not passed on: they say nothing to a provider, or something it shall not know.
 _KEPT_HERE = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
@@ -52,11 +55,12 @@ class Chat:
 def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
     """The call that a body asks for. ``stream`` is what its address says, None where the body says it.
 
-    Raises ``InvalidRequest`` with a pointer for each fault.
+    Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
     """
+    size = _size(data)
     faults = [*_stream_faults(data, stream=stream)]
     if not _VALIDATOR.is_valid(data):
-        faults = [*_faults(data), *faults]
+        faults = [*_faults(data, size=size), *faults]
     if faults:
         raise InvalidRequest(errors=faults[:MAX_FAULTS])
     streamed = bool(data.get("stream")) if stream is None else stream
@@ -109,23 +113,29 @@ def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fau
         yield Fault("/stream", "invalid", "This address and this member disagree.")
 
 
-def _faults(data: dict[str, Any]) -> Iterator[Fault]:
+def _faults(data: dict[str, Any], *, size: int) -> Iterator[Fault]:
     # The validator gathers all faults at once, which a large body could make very many.
-    errors = _VALIDATOR.iter_errors(data) if _size(data) <= MAX_PARTS else _first_error(data)
-    for error in errors:
+    for error in _VALIDATOR.iter_errors(data) if size <= MAX_SEARCHED else _first_error(data):
         yield from _faults_of(error)
 
 
 def _size(data: dict[str, Any]) -> int:
-    """How many messages and parts a body has, counted no further than the limit."""
-    messages = data.get("messages")
-    if not isinstance(messages, list) or len(messages) > MAX_PARTS:
-        return len(messages) if isinstance(messages, list) else 0
-    lists = (value for each in messages if isinstance(each, dict) for value in each.values())
-    others = (value for name, value in data.items() if name != "messages")
-    return len(messages) + sum(
-        len(each) for each in (*lists, *others) if isinstance(each, list | dict)
-    )
+    """How many values a body holds. Raises ``MalformedRequest`` for more than a call may."""
+    size = 0
+    level: list[Any] = [data]
+    while level:
+        lengths = list(map(len, level))
+        size += sum(lengths)
+        if size > MAX_VALUES:
+            raise MalformedRequest(f"A call holds at most {MAX_VALUES:,} values.")
+        if any(
+            length > MAX_MEMBERS and isinstance(each, dict)
+            for each, length in zip(level, lengths, strict=True)
+        ):
+            raise MalformedRequest(f"An object in a call has at most {MAX_MEMBERS:,} members.")
+        within = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for each in within for value in each if isinstance(value, dict | list)]
+    return size
 
 
 def _first_error(data: dict[str, Any]) -> Iterator[ValidationError]:

@@ -1,11 +1,12 @@
 """What a model call may hold, and what is passed on of it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from config.problems import InvalidRequest
-from llmproxy.chat import parse
+from config.problems import InvalidRequest, MalformedRequest
+from llmproxy.chat import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES, parse
 
 HELLO = [{"role": "user", "content": "hello"}]
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -161,6 +162,66 @@ def test_the_smaller_of_two_limits_counts() -> None:
 )  # fmt: skip
 def test_each_fault_is_pointed_at(data: dict[str, Any], expected: tuple[str, str]) -> None:
     assert faults(data) == [expected]
+
+
+def many(number: int) -> dict[str, Any]:
+    return {str(index): 0 for index in range(number)}
+
+
+TAKEN_WITH_MANY: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
+    lambda members: {"messages": HELLO, "logit_bias": members},
+    lambda members: {"messages": HELLO, "metadata": members},
+    lambda members: {"messages": [*HELLO, {"role": "assistant", "content": "", "parsed": [members]}]},
+    lambda members: {
+        "messages": HELLO,
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"a": members}}}],
+    },
+]  # fmt: skip
+FAULTY_WITH_MANY: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
+    lambda members: {"messages": HELLO, **members},
+    lambda members: {"messages": [{"role": "user", "content": "x", **members}]},
+    lambda members: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", **members}]}]},
+    lambda members: {"messages": HELLO, "stream_options": members},
+    lambda members: {"messages": HELLO, "tools": [{"type": "function", "function": {"name": "f", **members}}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [*TAKEN_WITH_MANY, *FAULTY_WITH_MANY])
+def test_no_object_has_very_many_members(body: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    with pytest.raises(MalformedRequest, match="malformed_request"):
+        parse(body(many(MAX_MEMBERS + 1)), stream=False)
+
+
+@pytest.mark.parametrize("body", TAKEN_WITH_MANY)
+def test_an_object_may_have_many_members(body: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    assert parse(body(many(MAX_MEMBERS)), stream=False)
+
+
+@pytest.mark.parametrize("body", FAULTY_WITH_MANY)
+def test_of_many_members_that_are_not_taken_some_are_named(
+    body: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
+    assert [code for _, code in faults(body(many(MAX_SEARCHED - 20)))] == ["unknown"] * 20
+    assert [code for _, code in faults(body(many(MAX_MEMBERS - 20)))] == ["unknown"]
+
+
+def test_a_call_holds_many_values_and_not_more() -> None:
+    details = [[0] * 1000] * 98
+    answer = {"role": "assistant", "content": "x", "reasoning_details": details}
+    body = {"messages": [*HELLO, answer], "stop": ["x"], "metadata": {}}
+    # Members, messages, their members, details, what is in them, and the stop.
+    size = 3 + 2 + 2 + 3 + 98 + 98_000 + 1
+    details.append([0] * (MAX_VALUES - size - 1))
+    assert parse(body, stream=False)
+    body["metadata"] = {"one": "more"}
+    with pytest.raises(MalformedRequest):
+        parse(body, stream=False)
+
+
+def test_in_a_large_body_the_first_fault_is_told() -> None:
+    wrong = [{"role": "robot", "content": "x"}] * 2
+    assert len(faults({"messages": wrong, "metadata": {"a": [0] * (MAX_SEARCHED // 2)}})) == 2
+    assert len(faults({"messages": wrong, "metadata": {"a": [0] * MAX_SEARCHED}})) == 1
 
 
 def test_a_fault_repeats_no_long_name() -> None:
