@@ -18,13 +18,14 @@ from licensing.callers import Caller, load_caller
 from llmproxy import relay, running
 from llmproxy.calls import Call, End, admit
 from llmproxy.chat import Chat, parse
+from llmproxy.estimates import text_tokens
 from llmproxy.models import LanguageModel
 from llmproxy.providers import provider
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, TOOLS_PROMPT
 from llmproxy.providers.anthropic.thinking import thinks_by_effort
-from llmproxy.providers.anthropic.turns import OPENING
+from llmproxy.providers.anthropic.turns import OPENING, call_id
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
     Piece,
@@ -248,7 +249,17 @@ class TestRequests:
     ) -> None:
         said, blank = {"role": "assistant", "content": "Yes."}, {**HI, "content": content}
         assert refused(HI, said, blank) == "/messages/2/content"
-        assert refused(HI, blank, said, HI) == "/messages/1/content"
+        assert refused(HI, said, blank, {**blank, "role": "system"}) == "/messages/2/content"
+
+    @pytest.mark.parametrize("content", ["", " \n", [text(""), text(" ")]])
+    def test_a_message_of_blanks_that_nothing_has_to_answer_ends_no_conversation(
+        self, content: Any
+    ) -> None:
+        said, blank = {"role": "assistant", "content": "Yes."}, {**HI, "content": content}
+        assert body(HI, said, blank, HI)["messages"] == body(HI, said, HI)["messages"]
+        assert body(HI, blank)["messages"] == body(HI)["messages"]
+        assert body(blank, said, HI)["messages"] == body(said, HI)["messages"]
+        assert body(HI, said, {**blank, "role": "system"})["messages"][-1]["role"] == "assistant"
 
     def test_nor_because_it_is_a_system_message(self) -> None:
         said, system = {"role": "assistant", "content": "Yes."}, {**HI, "role": "developer"}
@@ -433,10 +444,13 @@ class TestOverhead:
         assert overhead(chat()) == 0
         assert overhead(chat(tools=[WEATHER])) == overhead(chat(HI, CALLED, RESULT)) == TOOLS_PROMPT
 
-    def test_so_is_what_makes_ids_of_calls_others(self) -> None:
-        called = {**CALLED, "tool_calls": [{**CALL, "id": "call:1"}, CALL]}
-        asked = chat(HI, called, {**RESULT, "tool_call_id": "call:1"}, RESULT)
-        assert Anthropic().prompt_overhead(asked) == TOOLS_PROMPT + 2 * len("_01234567")
+    @pytest.mark.parametrize("given", ["call:1", " the" * 16])
+    def test_so_is_what_makes_ids_of_calls_others(self, given: str) -> None:
+        called = {**CALLED, "tool_calls": [{**CALL, "id": given}, CALL]}
+        asked = chat(HI, called, {**RESULT, "tool_call_id": given}, RESULT)
+        more = text_tokens(call_id(given)) - text_tokens(given)
+        assert more > 0
+        assert Anthropic().prompt_overhead(asked) == TOOLS_PROMPT + 2 * more
 
 
 class TestAnswers:
@@ -624,6 +638,16 @@ class TestEvents:
             ("toolu_2", {}),
             ("toolu_3", {"city": "Köln"}),
         ]
+
+    def test_arguments_are_never_those_of_a_text(self) -> None:
+        answer = message(text("Let me see."), tool_use("weather", {"city": "Ulm"}))
+        translate = translator()
+        told = [
+            {**each, "index": 0} if each["type"] == "content_block_delta" else each
+            for each in events_of(answer)
+        ]
+        made = put_together(chunks_of([translate.piece(event(each)) for each in told]))
+        assert json.loads(made["tool_calls"][0]["function"]["arguments"]) == {"city": "Ulm"}
 
     def test_an_event_that_does_not_say_its_block_means_the_newest(self) -> None:
         answer = message(tool_use("weather", {"city": "Ulm"}), tool_use("now", {}))

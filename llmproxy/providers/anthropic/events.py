@@ -23,11 +23,14 @@ from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, Report
 from llmproxy.providers.reading import read_exactly, usage_of
 from llmproxy.sse import Event
 
+_WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
+
 
 @dataclass(slots=True)
 class _Block:
     """One block: the number of the call that it is, if it is one, and the arguments it has if no delta brings them."""
 
+    kind: str = ""
     call: int | None = None
     input: str | None = None
 
@@ -95,7 +98,7 @@ class EventTranslator:
         return Piece(forward=self._chunk(role), prompt=prompt(self._usage))
 
     def _block_start(self, index: Any, block: dict[str, Any]) -> Piece:
-        self._newest = self._blocks[index] = _Block()
+        self._newest = self._blocks[index] = _Block(block["type"])
         match block["type"]:
             case "text":
                 return self._said("content", block["text"])
@@ -118,7 +121,10 @@ class EventTranslator:
             case "thinking_delta":
                 return self._said("reasoning_content", delta["thinking"])
             case "input_json_delta":
-                return self._arguments(self._block(index), delta["partial_json"])
+                block = self._block(index)
+                # What has no arguments cannot be meant.
+                block = self._newest if block.kind in _WITHOUT_ARGUMENTS else block
+                return self._arguments(block, delta["partial_json"])
         return Piece()
 
     def _block_stop(self, index: Any) -> Piece:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from llmproxy.estimates import text_tokens
 from llmproxy.providers.anthropic.turns import call_id
 
 # Tools and a schema for the answer bring a system prompt of the provider's own: up to 530 tokens where it is
@@ -19,7 +20,8 @@ def prompt_overhead(members: dict[str, Any]) -> int:
 
 
 def _added_to(given: str) -> int:
-    return max(0, len(call_id(given)) - len(given))
+    sent = call_id(given)
+    return 0 if sent == given else max(0, text_tokens(sent) - text_tokens(given))
 
 
 def _ids(members: dict[str, Any]) -> Iterator[str]:

@@ -48,17 +48,11 @@ def turns(messages: list[dict[str, Any]]) -> list[Turn]:
     for index, message in enumerate(messages):
         if message["role"] not in _SYSTEM:
             role = "assistant" if message["role"] == "assistant" else "user"
-            blocks = list(_of_message(message, _content(index)))
-            if role == "user" and not blocks:
-                raise unsupported(_content(index), "This model needs more than blanks to answer.")
-            _add(made, role, blocks)
+            _add(made, role, list(_of_message(message, _content(index))))
+    if not made or made[-1]["role"] == "assistant":
+        _refuse_unanswerable(messages)
     if not made:
         raise unsupported("/messages", "This model needs a message that is not the system's.")
-    if made[-1]["role"] == "assistant" and messages[-1]["role"] in _SYSTEM:
-        # Before all turns it would not be answered: the answer before it would be gone on with.
-        raise unsupported(
-            f"/messages/{len(messages) - 1}", "This model answers no system message after its own."
-        )
     if made[0]["role"] == "assistant":
         made.insert(0, {"role": "user", "content": [_text(OPENING)]})
     if made[-1]["role"] == "assistant" and made[-1]["content"][-1]["type"] == "text":
@@ -66,6 +60,20 @@ def turns(messages: list[dict[str, Any]]) -> list[Turn]:
         last = made[-1]["content"][-1]
         last["text"] = last["text"].rstrip()
     return made
+
+
+def _refuse_unanswerable(messages: list[dict[str, Any]]) -> None:
+    """Raises for what comes last and is no turn: an answer before it would be gone on with, as nobody has asked."""
+    for index, message in reversed([*enumerate(messages)]):
+        if message["role"] == "assistant":
+            return
+        if message["role"] not in _SYSTEM:
+            raise unsupported(_content(index), "This model needs more than blanks to answer.")
+        said = _blocks(message["content"], _content(index), images=False)
+        if said and any(each["role"] == "assistant" for each in messages[:index]):
+            raise unsupported(
+                f"/messages/{index}", "This model answers no system message after its own."
+            )
 
 
 def _content(index: int) -> str:
