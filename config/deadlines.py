@@ -14,6 +14,9 @@ from socket import SHUT_RDWR, socket
 from threading import Timer
 from urllib.parse import SplitResult
 
+# For each address of a name: one that answers nothing leaves time for the next. TCP asks again after 1 and 3 s.
+CONNECT_SECONDS = 4.0
+
 
 @contextmanager
 def connected(address: SplitResult, *, silence: float, deadline: float) -> Iterator[HTTPConnection]:
@@ -22,8 +25,10 @@ def connected(address: SplitResult, *, silence: float, deadline: float) -> Itera
     It waits ``silence`` seconds at most for the next bytes, and is cut at ``deadline`` on the monotonic clock. Raises
     ``OSError``, and of those ``TimeoutError`` where the time is over before anything could be sent.
     """
-    with closing(_connection(address, min(silence, seconds_left(deadline)))) as connection:
+    patience = min(CONNECT_SECONDS, silence, seconds_left(deadline))
+    with closing(_connection(address, patience)) as connection:
         connection.connect()
+        connection.sock.settimeout(min(silence, seconds_left(deadline)))
         watchdog = Timer(seconds_left(deadline), _cut, [connection.sock])
         watchdog.daemon = True
         watchdog.start()

@@ -1,18 +1,24 @@
 """Connections that are over in time, from the first byte of a handshake on."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from socket import AF_INET, SOCK_STREAM
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from config import deadlines
 from config.deadlines import connected
 from config.local.folders import ROOT
 from tests.llmproxy.rawserver import playing
 
+HOST = "127.0.0.1"
 WAYS = {"threads": [], "gevent": ["gevent.monkey", "--module"]}
 
 
@@ -54,3 +60,32 @@ def test_nobody_is_asked_once_the_time_is_over() -> None:
         ):
             pass
     assert provider.connections == 0
+
+
+def test_an_address_that_answers_nothing_leaves_time_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with playing(lambda peer: None) as provider, deaf(provider.port) as hole:
+        addresses = [(AF_INET, SOCK_STREAM, 0, "", (each, provider.port)) for each in (hole, HOST)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        monkeypatch.setattr(deadlines, "CONNECT_SECONDS", 0.5)
+        address = urlsplit(f"http://cdn.test:{provider.port}/")
+        with connected(address, silence=10.0, deadline=time.monotonic() + 10.0) as connection:
+            assert connection.sock.getpeername() == (HOST, provider.port)
+            # From then on a silence may be longer.
+            assert connection.sock.gettimeout() > 5
+
+
+@contextmanager
+def deaf(port: int) -> Iterator[str]:
+    """An address of this machine that takes no more connections at this port, and refuses none."""
+    hole = "127.0.0.9"
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((hole, port))
+        listener.listen(0)
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex((hole, port))
+        yield hole
