@@ -46,6 +46,14 @@ class _Limited(smtplib.SMTP):
 class _OfTLS(smtplib.SMTP_SSL, _Limited):
     """Through TLS from the first byte."""
 
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket:
+        try:
+            return super()._get_socket(host, port, timeout)
+        except BaseException:
+            # There is nobody yet who could close what has come to nothing.
+            self.close()
+            raise
+
 
 def _cut(sock: socket) -> None:
     with sock, suppress(OSError):

@@ -142,8 +142,24 @@ class TestServersThatNeverEnd:
             assert isinstance(what_ends(send), OSError)
 
     def test_nothing_is_left_of_one_that_was_in_time(
-        self, server: MailServer, monkeypatch: pytest.MonkeyPatch
+        self, server: MailServer, held: list[socket.socket]
     ) -> None:
+        send()
+        assert len(server.mails) == 1
+        assert_nothing_left(held)
+
+    def test_nor_of_one_with_whom_no_encryption_could_be_agreed_on(
+        self, settings: Any, held: list[socket.socket]
+    ) -> None:
+        # This one says hello before it is asked, and not by TLS.
+        settings.EMAIL_USE_SSL = True
+        with pytest.raises(ssl.SSLError):
+            send()
+        assert_nothing_left(held)
+
+    @pytest.fixture
+    def held(self, monkeypatch: pytest.MonkeyPatch) -> list[socket.socket]:
+        """What watchdogs hold on to."""
         held: list[socket.socket] = []
         started = threading.Timer.start
 
@@ -152,11 +168,13 @@ class TestServersThatNeverEnd:
             started(watchdog)
 
         monkeypatch.setattr(threading.Timer, "start", start)
-        send()
-        assert len(server.mails) == 1
-        assert [each.fileno() for each in held] == [-1]
-        watchdogs = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
-        assert all(each.finished.is_set() for each in watchdogs)
+        return held
+
+
+def assert_nothing_left(held: list[socket.socket]) -> None:
+    assert [each.fileno() for each in held] == [-1]
+    watchdogs = [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+    assert all(each.finished.is_set() for each in watchdogs)
 
 
 def what_ends(doing: Callable[[], None]) -> OSError | None:
