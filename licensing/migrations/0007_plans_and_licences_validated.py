@@ -6,9 +6,10 @@ class Migration(migrations.Migration):
     # Rows are looked through while they can be written.
     atomic = False
 
-    dependencies = [("licensing", "0005_entitlements_are_lists")]
+    dependencies = [("licensing", "0006_licences_are_readable")]
 
     operations = [
         ValidateConstraint(model_name="plan", name="plan_entitlements_are_a_list"),
         ValidateConstraint(model_name="licence", name="licence_entitlements_are_a_list"),
+        ValidateConstraint(model_name="licence", name="licence_instants_are_readable"),
     ]

@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
     # Rows are looked through while they can be written.
     atomic = False
 
-    dependencies = [("accounts", "0016_expiries_are_readable")]
+    dependencies = [("accounts", "0017_token_expiry_is_readable")]
 
     operations = [
         ValidateConstraint(model_name="session", name="session_expiry_is_readable"),
