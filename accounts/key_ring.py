@@ -8,7 +8,7 @@ the requests, so that a database that is away or slow holds up nobody who can do
 import math
 import re
 import threading
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -18,12 +18,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+from django.db import DEFAULT_DB_ALIAS
 from django.db import Error as DatabaseError
-from django.db import connection
 from jwt.algorithms import RSAAlgorithm
 
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
+from config.database import own_connection, prepared
 from config.encryption import decrypt
 from config.problems import ServiceUnavailable
 
@@ -37,6 +38,17 @@ WAIT_SECONDS = 0.5
 # that one reading that fails, after 17 s at most (5 s for a connection, 12 s for an answer), costs nobody anything.
 BELIEVED_SECONDS = 30.0
 KID = re.compile(r"[\w-]{43}", re.ASCII)
+
+
+_NAMES = [field.attname for field in SigningKey._meta.concrete_fields]  # noqa: SLF001 - Django's documented API
+_ROWS = f"SELECT {', '.join(_NAMES)} FROM accounts_signingkey"  # noqa: S608 - names of columns
+
+
+def read_rows() -> list[SigningKey]:
+    """Every key there is. In a thread without a connection of its own none is made, which would be garbage."""
+    with prepared() as cursor:
+        cursor.execute(_ROWS)
+        return [SigningKey.from_db(DEFAULT_DB_ALIAS, _NAMES, row) for row in cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,7 @@ class KeyRing:
         self._entries: dict[str, _Entry] = {}
         self._private: dict[str, RSAPrivateKey] = {}
         self._lock = threading.Lock()
+        self._waited_until = float("-inf")
         self.forget()
 
     def signer(self, *, now: datetime) -> tuple[str, RSAPrivateKey]:
@@ -101,22 +114,28 @@ class KeyRing:
         self._read_at = self._tried_at = float("-inf")
 
     def _refresh(self, *, believed: float = BELIEVED_SECONDS) -> None:
-        """Has the rows read where that is due. Who begins it waits for a moment, others go on with those known.
+        """Has the rows read where that is due, and waits for the first moment of that; then goes on with those known.
 
         Everybody waits where those known were read ``believed`` seconds ago; raises what ``_read_since`` does.
         """
         if not self._entries or monotonic() - self._read_at >= believed:
             young = RELOAD_SECONDS if self._entries else RELOAD_FOR_UNKNOWN_SECONDS
             self._read_since(monotonic() - young)
-        elif self._is_due() and self._lock.acquire(blocking=False):
-            if connection.in_atomic_block:
-                # It has its connection, and a fault that ends the transaction must not go unnoticed.
-                try:
-                    self._read()
-                finally:
-                    self._lock.release()
-            else:
-                self._have_read()
+        elif not self._is_due():
+            return
+        elif not self._lock.acquire(blocking=False):
+            # As long as whoever began it: what an emergency has ended must not be believed beside them.
+            left = self._waited_until - monotonic()
+            if left > 0 and self._lock.acquire(timeout=left):
+                self._lock.release()
+        elif (own := own_connection()) and own.in_atomic_block:
+            # It has its connection, and a fault that ends the transaction must not go unnoticed.
+            try:
+                self._read()
+            finally:
+                self._lock.release()
+        else:
+            self._have_read()
 
     def _read_since(self, since: float) -> None:
         """Waits for rows whose reading began after that moment: a key is committed before it signs.
@@ -147,6 +166,7 @@ class KeyRing:
 
     def _have_read(self) -> None:
         """Begins a reading in a thread, which gives back the lock, and waits for it for a moment."""
+        self._waited_until = monotonic() + WAIT_SECONDS
         ended = threading.Event()
         thread = threading.Thread(target=self._read_beside, args=(ended,), name="keys", daemon=True)
         try:
@@ -160,7 +180,7 @@ class KeyRing:
     def _read_beside(self, ended: threading.Event) -> None:
         try:
             # A database that is away must not cost a known key its use.
-            with suppress(DatabaseError), closing(connection):
+            with suppress(DatabaseError):
                 self._read()
         finally:
             self._lock.release()
@@ -169,7 +189,7 @@ class KeyRing:
     def _read(self) -> None:
         began = monotonic()
         try:
-            rows = list(SigningKey.objects.all())
+            rows = read_rows()
             self._entries = {row.kid: self._entry(row) for row in rows}
         except BaseException:
             # From its end on: to find out that there is no connection takes 5 s by itself.

@@ -1,6 +1,7 @@
 """What a process knows of keys, from when on, and what it costs."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from threading import Event
 
@@ -8,6 +9,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from accounts import key_ring
 from accounts.audit import Actor
 from accounts.key_ring import (
     BELIEVED_SECONDS,
@@ -121,7 +123,7 @@ def test_known_keys_go_on_while_the_database_is_away(
     kid, _ = ring.signer(now=now)
     clock.sleep(RELOAD_SECONDS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SigningKey.objects, "all", _away)
+        patch.setattr(key_ring, "read_rows", _away)
         assert ring.signer(now=now)[0] == kid
         assert ring.verifier(kid, now=now) is not None
         # Whether a stranger's kid is a key of ours cannot be known now, and that is no refusal.
@@ -139,7 +141,7 @@ def test_a_fault_inside_a_transaction_is_not_hidden_from_it(
     ring.signer(now=now)
     clock.sleep(RELOAD_SECONDS)
     with pytest.MonkeyPatch.context() as patch, transaction.atomic():
-        patch.setattr(SigningKey.objects, "all", _away)
+        patch.setattr(key_ring, "read_rows", _away)
         with pytest.raises(OperationalError):
             ring.signer(now=now)
 
@@ -159,7 +161,7 @@ def test_a_reading_that_failed_counts_from_its_end(
         raise OperationalError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SigningKey.objects, "all", after_long)
+        patch.setattr(key_ring, "read_rows", after_long)
         for _ in range(3):
             assert ring.signer(now=now)[0] == kid
         assert len(tried) == 1
@@ -177,7 +179,7 @@ def test_keys_whose_rows_cannot_be_read_are_listed_but_not_believed_for_long(
     jwks = ring.jwks(now=now)
     clock.sleep(BELIEVED_SECONDS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SigningKey.objects, "all", _away)
+        patch.setattr(key_ring, "read_rows", _away)
         with pytest.raises(OperationalError):
             ring.signer(now=now)
         with pytest.raises(ServiceUnavailable):
@@ -200,7 +202,7 @@ def test_who_waits_for_a_reading_that_fails_does_not_wait_for_another(
         raise OperationalError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SigningKey.objects, "all", after_long)
+        patch.setattr(key_ring, "read_rows", after_long)
         ended = race(*[lambda: ring.jwks(now=now)] * 4)
     assert sorted(type(each).__name__ for each in ended) == [
         "OperationalError",
@@ -216,7 +218,7 @@ def test_nobody_waits_for_a_reading_that_takes_long(
     ring = KeyRing()
     kid, _ = ring.signer(now=now)
     clock.sleep(RELOAD_SECONDS)
-    read, go_on = SigningKey.objects.all, Event()
+    read, go_on = key_ring.read_rows, Event()
     begun: list[float] = []
 
     def slowly() -> object:
@@ -225,7 +227,7 @@ def test_nobody_waits_for_a_reading_that_takes_long(
         return read()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SigningKey.objects, "all", slowly)
+        patch.setattr(key_ring, "read_rows", slowly)
         try:
             # The first has them read, and goes on before they are.
             for _ in range(3):
@@ -238,6 +240,31 @@ def test_nobody_waits_for_a_reading_that_takes_long(
                     thread.join(30)
         assert ring.signer(now=now)[0] == key.kid
     assert len(begun) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_comes_while_they_are_read_waits_for_them_too(
+    signing_key: None, by: Actor, now: datetime, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accounts.key_ring.WAIT_SECONDS", 30)
+    ring = KeyRing()
+    kid, _ = ring.signer(now=now)
+    replace_signing_keys(by=by, now=now)
+    clock.sleep(RELOAD_SECONDS)
+    read, begun, go_on = key_ring.read_rows, Event(), Event()
+
+    def slowly() -> object:
+        begun.set()
+        assert go_on.wait(30)
+        return read()
+
+    monkeypatch.setattr(key_ring, "read_rows", slowly)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(ring.verifier, kid, now=now)
+        assert begun.wait(30)
+        second = pool.submit(ring.verifier, kid, now=now)
+        threading.Timer(0.2, go_on.set).start()
+        assert (first.result(30), second.result(30)) == (None, None)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -17,6 +17,7 @@ from django.test import RequestFactory
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from accounts.key_ring import read_rows
 from accounts.models import User
 from accounts.sign_in import TokenPair
 from config.entrance import Entrance
@@ -164,6 +165,11 @@ def test_a_request_that_is_over_is_gone(
     told, left = left_by(call, everything=path in OFTEN)
     assert told.startswith(status)
     assert left == []
+
+
+def test_keys_are_read_every_few_seconds_and_leave_nothing(pair: TokenPair) -> None:
+    told, left = left_by(lambda: str(len(read_rows())), everything=True)
+    assert (told, left) == ("1", [])
 
 
 @pytest.mark.parametrize("path", ["/v1/llm/complete", "/v1/llm/stream"])
