@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from accounts.audit import Actor
-from accounts.invitations import emails_in, invite
+from accounts.invitations import MOST_PEOPLE, emails_in, invite
 from accounts.models import AuditEvent, Client, User
+from config.console.joining import InvitationForm
 from tests.accounts.test_invitations import queued
 from tests.conftest import Browser
 
@@ -52,6 +55,15 @@ def test_who_cannot_be_invited_is_named_and_nothing_typed_is_lost(
     assert "Line 2: nobody is not an email address." in words(response)
     assert "bert@acme.test\r\nnobody" in response.content.decode()
     assert not User.objects.filter(client=organisation).exists()
+
+
+def test_nobody_is_looked_for_among_more_than_can_be_invited_at_once(organisation: Client) -> None:
+    text = "\n".join(f"person-{each}@acme.test" for each in range(MOST_PEOPLE + 1))
+    by: Any = None
+    form = InvitationForm({"emails": text}, client=organisation, by=by)
+    with CaptureQueriesContext(connection) as asked:
+        assert form.is_valid()
+    assert len(asked) == 0
 
 
 def test_people_are_listed_by_how_far_they_have_come(
