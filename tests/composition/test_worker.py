@@ -4,6 +4,8 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,6 +15,7 @@ from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
 from config.mail import queue_for_operators, queue_for_person
+from config.management.commands.work import _UnderWay
 from tests.composition.conftest import StartWorker, eventually
 from tests.mail_server import ENDLESS, MailServer
 from tests.served.cable import new_cable
@@ -148,6 +151,12 @@ def test_a_job_that_never_ends_keeps_nothing_else_waiting_for_long(
     start("--concurrency", "1")
     eventually(lambda: job_of("person-1@acme.test").status == "succeeded")
     assert [mail.to for mail in mail_server.mails] == [["person-1@acme.test"]]
+
+
+def test_a_job_that_came_back_while_it_was_done_is_done_twice_and_no_failure() -> None:
+    under_way = _UnderWay()
+    job: Any = SimpleNamespace(job=SimpleNamespace(task_name="mail.send"))
+    assert under_way(lambda: under_way(lambda: "sent", job, None), job, None) == "sent"
 
 
 _BREAKS_ONCE = """

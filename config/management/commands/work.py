@@ -141,15 +141,16 @@ class _UnderWay:
     """The jobs that threads are doing: a middleware of tasks."""
 
     def __init__(self) -> None:
-        self._begun: dict[int | None, tuple[float, str]] = {}
+        # Not by the job: one that was rescued from this worker may come back to it while it is still done.
+        self._begun: dict[object, tuple[float, str]] = {}
 
     def __call__(self, do: SyncCallNext, context: JobContext, worker: object) -> Any:
-        job = context.job
-        self._begun[job.id] = monotonic(), job.task_name
+        this = object()
+        self._begun[this] = monotonic(), context.job.task_name
         try:
             return do()
         finally:
-            del self._begun[job.id]
+            del self._begun[this]
             # A thread that waits for work holds no connection, and finds one that works when there is some.
             release_connection()
 
