@@ -4,7 +4,7 @@ from base64 import urlsafe_b64encode
 from datetime import datetime, timedelta
 from hashlib import sha256
 from json import dumps
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import (
@@ -20,7 +20,7 @@ from accounts.audit import Actor, record
 from accounts.key_ring import RELOAD_SECONDS, ring
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
-from config.encryption import decrypt, encrypt, is_current
+from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
 from config.problems import InvalidRequest, instant
 
 KEY_BITS = 2048
@@ -88,24 +88,41 @@ def replace_signing_keys(*, by: Actor, now: datetime) -> SigningKey:
     return key
 
 
-def reencrypt_signing_keys(*, by: Actor, now: datetime) -> tuple[int, int]:
-    """Puts every private half under the newest of ``ENCRYPTION_KEYS``; gives how many were moved, of how many.
+class Reencrypted(NamedTuple):
+    """How many private halves were moved, of how many, and how many of those that sign no more nothing opens."""
 
-    Raises ``CannotDecrypt``, and moves none, where one is under a key that is no longer known. Safe to do twice.
+    moved: int
+    keys: int
+    unreadable: int
+
+
+def reencrypt_signing_keys(*, by: Actor, now: datetime) -> Reencrypted:
+    """Puts every private half under the newest of ``ENCRYPTION_KEYS``; safe to do twice.
+
+    One that is under a key that is no longer known is left as it is if it signs no more. Raises ``CannotDecrypt``, and
+    moves none, where it signs or will.
     """
     with transaction.atomic():
         _lock_keys()
         keys = SigningKey.objects.verifying(at=now)
         moved = []
+        unreadable = 0
         for key in keys:
             private = bytes(key.private_key)
-            if not is_current(private):
+            if is_current(private):
+                continue
+            try:
                 fresh = encrypt(decrypt(private))
-                SigningKey.objects.filter(pk=key.pk).update(private_key=fresh)
-                moved.append(key.kid)
+            except CannotDecrypt:
+                if key.stage(at=now) != Stage.VERIFYING:
+                    raise
+                unreadable += 1
+                continue
+            SigningKey.objects.filter(pk=key.pk).update(private_key=fresh)
+            moved.append(key.kid)
         if moved:
             record("signing_key:reencrypted", by=by, now=now, after={"keys": sorted(moved)})
-    return len(moved), len(keys)
+    return Reencrypted(len(moved), len(keys), unreadable)
 
 
 def public_files(*, now: datetime) -> dict[str, bytes]:

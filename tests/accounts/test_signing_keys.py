@@ -23,9 +23,11 @@ from accounts.signing_keys import (
     LEAST_AHEAD,
     KeyIsAhead,
     public_files,
+    reencrypt_signing_keys,
     replace_signing_keys,
     rotate_signing_key,
 )
+from config.encryption import CannotDecrypt
 from config.env import Secret
 from tests.races import race
 
@@ -330,6 +332,37 @@ class TestEncryption:
         settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", Fernet.generate_key().decode())
         with pytest.raises(CommandError, match="no longer has"):
             call_command("reencrypt_signing_keys")
+
+    def test_one_that_signs_no_more_and_that_nothing_opens_keeps_none_that_signs_from_moving(
+        self, by: Actor, now: datetime, settings, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        old, new = (Fernet.generate_key().decode() for _ in range(2))
+        lost = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now - 2 * A_DAY)
+        settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", old)
+        superseded = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now - A_DAY)
+        signs = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now - LEAST_AHEAD)
+        settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", f"{new},{old}")
+        call_command("reencrypt_signing_keys")
+        said = capsys.readouterr().out
+        assert "2 of 3 moved under the newest encryption key, 1 that sign no more" in said
+        settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", new)
+        assert KeyRing().signer(now=now)[0] == signs.kid
+        before = bytes(lost.private_key)
+        lost.refresh_from_db()
+        assert bytes(lost.private_key) == before
+        (event,) = AuditEvent.objects.filter(action="signing_key:reencrypted")
+        assert event.after == {"keys": sorted([superseded.kid, signs.kid])}
+
+    def test_one_that_signs_until_its_successor_does_must_open(
+        self, by: Actor, now: datetime, settings
+    ) -> None:
+        rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now - A_DAY)
+        settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", Fernet.generate_key().decode())
+        successor = rotate_signing_key(publish_ahead=AT_ONCE, by=by, now=now)
+        until = successor.signs_from
+        with pytest.raises(CannotDecrypt):
+            reencrypt_signing_keys(by=by, now=until - MOMENT)
+        assert reencrypt_signing_keys(by=by, now=until) == (0, 2, 1)
 
 
 @pytest.mark.django_db

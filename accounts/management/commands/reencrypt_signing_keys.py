@@ -16,12 +16,13 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         by = Actor.command("reencrypt_signing_keys")
         try:
-            moved, all_keys = reencrypt_signing_keys(by=by, now=timezone.now())
+            done = reencrypt_signing_keys(by=by, now=timezone.now())
         except CannotDecrypt:
             raise CommandError(
-                "A private signing key is under an encryption key that ENCRYPTION_KEYS no longer has. "
-                "Give that back, or rotate_signing_key --emergency."
+                "A private key that signs, or will, is under an encryption key that ENCRYPTION_KEYS no longer "
+                "has. Give that back, or rotate_signing_key; with --emergency if it does not sign yet."
             ) from None
         self.stdout.write(
-            f"reencrypt_signing_keys: {moved} of {all_keys} moved under the newest encryption key"
+            f"reencrypt_signing_keys: {done.moved} of {done.keys} moved under the newest encryption key, "
+            f"{done.unreadable} that sign no more are under a key that ENCRYPTION_KEYS no longer has"
         )
