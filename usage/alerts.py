@@ -31,7 +31,7 @@ _KINDS = """
 """
 _OF_ALL = f"""
     FROM usage_monthlyusage AS m JOIN {PEOPLE_AND_CAPS} ON u.id = m.user_id {_KINDS.format(caps="c")}
-    WHERE m.period = %(period)s AND d.cap > 0 AND m.input_used + m.output_used > 0
+    WHERE m.period = %(period)s AND u.erased_at IS NULL AND d.cap > 0 AND m.input_used + m.output_used > 0
 """
 
 
@@ -112,9 +112,12 @@ def check(*, now: datetime, dry_run: bool = False) -> Checked:
 def tell(*, now: datetime) -> int:
     """Queues mail to operators for what they have not been told of; gives the number of alerts told.
 
-    One mail each; where that would be more than a few in an hour, one for all that wait.
+    One mail each; where that would be more than a few in an hour, one for all that wait. Of who is erased nobody is
+    told.
     """
     with transaction.atomic():
+        # A call that outlives its person is settled, and so may be noticed, when their alerts are gone.
+        Alert.objects.waiting().filter(user__erased_at__isnull=False).delete()
         waiting = list(Alert.objects.waiting().select_for_update(skip_locked=True).order_by("pk"))
         if not waiting:
             return 0

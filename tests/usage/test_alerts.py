@@ -13,6 +13,7 @@ from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
+from accounts.erasure import erase_user
 from accounts.models import Client, User
 from licensing.licences import create_client
 from licensing.models import Plan
@@ -96,6 +97,10 @@ def mails() -> list[dict[str, str]]:
 def kinds(user: User | None = None) -> list[str]:
     rows = Alert.objects.order_by("pk")
     return list((rows.filter(user=user) if user else rows).values_list("kind", flat=True))
+
+
+def erase(user: User, by: Actor) -> None:
+    erase_user(user_id=user.pk, email=user.email, reason="They asked.", by=by, now=NOON)
 
 
 def people(number: int, plan: Plan, by: Actor) -> list[User]:
@@ -337,6 +342,17 @@ class TestTelling:
         assert Alert.objects.waiting().count() == 1
         assert alerts.tell(now=NOON) == 1
 
+    def test_of_who_was_erased_during_a_call_nobody_is_told(self, user: User, by: Actor) -> None:
+        running, later = ask(user, output=900), ask(user, output=10)
+        use(user, 10)
+        erase(user, by)
+        end(user, running.record_id, output=900)
+        assert kinds() == ["output"]
+        assert alerts.tell(now=NOON) == 0
+        end(user, later.record_id, output=10)
+        assert alerts.tell(now=NOON) == 0
+        assert (kinds(), mails()) == ([], [])
+
     def test_without_operators_nothing_breaks_and_nothing_is_queued(
         self, user: User, settings: Any
     ) -> None:
@@ -388,6 +404,18 @@ class TestChecking:
         ask(idle)
         checked = alerts.check(now=NOON)
         assert (checked.people, checked.percentile) == (1, pytest.approx(50))
+
+    def test_who_is_erased_is_noticed_no_more_and_counts_no_more(
+        self, plan: Plan, by: Actor
+    ) -> None:
+        gone, stays = people(2, plan, by)
+        use(gone, 900)
+        use(stays, 500)
+        alerts.tell(now=NOON)
+        erase(gone, by)
+        before = mails()
+        assert alerts.check(now=NOON) == (0, 1, pytest.approx(50), 0)
+        assert (kinds(), mails()) == ([], before)
 
     def test_a_cap_that_was_lowered_is_noticed_without_another_call(
         self, user: User, by: Actor
