@@ -347,11 +347,11 @@ class PlanAdmin(ConsoleAdmin):
         tokens("monthly_input_tokens"),
         tokens("monthly_output_tokens"),
         tokens("daily_tokens"),
-        "licences",
+        "licences_held",
     )
     search_fields = ("name",)
     fields = list_display
-    readonly_fields = ("shown_entitlements", "licences")
+    readonly_fields = ("shown_entitlements", "licences_held")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(licence_count=Count("licences"))
@@ -361,5 +361,5 @@ class PlanAdmin(ConsoleAdmin):
         return ", ".join(plan.entitlements) or "–"
 
     @admin.display(description="licences", ordering="licence_count")
-    def licences(self, plan: Any) -> int:
+    def licences_held(self, plan: Any) -> int:
         return int(plan.licence_count)

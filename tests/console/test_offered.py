@@ -198,6 +198,14 @@ def test_a_list_that_offers_no_order_is_in_its_own(console: Browser, world: Worl
         assert len(orders) == 1, model
 
 
+def test_no_column_is_named_like_a_relation_that_would_list_a_row_several_times() -> None:
+    for model, page in admin.site._registry.items():
+        many = {
+            each.name for each in model._meta.get_fields() if each.one_to_many or each.many_to_many
+        }
+        assert not many.intersection(page.list_display), model
+
+
 def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
     console: Browser, world: World
 ) -> None:

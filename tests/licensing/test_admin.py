@@ -1,11 +1,14 @@
 """Plans in the console; licences are tried from the client's page."""
 
 import re
+from datetime import datetime
 
 import pytest
 from django.urls import reverse
 
+from accounts.audit import Actor
 from accounts.models import AuditEvent
+from licensing.licences import create_client
 from licensing.models import Plan
 from tests.conftest import Browser
 
@@ -96,3 +99,16 @@ def test_terms_that_cannot_be_stand_beside_their_field(
     response = console.post(reverse("admin:licensing_plan_add"), {**TERMS, **change})
     assert list(response.context["form"].errors) == [field]
     assert Plan.objects.count() == 1
+
+
+@pytest.mark.parametrize("order", ["5", "-5"])
+def test_plans_are_sorted_by_their_number_of_licences_and_listed_once(
+    console: Browser, plan: Plan, by: Actor, now: datetime, order: str
+) -> None:
+    spare = Plan.objects.create(name="Nobody's")
+    for name in ("Acme", "Borealis", "Cirrus"):
+        create_client(name=name, plan=plan, by=by, now=now)
+    shown = console.get(reverse("admin:licensing_plan_changelist"), {"o": order}).context["cl"]
+    rows = [each.name for each in shown.result_list]
+    assert rows == ([spare.name, plan.name] if order == "5" else [plan.name, spare.name])
+    assert shown.result_count == 2
