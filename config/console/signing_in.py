@@ -8,12 +8,14 @@ from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
 from django.contrib.auth.password_validation import password_validators_help_text_html
-from django.contrib.auth.views import PasswordChangeView
+from django.contrib.auth.views import PasswordChangeView, redirect_to_login
 from django.core.exceptions import ValidationError
 from django.http import HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from django.utils import timezone
 
 from accounts.known_places import limits_of_holder, limits_of_operator
+from accounts.models import User
 from accounts.operators import actor_of
 from accounts.people import WrongPassword, change_password
 from accounts.sign_in import MAX_PASSWORD
@@ -68,12 +70,21 @@ class OwnPasswordForm(PasswordChangeForm):
 
 
 class OwnPassword(PasswordChangeView):
-    """An operator's own password, changed by the rule: this browser stays signed in, everything else ends."""
+    """An operator's own password, changed by the rule: this browser stays signed in, everything else ends.
+
+    Who is deleted meanwhile is asked to sign in, as they are at their next request.
+    """
 
     form_class = OwnPasswordForm
     template_name = "registration/password_change_form.html"
 
     def form_valid(self, form: Any) -> HttpResponse:
+        try:
+            return self._changed(form)
+        except User.DoesNotExist:
+            return redirect_to_login(self.request.get_full_path(), reverse("admin:login"))
+
+    def _changed(self, form: Any) -> HttpResponse:
         user_id, now = form.user.pk, timezone.now()
         try:
             with attempt(*limits_of_holder(user_id=user_id), failing=WrongPassword, now=now):

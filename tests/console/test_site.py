@@ -1,10 +1,18 @@
 """Coming in to the console and leaving it."""
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
 import pytest
 from django.contrib.auth import SESSION_KEY
+from django.db import connection, transaction
+from django.http import HttpResponse
 from django.test import override_settings
 
+from accounts.audit import Actor
 from accounts.models import AuditEvent, User
+from accounts.people import delete_user
+from tests.accounts.test_access_races import until_somebody_waits
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
@@ -124,6 +132,30 @@ def test_a_wrong_or_poor_password_changes_nothing(
     assert console.post("/admin/password_change/", form).status_code == 200
     operator.refresh_from_db()
     assert operator.check_password(PASSWORD)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_deleted_while_they_change_their_password_is_asked_to_sign_in(
+    console: Browser, operator: User, by: Actor, now: datetime
+) -> None:
+    form = {"old_password": PASSWORD, "new_password1": NEW, "new_password2": NEW}
+
+    def change() -> HttpResponse:
+        answer = console.post("/admin/password_change/", form)
+        connection.close()
+        return answer
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            delete_user(user_id=operator.pk, reason="x", by=by, now=now)
+            answer = pool.submit(change)
+            until_somebody_waits()
+        asked = answer.result(20)
+    assert (asked.status_code, asked["Location"]) == (
+        302,
+        "/admin/login/?next=/admin/password_change/",
+    )
+    assert console.get(asked["Location"]).status_code == 200
 
 
 def test_no_page_may_be_framed_or_kept(console: Browser) -> None:
