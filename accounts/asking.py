@@ -98,14 +98,20 @@ class Asking(_ModelAdmin):
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
         """What this operator may do to a row as it is now."""
         return [
-            {
-                "label": act.label,
-                "grave": act.grave,
-                "url": reverse(f"admin:{self._route(act)}", args=[row.pk]),
-            }
+            {"label": act.label, "grave": act.grave, "url": address}
             for act in self.acts
-            if self.may(request, act) and self.offered(request, act, row)
+            if (address := self._address(request, act, row))
         ]
+
+    def link(self, request: HttpRequest, name: str, row: Any) -> str:
+        """The address of an act on a row, by its name; "" for who may not do it, or where the row does not allow it."""
+        (act,) = (each for each in self.acts if each.name == name)
+        return self._address(request, act, row)
+
+    def _address(self, request: HttpRequest, act: Act, row: Any) -> str:
+        if not (self.may(request, act) and self.offered(request, act, row)):
+            return ""
+        return reverse(f"admin:{self._route(act)}", args=[row.pk])
 
     def ask(self, request: HttpRequest, act: Act, row: Any) -> HttpResponse:
         """The page of an act on one row, or on none to add one; does it on a good answer."""

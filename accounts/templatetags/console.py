@@ -6,6 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.contrib import admin
+from django.db.models import Model
+from django.template import Context
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -24,6 +27,13 @@ def instant(at: datetime | None) -> SafeString:
         return SafeString(NOTHING)
     text = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     return format_html('<time datetime="{}">{} UTC</time>', rfc3339(at), text)
+
+
+@register.simple_tag(takes_context=True)
+def link(context: Context, act: str, row: Model) -> str:
+    """The address of an act on a row, for who may do it to that row as it is; else "", and no link is shown."""
+    console: Any = admin.site.get_model_admin(type(row))
+    return str(console.link(context["request"], act, row))
 
 
 @register.filter

@@ -117,7 +117,6 @@ class RunningCallAdmin(ConsoleAdmin):
         "state_now",
         tokens("reserved_output"),
         tokens("checkpoint_output", "delivered so far"),
-        "ending",
     )
     list_display_links = ("since",)
     list_filter = ("streamed", "model")
@@ -126,7 +125,7 @@ class RunningCallAdmin(ConsoleAdmin):
     uuid_fields = ("id", "user_id", "client_id", "session_id")
     fields = (
         "id",
-        *list_display[:-1],
+        *list_display,
         yes_no("streamed", "streamed"),
         tokens("reserved_input"),
         tokens("checkpoint_input", "input so far"),
@@ -160,12 +159,14 @@ class RunningCallAdmin(ConsoleAdmin):
             return "died; the worker settles it"
         return "running" if call.told_to_end_at is None else "told to end"
 
-    @admin.display(description="")
-    def ending(self, call: RunningCall) -> str:
-        if call.told_to_end_at is not None:
-            return ""
-        page = reverse("admin:usage_runningcall_end", args=[call.pk])
-        return format_html('<a href="{}" aria-label="End the call {}">End…</a>', page, call)
+    def get_list_display(self, request: HttpRequest) -> Any:
+        @admin.display(description="")
+        def ending(call: RunningCall) -> str:
+            page = self.link(request, "end", call)
+            form = '<a href="{}" aria-label="End the call {}">End…</a>'
+            return format_html(form, page, call) if page else ""
+
+        return (*self.list_display, ending)
 
     def called(self, row: RunningCall) -> str:
         return f"{row} of {row.user}"

@@ -18,6 +18,7 @@ from accounts.columns import moment
 from accounts.console import ConsoleAdmin, events_about
 from accounts.invitations import NOT_ACCEPTED
 from accounts.models import Client, Session, User
+from accounts.operators import may_touch
 from accounts.templatetags.console import standing
 from config.console.joining import ImportPeople, InvitePeople, joined
 from licensing.admin import StatusFilter
@@ -132,7 +133,7 @@ class ClientAdmin(ConsoleAdmin):
         now = timezone.now()
         licence = Licence.objects.select_related("plan").filter(client=row).first()
         sessions = Session.objects.filter(user__client=row).live(at=now).select_related("user")
-        people = _people(row, now=now)
+        people = _people(row, by=request, now=now)
         users = reverse("admin:accounts_user_changelist")
         return {
             "licence": licence,
@@ -162,7 +163,7 @@ def _apps_of(licence: Licence | None) -> list[Explained]:
     )
 
 
-def _people(client: Client, *, now: datetime) -> list[dict[str, Any]]:
+def _people(client: Client, *, by: HttpRequest, now: datetime) -> list[dict[str, Any]]:
     """The first of a client's people by email, with their live sessions and what they have used this month."""
     users = list(User.objects.filter(client=client, erased_at=None)[:PEOPLE_SHOWN])
     live = Session.objects.filter(user__in=users).live(at=now).order_by()
@@ -180,6 +181,7 @@ def _people(client: Client, *, now: datetime) -> list[dict[str, Any]]:
             "sessions": sessions.get(user.pk, 0),
             "override": overrides.get(user.pk),
             "stopped": user.pk in stopped,
+            "touchable": may_touch(by, user),
             **_shares(used.get(user.pk), caps.get(user.pk, NO_CAPS)),
         }
         for user in users

@@ -15,6 +15,7 @@ from accounts.audit import Actor
 from accounts.columns import moment, yes_no
 from accounts.console import ConsoleAdmin, events_about, ids_of_person
 from accounts.models import Session, User
+from accounts.operators import may_touch
 from accounts.people import (
     add_user,
     delete_user,
@@ -237,14 +238,16 @@ class PersonAdmin(ConsoleAdmin):
 
     def beside(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
-        live = Session.objects.filter(user=row).live(at=now)
+        live = Session.objects.filter(user=row).live(at=now).select_related("user")
+        overrides = Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now)
         return {
             "live": live[:SESSIONS_SHOWN],
             "live_number": live.count(),
             "month": _month(row, now=now),
-            "overrides": Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now),
+            "overrides": overrides.select_related("user"),
+            "touchable": row.erased_at is None and may_touch(request, row),
             "stop": Stop.objects.in_force(at=now).filter(user=row).first(),
-            "calls": RunningCall.objects.filter(user=row)[:CALLS_SHOWN],
+            "calls": RunningCall.objects.filter(user=row).select_related("user")[:CALLS_SHOWN],
             "recent_events": events_about(ids_of_person(row.pk)),
         }
 

@@ -1,16 +1,22 @@
 """What an operator sees who has only some rights: of each page the blocks whose rows they may look at."""
 
+import re
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import Permission
-from django.urls import reverse
+from django.urls import resolve, reverse
 
+from accounts.audit import Actor
 from accounts.models import User
 from config.console.troubles import LOOKS
 from tests.conftest import Browser
 from tests.console.conftest import World
+from tests.console.test_every_act import arranged
+from tests.console.test_pages import every_page
+from usage.models import UsageRecord
 
 pytestmark = pytest.mark.django_db
 
@@ -68,6 +74,64 @@ def test_a_block_is_shown_to_who_may_view_its_rows(
     for right in set(BLOCKS[page].values()):
         assert {block for block, its in BLOCKS[page].items() if its == right} <= shown(right)
     assert shown(*BLOCKS[page].values()) == set(BLOCKS[page])
+
+
+def acts_linked(browser: Browser) -> set[str]:
+    """The addresses of acts on rows in all links of all pages."""
+    routes = {
+        f"{model._meta.app_label}_{model._meta.model_name}_{act.name}"
+        for model, console in admin.site._registry.items()
+        for act in console.acts  # type: ignore[attr-defined]
+    }
+    found = set()
+    for page in every_page():
+        hrefs = re.findall(r'href="(/admin/[^"?]+/)"', browser.get(page).content.decode())
+        found |= {each for each in hrefs if resolve(each).url_name in routes}
+    return found
+
+
+def named(addresses: Iterable[str]) -> set[str | None]:
+    return {resolve(each).url_name for each in addresses}
+
+
+ON_A_PERSON = {
+    "accounts_user_stop_calls", "accounts_user_restart_calls", "accounts_session_end",
+    "usage_runningcall_end", "usage_override_end",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hows", ["view", "view add", "view change", "view delete", "operator"])
+def test_a_link_to_an_act_is_shown_to_whoever_may_follow_it(
+    stranger: Browser, console: Browser, world: World, by: Actor, now: datetime, hows: str
+) -> None:
+    arranged(world, by, now)
+    died = now - timedelta(seconds=1)
+    UsageRecord.objects.filter(user=world.people[1]).update(expires_at=died)
+    browser = console
+    if hows != "operator":
+        known = Permission.objects.values_list("codename", flat=True)
+        rights = [each for each in known if each.partition("_")[0] in hows.split()]
+        browser = helper(stranger, rights)
+    found = acts_linked(browser)
+    for address in sorted(found):
+        assert browser.get(address).status_code == 200, address
+    if hows == "view":
+        assert not found
+    if hows in {"view change", "operator"}:
+        assert named(found) >= ON_A_PERSON
+
+
+def test_no_link_leads_to_an_act_on_an_operator_for_who_may_make_none(
+    stranger: Browser, console: Browser, world: World, by: Actor, now: datetime
+) -> None:
+    arranged(world, by, now)
+    User.objects.filter(client__isnull=False).update(is_superuser=True)
+    browser = helper(stranger, Permission.objects.values_list("codename", flat=True))
+    assert named(acts_linked(console)) >= ON_A_PERSON
+    assert not named(acts_linked(browser)) & ON_A_PERSON
+    granting = f"{reverse('admin:usage_override_add')}?user="
+    shown = [each.get(ADDRESSES["person"](world)).content.decode() for each in (console, browser)]
+    assert [granting in each for each in shown] == [True, False]
 
 
 def test_who_sees_no_troubles_is_not_told_that_there_are_none(
