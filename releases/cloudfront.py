@@ -12,6 +12,7 @@ from django.conf import settings
 
 from releases.cdn import PurgeFailed
 
+# Of silence, as for storage.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
 # The service has one region.
 REGION = "us-east-1"

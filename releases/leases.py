@@ -18,7 +18,8 @@ from config.database import release_connection
 from config.problems import Problem
 from releases.models import ShellChannel
 
-# Longer than any single step between two calls of keep(): one silence of a CDN, one write to storage.
+# Longer than any single step between two calls of keep(): one silence of a CDN, one write to storage. Only a write
+# whose answer trickles may take longer.
 LEASE = timedelta(seconds=30)
 RENEW_AFTER = LEASE.total_seconds() / 4
 

@@ -11,7 +11,8 @@ from storages.utils import clean_name
 
 from releases.storage import CONTENT_TYPES, StorageUnavailable, cache_control_of
 
-# Together shorter than the lease of a publish, so that none writes after its lease has ended.
+# Together shorter than the lease of a publish, so that none goes on after its lease where storage is silent. Each
+# bounds one silence: an answer that trickles takes as long as it likes, and boto3 has no limit for the whole.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
 
 
