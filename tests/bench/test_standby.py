@@ -14,6 +14,8 @@ from tests.bench.standby import lagging, standby
 PATIENCE = 30.0
 
 
+# Nothing beyond packages is needed: a copy of a server takes long, and only the bench needs one.
+@pytest.mark.wire
 def test_a_standby_has_what_was_written_after_it_was_copied(tmp_path: Path) -> None:
     with durable_database(tmp_path):
         url = os.environ["DATABASE_URL"]
