@@ -1,6 +1,7 @@
 """What a process knows of keys, from when on, and what it costs."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from threading import Event
@@ -146,6 +147,17 @@ def test_a_fault_inside_a_transaction_is_not_hidden_from_it(
             ring.signer(now=now)
 
 
+def away_after_long(clock: Clock, tried: list[float]) -> Callable[[], None]:
+    """A reading that fails after five seconds, and when it was tried."""
+
+    def read() -> None:
+        tried.append(clock.seconds)
+        clock.sleep(5)
+        raise OperationalError
+
+    return read
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_reading_that_failed_counts_from_its_end(
     signing_key: None, now: datetime, clock: Clock
@@ -154,14 +166,8 @@ def test_a_reading_that_failed_counts_from_its_end(
     kid, _ = ring.signer(now=now)
     clock.sleep(RELOAD_SECONDS)
     tried: list[float] = []
-
-    def after_long() -> object:
-        tried.append(clock.seconds)
-        clock.sleep(5)
-        raise OperationalError
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_ring, "read_rows", after_long)
+        patch.setattr(key_ring, "read_rows", away_after_long(clock, tried))
         for _ in range(3):
             assert ring.signer(now=now)[0] == kid
         assert len(tried) == 1
@@ -195,14 +201,8 @@ def test_who_waits_for_a_reading_that_fails_does_not_wait_for_another(
 ) -> None:
     ring = KeyRing()
     tried: list[float] = []
-
-    def after_long() -> object:
-        tried.append(clock.seconds)
-        clock.sleep(5)
-        raise OperationalError
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_ring, "read_rows", after_long)
+        patch.setattr(key_ring, "read_rows", away_after_long(clock, tried))
         ended = race(*[lambda: ring.jwks(now=now)] * 4)
     assert sorted(type(each).__name__ for each in ended) == [
         "OperationalError",
