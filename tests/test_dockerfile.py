@@ -111,7 +111,7 @@ def test_rules_of_dockerignore_are_read_as_docker_reads_them() -> None:
     assert not ignored("config/settings.py", given)
     assert not ignored("config/local/__init__.py", given)
     assert ignored("config/local/run.py", given)
-    assert ignored("config/local/provider/site.py", given)
+    assert ignored("config/local/run/site.py", given)
     assert ignored("config/__pycache__/settings.pyc", given)
     assert ignored("tests/config/test_logs.py", given)
     assert ignored("Makefile", given)

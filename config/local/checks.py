@@ -44,7 +44,7 @@ CHECKS = {
 PYTEST = [sys.executable, "-m", "pytest", "-m", "not wire", "--durations=15"]
 # Much of what they do is waiting, so two at a time take little longer than the longer one. The second has servers of
 # its own, because tests empty the tables and the cache that they were given.
-RUNNING = ("tests/served", "tests/local", "tests/config")
+RUNNING = ("tests/served", "tests/local", "tests/standins", "tests/config")
 PARTS = {
     "the running service": [*PYTEST, *RUNNING],
     "everything else": [

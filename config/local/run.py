@@ -112,7 +112,7 @@ class Start:
 
     def _provider(self, port: int) -> None:
         where = ["--host", "127.0.0.1", "--port", str(port)]
-        command = [sys.executable, "-m", "config.local.provider", *where]
+        command = [sys.executable, "-m", "tests.standins.provider", *where]
         keeper = self._keep(self._program("provider", command))
         log = keeper.child.program.log
         keeper.child.wait_until(lambda: b"listening on" in log.read_bytes(), seconds=30)
@@ -121,7 +121,7 @@ class Start:
     def _cdn(self, port: int) -> None:
         """Serves what is published, as a CDN would."""
         where = ["--port", str(port), str(self.folder / "storage")]
-        command = [sys.executable, "-m", "config.local.cdn", *where]
+        command = [sys.executable, "-m", "tests.standins.cdn", *where]
         keeper = self._keep(self._program("cdn", command))
         log = keeper.child.program.log
         keeper.child.wait_until(lambda: b"listening on" in log.read_bytes(), seconds=30)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from tests.mail_server import MailServer
+from tests.standins.mail_server import MailServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 StartWorker = Callable[..., subprocess.Popen[bytes]]

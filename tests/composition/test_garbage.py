@@ -24,7 +24,7 @@ from config.entrance import Entrance
 from config.problems import Problem
 from config.together import _Place
 from llmproxy.calls import Call
-from tests.llmproxy.rawserver import CHUNKED, Peer, Provider
+from tests.standins.raw_server import CHUNKED, Peer, Provider
 from usage.models import Override
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -26,7 +26,7 @@ from licensing.models import Plan, Standing
 from telemetry.models import Event
 from tests.composition.conftest import ROOT
 from tests.conftest import PASSWORD
-from tests.stripe_server import KEY, stripe_server
+from tests.standins.stripe_server import KEY, stripe_server
 from usage.models import MonthlyUsage
 from usage.periods import Period
 

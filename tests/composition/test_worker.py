@@ -17,8 +17,8 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from config.mail import queue_for_operators, queue_for_person
 from config.management.commands.work import _UnderWay
 from tests.composition.conftest import StartWorker, eventually
-from tests.mail_server import ENDLESS, MailServer
 from tests.served.cable import new_cable
+from tests.standins.mail_server import ENDLESS, MailServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 # Nothing beyond packages is needed: these only wait for long.

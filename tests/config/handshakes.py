@@ -20,7 +20,7 @@ from accounts.connections import exchange
 from accounts.connections.exchange import NoAnswer
 from config.deadlines import connected
 from releases.fetching import FetchRefused, fetch
-from tests.llmproxy.rawserver import Authority, Peer, Provider, playing
+from tests.standins.raw_server import Authority, Peer, Provider, playing
 
 # Of a question, and of the test, in which a byte comes ever so often.
 SECONDS, GENEROUS, PAUSE = 0.5, 20.0, 0.05

@@ -16,7 +16,7 @@ import pytest
 from config import deadlines
 from config.deadlines import connected
 from config.local.folders import ROOT
-from tests.llmproxy.rawserver import playing
+from tests.standins.raw_server import playing
 
 HOST = "127.0.0.1"
 WAYS = {"threads": [], "gevent": ["gevent.monkey", "--module"]}

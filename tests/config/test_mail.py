@@ -22,7 +22,7 @@ from procrastinate.jobs import Job
 from config import smtp
 from config.mail import Refused, deliver, new_message_id
 from config.queue import BACKOFF, FailedForGood
-from tests.mail_server import ENDLESS, MailServer
+from tests.standins.mail_server import ENDLESS, MailServer
 
 pytestmark = pytest.mark.django_db
 HOST = "127.0.0.1"

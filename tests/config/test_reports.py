@@ -14,7 +14,7 @@ from sentry_sdk.integrations.logging import EventHandler
 
 from config import handlers, reports
 from config.problems import NotFound
-from tests.sink import SECONDS, Sink
+from tests.standins.error_sink import SECONDS, Sink
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl"
 PASSWORD = "correct horse battery canary"

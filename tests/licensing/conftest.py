@@ -8,7 +8,7 @@ import pytest
 from accounts.audit import Actor
 from licensing.licences import create_client, set_customer
 from licensing.models import Licence, Plan
-from tests.stripe_server import KEY, Stripe, stripe_server
+from tests.standins.stripe_server import KEY, Stripe, stripe_server
 
 Paying = Callable[..., list[Licence]]
 

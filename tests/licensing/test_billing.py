@@ -28,7 +28,7 @@ from licensing.licences import (
     set_operator_status,
 )
 from licensing.models import Licence, Plan, Standing
-from tests.stripe_server import Stripe
+from tests.standins.stripe_server import Stripe
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)

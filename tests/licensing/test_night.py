@@ -19,7 +19,7 @@ from licensing.licences import set_customer
 from licensing.models import Licence
 from tests.composition.conftest import eventually
 from tests.licensing.conftest import Paying
-from tests.stripe_server import KEY, Stripe
+from tests.standins.stripe_server import KEY, Stripe
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,7 +12,7 @@ from licensing.asking import BillingUnavailable, CustomerRefused
 from licensing.models import Licence
 from licensing.subscriptions import answers, statuses_by_customer, statuses_of
 from tests.licensing.conftest import Paying
-from tests.stripe_server import Stripe
+from tests.standins.stripe_server import Stripe
 
 pytestmark = pytest.mark.django_db
 

@@ -37,7 +37,8 @@ from llmproxy.providers.protocol import (
     Reported,
 )
 from llmproxy.sse import Event
-from tests.llmproxy.anthropic_server import (
+from tests.llmproxy.claims import claimed
+from tests.standins.anthropic_server import (
     MODEL,
     USAGE,
     MessagesServer,
@@ -50,7 +51,6 @@ from tests.llmproxy.anthropic_server import (
     thought,
     tool_use,
 )
-from tests.llmproxy.claims import claimed
 from usage.models import MonthlyUsage, UsageRecord
 
 HI = {"role": "user", "content": "hi"}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from llmproxy.departure import watched
-from tests.llmproxy.rawserver import eventually
+from tests.standins.raw_server import eventually
 
 
 class Ends:

@@ -30,7 +30,7 @@ from llmproxy.exchange import (
     open_exchange,
 )
 from llmproxy.sockets import Line
-from tests.llmproxy.rawserver import (
+from tests.standins.raw_server import (
     CHUNKED,
     GENEROUS,
     OK,

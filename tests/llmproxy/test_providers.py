@@ -19,7 +19,7 @@ from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.openai import OpenAI
 from llmproxy.providers.protocol import ProviderError
 from tests.llmproxy.claims import claimed
-from tests.llmproxy.rawserver import CHUNKED, Peer, playing
+from tests.standins.raw_server import CHUNKED, Peer, playing
 from usage.models import UsageRecord
 
 
@@ -44,7 +44,7 @@ class TestAThird:
         with playing(says) as server:
             settings.LLM_PROVIDERS = {
                 **settings.LLM_PROVIDERS,
-                "plain": "tests.llmproxy.plain_provider.Plain",
+                "plain": "tests.standins.plain_provider.Plain",
             }
             settings.LLM_PROVIDER = "plain"
             settings.LLM_BASE_URL = server.url.removesuffix("/v1/chat")

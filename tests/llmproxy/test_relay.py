@@ -27,7 +27,7 @@ from llmproxy.providers.protocol import ProviderError, ProviderRejected, Provide
 from llmproxy.relay import DONE, Stream, complete, stream
 from llmproxy.views import _streamed
 from tests.llmproxy.claims import claimed
-from tests.llmproxy.rawserver import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
+from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)

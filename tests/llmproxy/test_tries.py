@@ -12,7 +12,7 @@ import pytest
 from llmproxy import tries
 from llmproxy.connections import Connections
 from llmproxy.exchange import Broken, Exchange, ExchangeError, TimedOut, Unreachable, open_exchange
-from tests.llmproxy.rawserver import GENEROUS, Peer, eventually, playing, readers, readers_counted
+from tests.standins.raw_server import GENEROUS, Peer, eventually, playing, readers, readers_counted
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
 Script = Callable[[Peer], None]

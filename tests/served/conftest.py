@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from tests.provider import Provider, running_provider
 from tests.served.database import Database, new_database
 from tests.served.people import Person, add_person
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import Shell
+from tests.standins.provider_process import Provider, running_provider
 
 SignIn = Callable[..., Shell]
 # Some tests have the provider refuse the credential; and what runs for five minutes without a worker says so.

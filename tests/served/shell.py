@@ -138,7 +138,7 @@ def asked(text: str, **members: Any) -> dict[str, Any]:
 
 
 def stand_in(directive: str) -> str:
-    """A message that tells the stand-in provider how to answer (`config/local/provider/directive.py`)."""
+    """A message that tells the stand-in provider how to answer (`tests/standins/provider/directive.py`)."""
     return f"[[stand-in: {directive}]]"
 
 

@@ -8,7 +8,13 @@ from typing import Any
 import openai
 import pytest
 
-from tests.llmproxy.anthropic_server import (
+from tests.served.conftest import Ground, SignIn
+from tests.served.database import Database
+from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
+from tests.served.people import Person
+from tests.served.service import Service, running_service
+from tests.served.shell import PATIENCE
+from tests.standins.anthropic_server import (
     MessagesServer,
     message,
     messages_server,
@@ -16,12 +22,6 @@ from tests.llmproxy.anthropic_server import (
     thought,
     tool_use,
 )
-from tests.served.conftest import Ground, SignIn
-from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
-from tests.served.people import Person
-from tests.served.service import Service, running_service
-from tests.served.shell import PATIENCE
 
 WEATHER: Any = {"type": "function", "function": {"name": "weather"}}
 HELLO = message(thought("Hm."), text("Hello, world!"))

@@ -29,7 +29,6 @@ from pytest_django.plugin import DjangoDbBlocker
 from accounts.models import PasswordLink, User
 from accounts.password_links import request_link
 from tests.forgeries import claims_of
-from tests.provider import Provider, running_provider
 from tests.served.broken import IDENTITY, Breaker
 from tests.served.browser import hidden_fields
 from tests.served.canaries import Answer, Call, Routes, Secrets, Walk, prompt
@@ -39,7 +38,8 @@ from tests.served.oauth_failures import FailingProvider
 from tests.served.people import BY, Person, add_person
 from tests.served.service import Service, manage, running_service, working_off
 from tests.served.shell import PATIENCE, Shell
-from tests.sink import Sink
+from tests.standins.error_sink import Sink
+from tests.standins.provider_process import Provider, running_provider
 
 # A thousand requests, which a machine with much else to do may take its time for.
 pytestmark = pytest.mark.timeout(400)

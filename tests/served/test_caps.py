@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.provider import Provider
 from tests.served.conftest import SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
@@ -22,6 +21,7 @@ from tests.served.ledger import (
 from tests.served.people import add_person
 from tests.served.service import Service
 from tests.served.shell import DONE, Shell, stand_in, text_of
+from tests.standins.provider_process import Provider
 
 CALLS = 50
 MESSAGE = stand_in("tokens=60 delay=0.005")

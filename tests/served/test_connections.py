@@ -16,7 +16,6 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.connections.disconnecting import tokens_of
 from accounts.models import AuditEvent, Connection, ConnectionRevocation
-from tests.oauthserver.running import CLIENT_SECRET, OAuthServer, running_oauth_server
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database, new_database
@@ -24,6 +23,7 @@ from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import WORKERS, Service, running_service, working_off
 from tests.served.shell import Shell
+from tests.standins.oauth_server.running import CLIENT_SECRET, OAuthServer, running_oauth_server
 
 NAME = "sheets"
 IN_TRANSACTION = (

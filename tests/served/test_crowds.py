@@ -11,7 +11,6 @@ from json import dumps, loads
 
 import pytest
 
-from tests.llmproxy.rawserver import CHUNKED, GENEROUS, OK, Peer, Provider
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
@@ -25,6 +24,7 @@ from tests.served.ledger import (
 from tests.served.people import Person, add_person
 from tests.served.service import Service, running_service
 from tests.served.shell import DONE, Shell
+from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider
 from usage.models import MonthlyUsage
 
 pytestmark = pytest.mark.wire

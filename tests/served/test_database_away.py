@@ -8,7 +8,6 @@ from json import loads
 import pytest
 
 from accounts.key_ring import RELOAD_SECONDS, WAIT_SECONDS
-from tests.provider import Provider
 from tests.served.cable import Cable, new_cable
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
@@ -16,6 +15,7 @@ from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.shell import DONE, Shell, stand_in
+from tests.standins.provider_process import Provider
 
 # Nothing beyond packages is needed: these only wait for long.
 LONG = pytest.mark.wire

@@ -6,13 +6,13 @@ from json import loads
 
 from accounts.revocation import revoke_all
 from licensing.models import Licence
-from tests.provider import Provider
 from tests.served.browser import Browser
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, the_record
 from tests.served.people import BY, Person, suspend
 from tests.served.service import Service
 from tests.served.shell import DONE, Shell, asked, stand_in, text_of
+from tests.standins.provider_process import Provider
 
 STOPPED_WITHIN = 15.0
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import pytest
 import requests
 
-from tests.provider import Provider
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
@@ -22,6 +21,7 @@ from tests.served.ledger import (
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service, running_service, working_off
 from tests.served.shell import DONE, events, stand_in
+from tests.standins.provider_process import Provider
 from usage.models import UsageRecord
 
 # Nothing beyond packages is needed: these only wait for long.

@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from tests.provider import Provider
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
 from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell, asked, stand_in
+from tests.standins.provider_process import Provider
 
 # Nothing beyond packages is needed: these only wait for long.
 LONG = pytest.mark.wire

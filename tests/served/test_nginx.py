@@ -15,7 +15,6 @@ from config.local.folders import ROOT
 from config.local.ports import free
 from config.local.run import healthy
 from config.local.wire import PATH
-from tests.provider import Provider
 from tests.served.conftest import Ground
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, the_record
@@ -23,6 +22,7 @@ from tests.served.people import Person
 from tests.served.service import HOST, Service, running_service
 from tests.served.shell import DONE, Shell, stand_in, text_of
 from tests.served.test_leaving import Caller
+from tests.standins.provider_process import Provider
 
 pytestmark = pytest.mark.wire
 

@@ -12,13 +12,13 @@ from pydantic import BaseModel
 
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
-from tests.provider import Provider
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
 from tests.served.people import Person, add_person, suspend
 from tests.served.service import Service
 from tests.served.shell import PATIENCE, Shell, stand_in
+from tests.standins.provider_process import Provider
 
 MODEL = "stand-in-small"
 WEATHER: ChatCompletionToolParam = {

@@ -23,7 +23,6 @@ from config.local.folders import ROOT
 from config.local.ports import free
 from config.local.privileges import unprivileged
 from config.local.wire import PATH
-from tests.provider import Provider
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
@@ -38,6 +37,7 @@ from tests.served.ledger import (
 from tests.served.people import Person, add_person
 from tests.served.service import HOST, Service, running_service
 from tests.served.shell import DONE, Shell, stand_in
+from tests.standins.provider_process import Provider
 
 pytestmark = pytest.mark.wire
 

@@ -12,15 +12,15 @@ import pytest
 from cryptography import x509
 
 from llmproxy.tries import MOST_TRIES
-from tests.llmproxy.anthropic_server import message, messages_server, text
-from tests.llmproxy.rawserver import CHUNKED, GENEROUS, Authority, Peer, playing
-from tests.provider import Provider
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import records_of
 from tests.served.people import Person
 from tests.served.service import HOST, WORKERS, Service, running_service
 from tests.served.shell import DONE, Shell, asked, stand_in, text_of
+from tests.standins.anthropic_server import message, messages_server, text
+from tests.standins.provider_process import Provider
+from tests.standins.raw_server import CHUNKED, GENEROUS, Authority, Peer, playing
 
 LOOPBACK = x509.IPAddress(ipaddress.ip_address(HOST))
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}

@@ -9,13 +9,13 @@ from typing import Any
 import openai
 import pytest
 
-from tests.provider import Provider
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of
 from tests.served.people import BY, Person, add_person
 from tests.served.service import Service
 from tests.served.shell import DONE, stand_in
+from tests.standins.provider_process import Provider
 from usage.models import Alert, RunningCall
 from usage.overrides import Allowance, grant_extra
 from usage.periods import Period

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from tests.provider import Provider
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service
 from tests.served.shell import DONE, Shell, events, stand_in, text_of
+from tests.standins.provider_process import Provider
 from usage.models import MonthlyUsage, UsageRecord
 
 FRAMINGS = ("lf", "crlf", "cr", "nospace", "split", "multiline", "comments")

@@ -16,13 +16,13 @@ from accounts.models import PasswordLink, User
 from accounts.password_links import use_link
 from accounts.people import disable
 from accounts.revocation import revoke_all
-from tests.provider import Provider
 from tests.served.browser import Browser
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.people import BY, Person, add_person
 from tests.served.service import Service, running_service
 from tests.served.shell import DONE, PATIENCE, Shell, stand_in
+from tests.standins.provider_process import Provider
 
 STREAMS_WITHIN = 15.0
 STREAMS = 2

@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from config.local.provider.checks import a_string, an_array, invalid, required
-from config.local.provider.directive import Directive, read_directive
-from config.local.provider.failures import ApiError
-from config.local.provider.members import (
+from tests.standins.provider.checks import a_string, an_array, invalid, required
+from tests.standins.provider.directive import Directive, read_directive
+from tests.standins.provider.failures import ApiError
+from tests.standins.provider.members import (
     MEMBERS,
     read_format,
     read_limit,
@@ -17,8 +17,8 @@ from config.local.provider.members import (
     read_tool_choice,
     read_tools,
 )
-from config.local.provider.messages import check_messages
-from config.local.provider.tokens import count_prompt, parts, text_of
+from tests.standins.provider.messages import check_messages
+from tests.standins.provider.tokens import count_prompt, parts, text_of
 
 # model: the tokens of input that it takes.
 MODELS = {"stand-in-small": 128_000, "stand-in-large": 1_000_000}

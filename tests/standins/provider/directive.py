@@ -57,7 +57,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from config.local.provider.failures import ApiError
+from tests.standins.provider.failures import ApiError
 
 OPENING = "[[stand-in:"
 DIRECTIVE = re.compile(r'\[\[stand-in:((?:"(?:[^"\\]|\\.)*"|[^"\]]|\](?!\]))*)\]\]')

@@ -1,4 +1,4 @@
-"""The local stand-in of a CDN: `python -m config.local.cdn --port 0 FOLDER` serves what is published into a folder.
+"""The local stand-in of a CDN: `python -m tests.standins.cdn --port 0 FOLDER` serves what is published into a folder.
 
 It keeps files in memory until they are purged, as a CDN does, with the cache headers that the service gives
 objects. It is for one machine: plain http, without a limit to what it keeps.
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def main(arguments: list[str]) -> int:
     """Serves until it is told to stop."""
-    parser = argparse.ArgumentParser(prog="python -m config.local.cdn", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.standins.cdn", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
     parser.add_argument("folder", type=Path)

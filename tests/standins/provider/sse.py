@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from config.local.provider.wire import dump
+from tests.standins.provider.wire import dump
 
 DONE = "[DONE]"
 LINE_ENDS = {"crlf": b"\r\n", "cr": b"\r"}

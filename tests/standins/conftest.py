@@ -1,5 +1,5 @@
 """Fixtures of the programs that only a local start runs."""
 
-from tests.provider import provider, provider_process
+from tests.standins.provider_process import provider, provider_process
 
 __all__ = ["provider", "provider_process"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from config.local.provider.checks import (
+from tests.standins.provider.checks import (
     Check,
     a_boolean,
     a_name,
@@ -18,7 +18,7 @@ from config.local.provider.checks import (
     required,
     wrong_type,
 )
-from config.local.provider.tokens import text_of
+from tests.standins.provider.tokens import text_of
 
 MOST_STOPS = 4
 MEMBERS: dict[str, Check] = {

@@ -1,4 +1,4 @@
-"""Start the stand-in provider: `python -m config.local.provider --host 127.0.0.1 --port 0`."""
+"""Start the stand-in provider: `python -m tests.standins.provider --host 127.0.0.1 --port 0`."""
 
 import argparse
 import asyncio
@@ -7,9 +7,9 @@ import resource
 import signal
 import sys
 
-from config.local.provider import directive
-from config.local.provider.site import StandIn
-from config.local.provider.wire import Connection
+from tests.standins.provider import directive
+from tests.standins.provider.site import StandIn
+from tests.standins.provider.wire import Connection
 
 BACKLOG = 2048
 
@@ -29,7 +29,7 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m config.local.provider",
+        prog="python -m tests.standins.provider",
         description="A local OpenAI-compatible stand-in for a model provider.",
         epilog=directive.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -9,8 +9,9 @@ import openai
 import pytest
 import requests
 
-from config.local.provider.tokens import count
-from tests.local.wire import (
+from tests.standins.provider.tokens import count
+from tests.standins.provider_process import Provider
+from tests.standins.wire import (
     KEY,
     ask,
     connect,
@@ -21,7 +22,6 @@ from tests.local.wire import (
     receive,
     request_bytes,
 )
-from tests.provider import Provider
 
 WITH_USAGE = {"stream_options": {"include_usage": True}}
 CLOSING = {"headers": "Connection: close\r\n"}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.local.provider.failures import ApiError
-from config.local.provider.samples import sample
-from config.local.provider.tokens import count, first_pieces, split
+from tests.standins.provider.failures import ApiError
+from tests.standins.provider.samples import sample
+from tests.standins.provider.tokens import count, first_pieces, split
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from config.local.provider.members import received_limit
+from tests.standins.provider.members import received_limit
 
 COUNTED = (
     "requests",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0  # seconds; a machine with much else to do is slow, a broken one is for ever
 
 
@@ -31,7 +31,7 @@ class Provider:
         self.port = address.port
 
     def stats(self) -> dict[str, Any]:
-        """The counters of `/__stats`; `config/local/provider/tally.py` says what they mean."""
+        """The counters of `/__stats`; `tests/standins/provider/tally.py` says what they mean."""
         report: dict[str, Any] = self._call("GET", "/__stats")
         return report
 
@@ -83,7 +83,7 @@ def running_provider(
 
     It also ends when this process does, however that dies: its standard input is a pipe from here.
     """
-    command = [sys.executable, "-m", "config.local.provider", "--until-eof"]
+    command = [sys.executable, "-m", "tests.standins.provider", "--until-eof"]
     command += ["--host", host, "--port", str(port)]
     command += [f"--api-key={api_key}"] if api_key is not None else []
     with subprocess.Popen(

@@ -2,14 +2,14 @@
 
 import asyncio
 
-from config.local.provider.answer import Answer
-from config.local.provider.chat import Chat
-from config.local.provider.completion import chunks, completion
-from config.local.provider.directive import Directive
-from config.local.provider.failures import error_body, usual_error
-from config.local.provider.sse import DONE, frame
-from config.local.provider.tally import Tally
-from config.local.provider.wire import Reply, dump
+from tests.standins.provider.answer import Answer
+from tests.standins.provider.chat import Chat
+from tests.standins.provider.completion import chunks, completion
+from tests.standins.provider.directive import Directive
+from tests.standins.provider.failures import error_body, usual_error
+from tests.standins.provider.sse import DONE, frame
+from tests.standins.provider.tally import Tally
+from tests.standins.provider.wire import Reply, dump
 
 # Real providers send such headers, and a proxy must keep them to itself.
 HEADERS = (

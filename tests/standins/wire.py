@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from tests.provider import DEADLINE, Provider
+from tests.standins.provider_process import DEADLINE, Provider
 
 KEY = "test-key"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from config.local.provider.checks import (
+from tests.standins.provider.checks import (
     a_name,
     a_string,
     an_array,
@@ -14,7 +14,7 @@ from config.local.provider.checks import (
     required,
     wrong_type,
 )
-from config.local.provider.failures import ApiError
+from tests.standins.provider.failures import ApiError
 
 ROLES = ("system", "assistant", "user", "tool", "developer")
 PARTS = {

@@ -10,7 +10,7 @@ out once the value is deep or large.
 import math
 from typing import Any
 
-from config.local.provider.failures import ApiError
+from tests.standins.provider.failures import ApiError
 
 SHALLOW = 6
 DEEP = 40

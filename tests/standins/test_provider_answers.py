@@ -10,9 +10,9 @@ import pytest
 import requests
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
-from config.local.provider.tokens import PER_IMAGE, PER_MESSAGE, PER_PROMPT, count
-from tests.local.wire import KEY, ask, deltas, events, post
-from tests.provider import Provider
+from tests.standins.provider.tokens import PER_IMAGE, PER_MESSAGE, PER_PROMPT, count
+from tests.standins.provider_process import Provider
+from tests.standins.wire import KEY, ask, deltas, events, post
 
 OK = requests.codes.ok
 PARAMETERS: dict[str, Any] = {

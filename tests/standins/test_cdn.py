@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from config.local.cdn import IMMUTABLE_CACHE, POINTER_CACHE, Edge
 from config.local.folders import ROOT
 from releases import storage
+from tests.standins.cdn import IMMUTABLE_CACHE, POINTER_CACHE, Edge
 
 POINTER = "/shell/stable/latest.json"
 
@@ -86,7 +86,7 @@ def test_nothing_else_can_be_read(edge: Edge, path: str) -> None:
 
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_when_it_is_told_to(tmp_path: Path, wish: signal.Signals) -> None:
-    command = [sys.executable, "-m", "config.local.cdn", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.standins.cdn", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert "listening on" in process.stdout.readline()

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from secrets import token_hex
 from typing import Any
 
-from config.local.provider.answer import Answer, ToolCall
-from config.local.provider.chat import Chat
-from config.local.provider.tokens import count
+from tests.standins.provider.answer import Answer, ToolCall
+from tests.standins.provider.chat import Chat
+from tests.standins.provider.tokens import count
 
 FINGERPRINT = "fp_standin001"
 MEMBER = {"content": "content", "refusal": "refusal", "reasoning": "reasoning_content"}

@@ -10,7 +10,8 @@ import openai
 import pytest
 import requests
 
-from tests.local.wire import (
+from tests.standins.provider_process import DEADLINE, ROOT, Provider, running_provider
+from tests.standins.wire import (
     KEY,
     ask,
     connect,
@@ -20,7 +21,6 @@ from tests.local.wire import (
     receive,
     request_bytes,
 )
-from tests.provider import DEADLINE, ROOT, Provider, running_provider
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -53,7 +53,7 @@ def test_it_ends_with_whoever_started_it() -> None:
 
 
 def test_a_taken_port_is_a_clear_error(provider: Provider) -> None:
-    command = [sys.executable, "-m", "config.local.provider", "--port", str(provider.port)]
+    command = [sys.executable, "-m", "tests.standins.provider", "--port", str(provider.port)]
     ended = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False
     )

@@ -1,6 +1,6 @@
 """A local stand-in for a model provider: an OpenAI-compatible chat-completions server.
 
-Run it with `python -m config.local.provider --host 127.0.0.1 --port 0`. It prints
+Run it with `python -m tests.standins.provider --host 127.0.0.1 --port 0`. It prints
 `listening on http://127.0.0.1:PORT/v1` once it accepts connections and ends at once on SIGTERM or
 SIGINT. Answers are readable, made from the last user message, and the same for the same request.
 It serves `POST /v1/chat/completions`, `GET /v1/models` and `GET /v1/models/{id}` behind a bearer

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from config.local.provider.failures import ApiError
+from tests.standins.provider.failures import ApiError
 
 MAX_HEAD = 64 * 1024
 MAX_BODY = 64 * 1024 * 1024

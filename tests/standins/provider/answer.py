@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from secrets import token_hex
 
-from config.local.provider.chat import Chat
-from config.local.provider.samples import sample
-from config.local.provider.tokens import count, first_pieces, split
+from tests.standins.provider.chat import Chat
+from tests.standins.provider.samples import sample
+from tests.standins.provider.tokens import count, first_pieces, split
 
 QUOTE = 40
 CLOSING = (

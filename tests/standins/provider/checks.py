@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from config.local.provider.failures import ApiError
+from tests.standins.provider.failures import ApiError
 
 Check = Callable[[str, Any], None]
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")

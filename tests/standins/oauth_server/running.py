@@ -38,7 +38,7 @@ class OAuthServer:
         self.name = name
         self._environ = {
             "PATH": "/usr/bin:/bin",
-            "DJANGO_SETTINGS_MODULE": "tests.oauthserver.settings",
+            "DJANGO_SETTINGS_MODULE": "tests.standins.oauth_server.settings",
             "OAUTHSERVER_DATABASE": database,
             "OAUTHSERVER_FOLDER": str(folder),
             "PYTHONPATH": str(ROOT),
@@ -59,14 +59,19 @@ class OAuthServer:
     def prepare(self) -> None:
         redirect = f"http://{HOST}/oauth/{self.name}/callback"
         self._python(
-            "tests.oauthserver.prepare", CLIENT_ID, CLIENT_SECRET, redirect, PERSON, PASSWORD
+            "tests.standins.oauth_server.prepare",
+            CLIENT_ID,
+            CLIENT_SECRET,
+            redirect,
+            PERSON,
+            PASSWORD,
         )
 
     def start(self) -> None:
         command = [
             *(sys.executable, "-m", "gunicorn", "--bind", f"{HOST}:{self.port}"),
             *("--worker-class", "gthread", "--threads", "16", "--no-control-socket"),
-            "tests.oauthserver.wsgi",
+            "tests.standins.oauth_server.wsgi",
         ]
         program = Program(
             name="oauth server",

@@ -6,12 +6,12 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable
 
-from config.local.provider.answer import compose
-from config.local.provider.chat import MODELS, read_body, read_chat
-from config.local.provider.delivery import deliver
-from config.local.provider.failures import ApiError
-from config.local.provider.tally import Tally
-from config.local.provider.wire import Reply, Request
+from tests.standins.provider.answer import compose
+from tests.standins.provider.chat import MODELS, read_body, read_chat
+from tests.standins.provider.delivery import deliver
+from tests.standins.provider.failures import ApiError
+from tests.standins.provider.tally import Tally
+from tests.standins.provider.wire import Reply, Request
 
 CHAT = "/v1/chat/completions"
 OWN = "/__"

@@ -8,7 +8,7 @@ SECRET_KEY = "of a server that lives for one test run"
 DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1"]
 USE_TZ = True
-ROOT_URLCONF = "tests.oauthserver.site"
+ROOT_URLCONF = "tests.standins.oauth_server.site"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 DATABASES = {"default": dj_database_url.parse(os.environ["OAUTHSERVER_DATABASE"])}
 INSTALLED_APPS = [
@@ -18,7 +18,7 @@ INSTALLED_APPS = [
     "oauth2_provider",
 ]
 MIDDLEWARE = [
-    "tests.oauthserver.site.Ledger",
+    "tests.standins.oauth_server.site.Ledger",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
