@@ -10,46 +10,33 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, Session
 from config.rates import FailureLimit
 
-# By this the audit log knows an operator's sign-in to the console.
+# The audit log's action for an operator's sign-in to the console.
 OPERATOR_SIGNED_IN = "operator:signed_in"
 
 Limits = Sequence[tuple[FailureLimit, str]]
 
 
-# Two columns of a row called ``person``: whether they have signed in on a device before, and whether from an address.
-# Nobody has at NULL.
-KNOWN = """
-EXISTS (
-    SELECT FROM accounts_session session
-    WHERE session.user_id = person.id AND session.device_fp = %(device)s
-),
-EXISTS (
-    SELECT FROM accounts_session session
-    WHERE session.user_id = person.id
-      AND (session.started_from <<= %(network)s::inet OR session.last_used_from <<= %(network)s::inet)
-)
-"""
-
-
 class Place(NamedTuple):
-    """Where somebody signs in: the fingerprint of a device and an address, as far as they are known."""
+    """The device (by fingerprint) and the address of a sign-in, as far as they are known."""
 
     device: str
     address: str | None
 
-    def values(self) -> dict[str, str | None]:
-        """What ``KNOWN`` asks for."""
-        network = str(_network(self.address)) if self.address else None
-        return {"device": self.device or None, "network": network}
+    def known(self) -> dict[str, Exists]:
+        """Annotations of a user: whether a session has been at this device, and at this address."""
+        sessions = Session.objects.filter(user=OuterRef("pk"))
+        at_device = sessions.filter(device_fp=self.device) if self.device else sessions.none()
+        at_address = _within("started_from", self.address) | _within("last_used_from", self.address)
+        return {"at_device": Exists(at_device), "at_address": Exists(sessions.filter(at_address))}
 
 
 def limits_of_sign_in(*, account: str, place: Place, at_device: bool, at_address: bool) -> Limits:
-    """The limits that a failed sign-in of a shell counts against, with their keys. ``KNOWN`` says the last two."""
+    """The limits and keys that a failed sign-in of a shell counts against; ``Place.known`` gives the last two."""
     if at_device:
         return [_key("device", account, place.device)]
     return _limits(account, place.address, known=at_address)
@@ -63,7 +50,7 @@ def limits_of_operator(*, email: str, address: str) -> Limits:
 
 
 def limits_of_holder(*, user_id: UUID) -> Limits:
-    """The limit of somebody signed in who proves to know the password: what strangers do does not count."""
+    """The limit of a signed-in person who repeats the password: failures of strangers do not count."""
     return [_key("signed in", str(user_id))]
 
 
@@ -74,7 +61,7 @@ def _limits(account: str, address: str | None, *, known: bool) -> Limits:
 
 
 def _key(*parts: str) -> tuple[FailureLimit, str]:
-    """Told apart by lengths: an account is whatever somebody types, and must not read as the place of another's."""
+    """Prefixes each part with its length: an account is typed by anybody and must not read as another's place."""
     return "auth.account", "".join(f"{len(part)}:{part}" for part in parts)
 
 
