@@ -9,6 +9,7 @@ from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
+from rest_framework.viewsets import ViewSet
 
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
@@ -36,7 +37,6 @@ from config.client_address import address_of
 from config.problems import NotFound
 from config.request_ids import current as request_id
 from config.schema import problems
-from config.viewsets import ViewSet
 
 # Each for all requests: making its fields anew costs half of what reading a small body does.
 LOGIN, REFRESH, LOGOUT = LoginSerializer(), RefreshSerializer(), LogoutSerializer()

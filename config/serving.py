@@ -221,7 +221,7 @@ def when_ready(server: Any) -> None:
     # What was loaded stays for good: workers neither look through it for garbage nor copy its pages by doing so. What
     # little of it is garbage stays too: to look for it takes a tenth of the start.
     gc.freeze()
-    # Requests free what they used by themselves (tests/composition/test_garbage.py), and what lives for long is
+    # Requests leave little garbage, and what lives for long is
     # streams, of some two hundred objects each: to look through those of a thousand stops all of them for a twentieth
     # of a second. So this is done seldom, and not so seldom that garbage nobody has thought of fills the memory.
     gc.set_threshold(50_000)

@@ -9,10 +9,10 @@ from django.http import HttpResponse, HttpResponseBase, HttpResponseNotModified
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
+from rest_framework.viewsets import ViewSet
 
 from config.conditions import is_known
 from config.problems import instant
-from config.viewsets import ViewSet
 from licensing.callers import Caller, caller_of
 from licensing.serializers import LicenceStatusSerializer
 

@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from accounts.authentication import ClaimedAuthentication
 from config import ratelimits
@@ -16,7 +17,6 @@ from config.negotiation import WhateverAccept
 from config.problems import Problem
 from config.request_ids import current as request_id
 from config.schema import problems
-from config.viewsets import ViewSet
 from licensing.callers import caller_of, claimed_by
 from licensing.permissions import told_first
 from llmproxy.calls import Call, End, admit

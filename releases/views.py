@@ -9,6 +9,7 @@ from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
+from rest_framework.viewsets import ViewSet
 
 from accounts.audit import Actor
 from config.client_address import address_of
@@ -17,7 +18,6 @@ from config.negotiation import WhateverAccept
 from config.problems import MalformedRequest
 from config.request_ids import current as request_id
 from config.schema import problems
-from config.viewsets import ViewSet
 from releases.authentication import Publisher, PublisherAuthentication
 from releases.publishing import publish
 from releases.schema import MANIFEST

@@ -7,11 +7,11 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from config import ratelimits
 from config.bodies import ObjectParser
 from config.schema import problems
-from config.viewsets import ViewSet
 from licensing.callers import caller_of
 from telemetry.intake import take_in
 from telemetry.schema import BATCH

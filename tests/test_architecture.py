@@ -86,17 +86,6 @@ def test_there_are_rooms_and_no_shelves() -> None:
     assert not named & SHELVES
 
 
-def test_view_sets_are_those_that_let_go_of_a_request() -> None:
-    theirs = [
-        path.relative_to(ROOT).as_posix()
-        for path in sources()
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.ImportFrom)
-        and f"{node.module}.{node.names[0].name}".startswith("rest_framework.viewsets")
-    ]
-    assert theirs == ["config/viewsets.py"]
-
-
 def test_nothing_is_imported_inside_a_function_and_nothing_listens_to_signals() -> None:
     for path in sources():
         tree = parsed(path)

@@ -7,6 +7,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
@@ -28,7 +29,6 @@ from accounts.models import Connection
 from config.client_address import address_of
 from config.request_ids import current as request_id
 from config.schema import problems
-from config.viewsets import ViewSet
 
 PROVIDER = OpenApiParameter(
     "provider",

@@ -10,10 +10,10 @@ from django.http import HttpResponse, HttpResponseBase
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
+from rest_framework.viewsets import ViewSet
 
 from config.conditions import unless_known
 from config.schema import problems
-from config.viewsets import ViewSet
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks, NotEntitled
 from releases.micro_apps.offers import Offer, offered

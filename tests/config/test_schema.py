@@ -14,6 +14,7 @@ from rest_framework import serializers
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
 
 from accounts.sign_in import InvalidCredentials
 from config import handlers
@@ -21,7 +22,6 @@ from config.described import headers_of, known_problems
 from config.negotiation import WhateverAccept
 from config.problems import NotFound, RequestTooLarge
 from config.schema import problems
-from config.viewsets import ViewSet
 from usage.refusals import DailyLimitReached, MonthlyCapExceeded
 
 DOCUMENTED_BEFORE_ANY_VIEW = {"400", "413", "500", "503"}
