@@ -1,35 +1,35 @@
 # Everything is made inside this folder: the environment in .venv, data and logs in .local.
 PYTHON ?= python3
-RUN = exec .venv/bin/python -m config.local
+RUN = exec .venv/bin/python -m tests.tools
 
 .PHONY: run test test-wire bench format lock python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
-	@$(PYTHON) -m config.local.install local
+	@$(PYTHON) -m tests.tools.install local
 	@$(RUN) run
 
 test: python  ## Every check and every test, beside servers of their own.
-	@$(PYTHON) -m config.local.install test
-	@.venv/bin/python -m config.local env
-	@$(RUN) with -- .venv/bin/python -m config.local.checks
+	@$(PYTHON) -m tests.tools.install test
+	@.venv/bin/python -m tests.tools env
+	@$(RUN) with -- .venv/bin/python -m tests.tools.checks
 
 test-wire: python  ## The tests that need programs beyond Python packages; installs those.
-	@$(PYTHON) -m config.local.install test
-	@.venv/bin/python -m config.local.wire
-	@$(RUN) with -- .venv/bin/python -m config.local.checks wire
+	@$(PYTHON) -m tests.tools.install test
+	@.venv/bin/python -m tests.tools.wire
+	@$(RUN) with -- .venv/bin/python -m tests.tools.checks wire
 
 bench: python  ## Measures the service against references; PARTS="status streams" for some, ROUNDS=1 for a quick look.
-	@$(PYTHON) -m config.local.install bench
-	@.venv/bin/python -m config.local.wire wrk
+	@$(PYTHON) -m tests.tools.install bench
+	@.venv/bin/python -m tests.tools.wire wrk
 	@$(RUN) with -- .venv/bin/python -m tests.bench --rounds $(or $(ROUNDS),3) $(PARTS)
 
 format: python  ## Put the code in form.
-	@$(PYTHON) -m config.local.install test
+	@$(PYTHON) -m tests.tools.install test
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
 lock: python  ## Write the locked requirements anew; UPGRADE=--upgrade takes the newest versions.
-	@$(PYTHON) -m config.local.lock $(UPGRADE)
+	@$(PYTHON) -m tests.tools.lock $(UPGRADE)
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

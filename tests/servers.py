@@ -8,9 +8,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from config.local import Unready
-from config.local.throwaway import throwaway_environment
-from config.local.variables import outside
+from tests.tools import Unready
+from tests.tools.throwaway import throwaway_environment
+from tests.tools.variables import outside
 
 
 @pytest.hookimpl(tryfirst=True)

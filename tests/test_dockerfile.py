@@ -21,7 +21,7 @@ import yaml
 from django.apps import apps
 from django.conf import settings
 
-from config.local.ports import free
+from tests.tools.ports import free
 
 ROOT = Path(__file__).resolve().parent.parent
 DEADLINE = 60.0
@@ -107,11 +107,11 @@ def run(command: list[str], cwd: Path, **own: str) -> subprocess.CompletedProces
 
 
 def test_rules_of_dockerignore_are_read_as_docker_reads_them() -> None:
-    given = ["*", "!config", "config/local/*", "!config/local/__init__.py", "**/__pycache__"]
+    given = ["*", "!config", "config/console/*", "!config/console/__init__.py", "**/__pycache__"]
     assert not ignored("config/settings.py", given)
-    assert not ignored("config/local/__init__.py", given)
-    assert ignored("config/local/run.py", given)
-    assert ignored("config/local/run/site.py", given)
+    assert not ignored("config/console/__init__.py", given)
+    assert ignored("config/console/site.py", given)
+    assert ignored("config/console/pages/site.py", given)
     assert ignored("config/__pycache__/settings.pyc", given)
     assert ignored("tests/config/test_logs.py", given)
     assert ignored("Makefile", given)
@@ -121,8 +121,6 @@ def test_the_image_holds_the_whole_service_and_nothing_else() -> None:
     tops = {path.split("/")[0] for path in context()}
     own = {each.name for each in apps.get_app_configs() if (ROOT / each.name).is_dir()}
     assert tops == own | {"manage.py", "requirements.lock", "templates"}
-    local = {path for path in context() if path.startswith("config/local/")}
-    assert local == {"config/local/__init__.py", "config/local/environment.py"}
 
 
 def test_the_commands_of_the_image_work_on_what_it_holds(image: Path) -> None:

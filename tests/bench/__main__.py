@@ -1,6 +1,6 @@
 """Measures the service against references: ``python -m tests.bench [--rounds N] [PART...]``.
 
-Run it beside the servers of ``python -m config.local with``, as `make bench` does. It judges nothing by its exit code;
+Run it beside the servers of ``python -m tests.tools with``, as `make bench` does. It judges nothing by its exit code;
 what it found is in ``.local/bench``, and docs/benchmarks.md says how to read it.
 """
 
@@ -16,10 +16,10 @@ from typing import Any
 
 import django
 
-from config.local.folders import LOCAL, claim
 from tests.bench import report
 from tests.bench.durable import durable_database
 from tests.bench.figures import Line
+from tests.tools.folders import LOCAL, claim
 
 # In this order; those that stand alone take too long for every run and are asked for by name.
 PARTS = ("startup", "status", "complete", "streams", "auth", "telemetry", "scaling")

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from config.local.children import Child
-from config.local.folders import sockets_of
-from config.local.postgres import Postgres
+from tests.tools.children import Child
+from tests.tools.folders import sockets_of
+from tests.tools.postgres import Postgres
 
 
 @contextmanager

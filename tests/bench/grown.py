@@ -19,12 +19,12 @@ from accounts.access_tokens import AccessToken
 from accounts.claims import claims_of
 from accounts.models import RefreshToken, SigningKey, User
 from accounts.refresh_tokens import RefreshSecret
-from config.local.folders import ROOT
 from licensing.models import Plan
 from tests.bench.callers import PASSWORD
 from tests.bench.stage import Served, Stage
 from tests.served.database import Database, new_database
 from tests.served.service import manage
+from tests.tools.folders import ROOT
 
 # A person has about a thousand records in ninety days at ten million, and a hundred in the small one.
 SMALL, LARGE = 10_000, int(os.environ.get("ROWS", "10000000"))
@@ -77,7 +77,7 @@ class Side:
 
 @contextmanager
 def grown(stage: Stage, environ: dict[str, str]) -> Iterator[dict[str, Side]]:
-    """Both, made by ``manage.py grow``; ``environ`` is what their services are given besides."""
+    """Both, made by ``tests.tools.grow``; ``environ`` is what their services are given besides."""
     with ExitStack() as stack:
         databases = {name: stack.enter_context(new_database(nullcontext)) for name in PEOPLE}
         for name, rows in (("small", SMALL), ("large", LARGE)):
@@ -128,8 +128,8 @@ def _grow(stage: Stage, database: Database, rows: int, people: int, clients: int
     subprocess.run(
         [
             sys.executable,
-            "manage.py",
-            "grow",
+            "-m",
+            "tests.tools.grow",
             *(f"{name}={each}" for name, each in numbers.items()),
         ],
         cwd=ROOT,

@@ -14,7 +14,6 @@ from itertools import cycle, islice
 from statistics import median
 from typing import Any
 
-from config.local.folders import LOCAL, claim
 from tests.bench import nights, plans
 from tests.bench.complete import BODY
 from tests.bench.console import PAGES, Console
@@ -26,6 +25,7 @@ from tests.releases.cdn import running_cdn
 from tests.releases.conftest import Release
 from tests.releases.signing import Signer
 from tests.served.releasing import ServedPipeline
+from tests.tools.folders import LOCAL, claim
 
 PART = "growth"
 # So many to each side in a round, so many before it is the other's turn; of what is published each one.

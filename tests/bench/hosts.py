@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from config.local.ports import free
-from config.local.wire import PATH
 from tests.bench.complete import BODY, HEADERS
 from tests.bench.exactness import TELEMETRY_LIMIT, counted_as_one
 from tests.bench.figures import Line, in_turns
 from tests.bench.processes import cpu_seconds
 from tests.bench.rationing import rationed
 from tests.bench.stage import HOST, RAISED, Load, Served, Stage
+from tests.tools.ports import free
+from tests.tools.wire import PATH
 
 PART = "apart"
 PEOPLE = 64

@@ -19,8 +19,6 @@ from itertools import chain, product
 from pathlib import Path
 from threading import Event, Thread
 
-from config.local.folders import ROOT
-from config.local.postgres import psql
 from tests.bench.callers import Caller, make_callers
 from tests.bench.complete import BODY, HEADERS
 from tests.bench.crowd_of_streams import percentile
@@ -31,6 +29,8 @@ from tests.bench.processes import cpu_seconds, tree
 from tests.bench.stage import Served, Stage
 from tests.bench.standby import Standby, lagging, standby
 from tests.served.database import Database, new_database
+from tests.tools.folders import ROOT
+from tests.tools.postgres import psql
 
 PART = "replica"
 RECORDS = int(os.environ.get("ROWS", "1000000"))
@@ -89,7 +89,12 @@ def _grow(stage: Stage, database: Database) -> None:
     prepare(stage, database)
     numbers = {"rows": 1_000, "records": RECORDS, "people": 10_000, "clients": 500}
     subprocess.run(
-        [sys.executable, "manage.py", "grow", *(f"--{name}={n}" for name, n in numbers.items())],
+        [
+            sys.executable,
+            "-m",
+            "tests.tools.grow",
+            *(f"--{name}={n}" for name, n in numbers.items()),
+        ],
         cwd=ROOT,
         env={**stage.environ, "DATABASE_URL": database.url},
         check=True,

@@ -18,8 +18,6 @@ import redis
 from django.conf import settings
 
 from accounts.models import SigningKey
-from config.local.children import Child, Program
-from config.local.ports import free
 from config.rates import DEFAULTS
 from tests.bench import wrk
 from tests.bench.callers import CAPS, Caller, make_callers
@@ -28,6 +26,8 @@ from tests.bench.processes import cpu_seconds, tree
 from tests.served.database import Database, new_database
 from tests.served.service import manage
 from tests.served.shell import Shell
+from tests.tools.children import Child, Program
+from tests.tools.ports import free
 
 HOST = "127.0.0.1"
 WORKERS = 2

@@ -11,10 +11,10 @@ from threading import Event, Thread
 
 import psycopg
 
-from config.local.children import Child, Program
-from config.local.folders import sockets_of
-from config.local.postgres import Postgres, psql
-from config.local.privileges import unprivileged
+from tests.tools.children import Child, Program
+from tests.tools.folders import sockets_of
+from tests.tools.postgres import Postgres, psql
+from tests.tools.privileges import unprivileged
 
 WATCHED_EVERY = 0.02
 CATCH_UP_SECONDS = 60.0

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 from functools import partial
 from statistics import mean
 
-from config.local.folders import ROOT
-from config.local.stops import pause
 from tests.bench.figures import Line, in_turns
 from tests.bench.processes import cpu_seconds, private_mib, pss_mib, rss_mib, tree
 from tests.bench.stage import WORKERS, Served, Stage
+from tests.tools.folders import ROOT
+from tests.tools.stops import pause
 
 PART = "startup"
 # What is measured for orientation: a Django proxy without apps.

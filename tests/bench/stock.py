@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from config.local.folders import ROOT
 from tests.bench.stage import Served, Stage
 from tests.served.database import new_database
+from tests.tools.folders import ROOT
 
 SETTINGS = "tests.bench.references.stock.settings"
 

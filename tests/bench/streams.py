@@ -15,13 +15,13 @@ from threading import Event, Thread
 
 import psycopg
 
-from config.local.folders import ROOT
 from tests.bench.crowd_of_streams import Crowd, Seen, percentile
 from tests.bench.figures import Line, in_turns
 from tests.bench.probes import Probe, probed
 from tests.bench.processes import cpu_seconds, pss_mib, rss_mib
 from tests.bench.provider import CHUNKS
 from tests.bench.stage import HOST, WORKERS, Served, Stage
+from tests.tools.folders import ROOT
 
 PART = "streams"
 RAMP = 4.5

@@ -1,6 +1,6 @@
 """What a table of telemetry costs to ask as it grows: plans, pages read and milliseconds, of a small and a large one.
 
-``python -m config.local with -- python -m tests.bench.telemetry_size [rows]``
+``python -m tests.tools with -- python -m tests.bench.telemetry_size [rows]``
 
 Rows are spread evenly over ninety days, twenty apps, ten versions and thirty names; one more app was last heard of
 long ago, and one day has as many rows as a day of a hundred million has. A question whose pages do not grow with the

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from config.local.folders import ROOT
-from config.local.ports import free
 from tests.served.shell import DONE, Stream, text_of
+from tests.tools.folders import ROOT
+from tests.tools.ports import free
 
 HOST = "127.0.0.1"
 CHUNKS, SECONDS = 5, 0.02

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 
 from argon2 import PasswordHasher
 
-from config.local.folders import ROOT
 from config.off_loop import LOWEST_PRIORITY
+from tests.tools.folders import ROOT
 
 PASSWORD = "correct horse battery staple"
 # As accounts/hashers.py has them.

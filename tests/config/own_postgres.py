@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from config.local.children import Child
-from config.local.postgres import Postgres
+from tests.tools.children import Child
+from tests.tools.postgres import Postgres
 
 
 class OwnPostgres:

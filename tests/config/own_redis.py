@@ -10,8 +10,8 @@ from pathlib import Path
 import redis
 from redis.client import Monitor
 
-from config.local.children import Child
-from config.local.redis import Redis
+from tests.tools.children import Child
+from tests.tools.redis import Redis
 
 
 class OwnRedis:

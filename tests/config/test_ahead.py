@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from config.ahead import Ahead
-from config.local.folders import ROOT
+from tests.tools.folders import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,12 @@ from pytest_django import Settings
 
 from config import attempts, tallies
 from config.attempts import attempt
-from config.local.redis import available
 from config.problems import ServiceUnavailable
 from config.ratelimits import RateLimited
 from config.rates import FailureLimit
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.races import race
+from tests.tools.redis import available
 
 needs_redis = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 ACCOUNT: tuple[FailureLimit, str] = ("auth.account", "ada@acme.test")

@@ -11,10 +11,10 @@ from redis.exceptions import RedisError
 
 from config import counting, tallies
 from config.counting import ProcessCounters, RedisCounters, _redis
-from config.local.folders import ROOT
-from config.local.redis import available
 from config.tallies import Away, ProcessTally, RedisTally
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
+from tests.tools.folders import ROOT
+from tests.tools.redis import available
 
 needs_redis = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 

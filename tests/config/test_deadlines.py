@@ -15,8 +15,8 @@ import pytest
 
 from config import deadlines
 from config.deadlines import connected
-from config.local.folders import ROOT
 from tests.standins.raw_server import playing
+from tests.tools.folders import ROOT
 
 HOST = "127.0.0.1"
 WAYS = {"threads": [], "gevent": ["gevent.monkey", "--module"]}

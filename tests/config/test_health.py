@@ -15,8 +15,8 @@ from pytest_django import Settings
 
 from config import health
 from config.health import Probe
-from config.local.redis import available
 from tests.config.own_redis import own_redis
+from tests.tools.redis import available
 
 PROCESS_COUNTERS = {"default": {"BACKEND": "config.counting.ProcessCounters", "LOCATION": ""}}
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from config import off_loop as room
-from config.local.folders import ROOT
 from config.off_loop import TOGETHER, off_loop
 from config.problems import ServiceUnavailable
+from tests.tools.folders import ROOT
 
 SECONDS = 20.0
 

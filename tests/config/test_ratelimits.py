@@ -13,10 +13,10 @@ from pytest_django import Settings
 
 from config import ratelimits
 from config.client_address import ClientAddressMiddleware
-from config.local.redis import available
 from config.ratelimits import AddressLimitMiddleware, RateLimited, count
 from config.rates import DEFAULTS
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
+from tests.tools.redis import available
 
 needs_redis = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 HERE, ELSEWHERE = "203.0.113.7", "203.0.113.8"

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from redis.exceptions import ResponseError, TimeoutError  # noqa: A004 - as its client knows it
 
-from config.local.redis import available
 from config.redis_client import CONNECTIONS, LeanRedis
 from tests.config.own_redis import OwnRedis, own_redis
+from tests.tools.redis import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 

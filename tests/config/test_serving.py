@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from config.local.children import Child, Program
-from config.local.folders import ROOT
+from tests.tools.children import Child, Program
+from tests.tools.folders import ROOT
 
 SECRET = "s3cretMARKERneverlogged"
 FROM_PROXY = {"Host": "shell.test", "X-Forwarded-Proto": "https"}

@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 
-from config.local.folders import ROOT
 from config.sharing import Shares
+from tests.tools.folders import ROOT
 
 
 def test_who_has_more_than_another_is_ahead() -> None:

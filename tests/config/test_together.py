@@ -12,8 +12,8 @@ from unittest import mock
 
 import pytest
 
-from config.local.folders import ROOT
 from config.together import Together
+from tests.tools.folders import ROOT
 
 SECONDS = 20.0
 

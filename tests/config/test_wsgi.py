@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from config.local.folders import ROOT
+from tests.tools.folders import ROOT
 
 # Each takes a good part of a second and some MB of every worker, and most installations never use it.
 SELDOM_USED = ("boto3", "stripe", "sentry_sdk")

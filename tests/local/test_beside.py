@@ -1,4 +1,4 @@
-"""``python -m config.local with CMD``: servers for one command, and nothing once it is over."""
+"""``python -m tests.tools with CMD``: servers for one command, and nothing once it is over."""
 
 import os
 import signal
@@ -7,11 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from config.local.folders import ROOT
-from config.local.throwaway import PREFIX, YOUNG_SECONDS
 from tests.local.processes import alive, until
+from tests.tools.folders import ROOT
+from tests.tools.throwaway import PREFIX, YOUNG_SECONDS
 
-WITH = [sys.executable, "-m", "config.local", "with", "--"]
+WITH = [sys.executable, "-m", "tests.tools", "with", "--"]
 # Says where its servers are and what it inherited, and ends with a number of its own.
 QUESTION = """
 import os, sys, psycopg, redis

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from config.local import Unready
-from config.local.children import Child, Program
-from config.local.folders import ROOT
 from tests.local.processes import alive, until
+from tests.tools import Unready
+from tests.tools.children import Child, Program
+from tests.tools.folders import ROOT
 
 SLEEP = "import time; time.sleep(600)"
 # Starts a child of its own, says its number, and hears no polite request.
@@ -25,7 +25,7 @@ print(subprocess.Popen([sys.executable, "-c", "{SLEEP}"]).pid, flush=True)
 SUPERVISOR = f"""
 import sys, os, time
 from pathlib import Path
-from config.local.children import Program
+from tests.tools.children import Program
 program = Program(name="c", command=[sys.executable, "-c", "{SLEEP}"], log=Path(sys.argv[1]), environ=os.environ)
 print(program.start().pid, flush=True)
 time.sleep(600)

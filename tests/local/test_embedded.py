@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from config.local import redis
-from config.local.embedded import ensure_environment, write_environment
-from config.local.environment import read
-from config.local.folders import claim, held
+from tests.tools import redis
+from tests.tools.embedded import ensure_environment, write_environment
+from tests.tools.environment import read
+from tests.tools.folders import claim, held
 
 
 def write(folder: Path, environ: dict[str, str]) -> tuple[set[str], dict[str, str]]:

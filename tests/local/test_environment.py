@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config.local import environment
+from tests.tools import environment
 
 AWKWARD = {"PLAIN": "x", "EQUALS": "a=b==", "MARKS": "#\"'$ \\ ü", "EMPTY": "", "SPACES": " a  b "}
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from config.local import Unready
-from config.local.folders import LONGEST, ROOT, RUNNING_SECONDS, claim, held, is_held, sockets_of
+from tests.tools import Unready
+from tests.tools.folders import LONGEST, ROOT, RUNNING_SECONDS, claim, held, is_held, sockets_of
 
 # Takes the folder, says so, and waits; told to stop, it says that and takes its time until its input ends.
 HOLDER = """
 import sys
 from pathlib import Path
-from config.local.folders import held
+from tests.tools.folders import held
 with held(Path(sys.argv[1])) as hold:
     hold.note(sys.argv[2])
     print("held", flush=True)
@@ -27,7 +27,7 @@ with held(Path(sys.argv[1])) as hold:
 SOCKETS = """
 import sys, time
 from pathlib import Path
-from config.local.folders import sockets_of
+from tests.tools.folders import sockets_of
 with sockets_of(Path(sys.argv[1])) as sockets:
     print(sockets, flush=True)
     time.sleep(600)

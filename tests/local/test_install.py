@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from config.local.folders import ROOT
+from tests.tools.folders import ROOT
 
-PARTS = ["config/__init__.py"]
+PARTS = ["tests/__init__.py"]
 PARTS += [
-    f"config/local/{name}.py"
+    f"tests/tools/{name}.py"
     for name in ("__init__", "children", "folders", "install", "leftovers", "stops")
 ]
 
@@ -56,7 +56,7 @@ def write_lock(project: Path, name: str, line: str, keep: str = "") -> None:
 
 
 def command(wanted: str) -> list[str]:
-    return [sys.executable, "-m", "config.local.install", wanted]
+    return [sys.executable, "-m", "tests.tools.install", wanted]
 
 
 def install(project: Path, wanted: str) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from config.local.leftovers import end_leftovers, marked
+from tests.tools.leftovers import end_leftovers, marked
 
 SLEEP = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
 

@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from config.env import _minisign_key
-from config.local.folders import ROOT
-from config.local.minisign import key_pair, tauri_public_key
+from tests.tools.folders import ROOT
+from tests.tools.minisign import key_pair, tauri_public_key
 
 
 def test_a_pair_is_made_once_and_its_secret_half_is_closed(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from config.local import Unready, ports
+from tests.tools import Unready, ports
 
 
 def test_a_taken_port_is_named_with_a_way_out() -> None:

@@ -10,13 +10,13 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
-from config.local import Unready, environment
-from config.local.minisign import key_pair
-from config.local.release import build, main
 from releases.minisign import PublicKey
 from releases.publishing import publish
 from releases.submissions import Submission
 from tests.releases.cdn import running_cdn
+from tests.tools import Unready, environment
+from tests.tools.minisign import key_pair
+from tests.tools.release import build, main
 
 
 @pytest.mark.django_db

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from config.local import environment
-from config.local.folders import ROOT
-from config.local.leftovers import processes_of
-from config.local.ports import same_or_free
-from config.local.variables import outside
 from tests.local.processes import until
+from tests.tools import environment
+from tests.tools.folders import ROOT
+from tests.tools.leftovers import processes_of
+from tests.tools.ports import same_or_free
+from tests.tools.variables import outside
 
 SECONDS = 100.0
 SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS", "LLM_API_KEY", "PUBLISH_SECRETS", "UPDATE_PUBLIC_KEY")
@@ -35,7 +35,7 @@ class Run:
         self._printed = folder.with_suffix(f".{port}.{len(list(folder.parent.iterdir()))}.txt")
         with self._printed.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "config.local", "run", "--folder", str(folder)],
+                [sys.executable, "-m", "tests.tools", "run", "--folder", str(folder)],
                 cwd=ROOT,
                 env={**outside(os.environ), "PORT": str(port)},
                 stdin=subprocess.DEVNULL,

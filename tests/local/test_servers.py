@@ -12,12 +12,12 @@ import psycopg
 import pytest
 import redis as client
 
-from config.local import Unready
-from config.local.children import Child
-from config.local.folders import sockets_of
-from config.local.leftovers import end_leftovers
-from config.local.postgres import Postgres
-from config.local.redis import Redis
+from tests.tools import Unready
+from tests.tools.children import Child
+from tests.tools.folders import sockets_of
+from tests.tools.leftovers import end_leftovers
+from tests.tools.postgres import Postgres
+from tests.tools.redis import Redis
 
 
 @pytest.fixture(scope="module")

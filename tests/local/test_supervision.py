@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from config.local import Unready
-from config.local.children import Child, Program
-from config.local.supervision import Keeper, watch
 from tests.local.processes import until
+from tests.tools import Unready
+from tests.tools.children import Child, Program
+from tests.tools.supervision import Keeper, watch
 
 
 def program(log: Path, code: str) -> Program:

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from config.local import variables
-from config.local.folders import ROOT
-from config.local.variables import Addresses
+from tests.tools import variables
+from tests.tools.folders import ROOT
+from tests.tools.variables import Addresses
 
 HERE = Addresses(
     host="127.0.0.1",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from config.local.minisign import key_pair
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded
 from tests.releases.signing import Signer, encoded
+from tests.tools.minisign import key_pair
 
 CONTENT = b"what is signed" * 100
 COMMENT = "timestamp:1700000000\tfile:app.tar.gz\tversion:1.2.3"

@@ -15,11 +15,11 @@ from rest_framework.test import APIClient, APIRequestFactory
 
 from accounts.models import AuditEvent
 from config.env import Secret
-from config.local.minisign import key_pair
 from releases.models import ShellChannel, ShellRelease
 from releases.storage import POINTER_CACHE
 from releases.views import UpdateViewSet
 from tests.releases.conftest import SECRET, Pipeline, Release
+from tests.tools.minisign import key_pair
 
 pytestmark = pytest.mark.django_db
 

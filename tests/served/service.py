@@ -12,12 +12,12 @@ from pathlib import Path
 
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from config.local.children import Child, Program
-from config.local.folders import ROOT
-from config.local.ports import free
-from config.local.run import healthy
 from config.rates import DEFAULTS
 from tests.served.database import Database
+from tests.tools.children import Child, Program
+from tests.tools.folders import ROOT
+from tests.tools.ports import free
+from tests.tools.run import healthy
 
 HOST = "127.0.0.1"
 WORKERS = 2

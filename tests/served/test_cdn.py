@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import requests
 
-from config.local.children import Program
-from config.local.ports import free
-from config.local.wire import PATH
 from releases.storage import IMMUTABLE_CACHE, POINTER_CACHE
 from tests.releases.signing import Signer, encoded
 from tests.served.conftest import Ground
 from tests.served.service import HOST, Service, running_service
+from tests.tools.children import Program
+from tests.tools.ports import free
+from tests.tools.wire import PATH
 
 pytestmark = pytest.mark.wire
 

@@ -10,11 +10,11 @@ from statistics import quantiles
 
 import pytest
 
-from config.local.folders import ROOT
 from tests.served.conftest import SignIn
 from tests.served.people import Person
 from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell
+from tests.tools.folders import ROOT
 
 # It loads the machine for a quarter of a minute.
 pytestmark = pytest.mark.wire

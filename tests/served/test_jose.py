@@ -12,13 +12,13 @@ import pytest
 from django.db.models import F
 
 from accounts.models import SigningKey
-from config.local.folders import ROOT
 from tests.forgeries import JUNK, claims_of
 from tests.served.database import Database
 from tests.served.ledger import eventually
 from tests.served.people import Person
 from tests.served.service import Service
 from tests.served.shell import Shell
+from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.wire
 

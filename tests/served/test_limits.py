@@ -11,7 +11,6 @@ import pytest
 import requests
 from django_ratelimit.core import _get_window
 
-from config.local.redis import available
 from tests.config.own_redis import OwnRedis, own_redis
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
@@ -20,6 +19,7 @@ from tests.served.ledger import eventually, records_of
 from tests.served.people import Person, add_person
 from tests.served.service import HOST, WORKERS, Service, running_service
 from tests.served.shell import PATIENCE, Shell, asked
+from tests.tools.redis import available
 
 pytestmark = pytest.mark.skipif(not available(), reason="no Redis for this Python")
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from config.local.folders import ROOT
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
@@ -17,6 +16,7 @@ from tests.served.people import Person, add_person
 from tests.served.service import Service
 from tests.served.shell import Shell, stand_in
 from tests.standins.provider_process import Provider
+from tests.tools.folders import ROOT
 
 MODEL = "openai/stand-in-small"
 WEATHER = {

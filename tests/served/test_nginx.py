@@ -10,11 +10,6 @@ from os import environ
 
 import pytest
 
-from config.local.children import Program
-from config.local.folders import ROOT
-from config.local.ports import free
-from config.local.run import healthy
-from config.local.wire import PATH
 from tests.served.conftest import Ground
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, the_record
@@ -23,6 +18,11 @@ from tests.served.service import HOST, Service, running_service
 from tests.served.shell import DONE, Shell, stand_in, text_of
 from tests.served.test_leaving import Caller
 from tests.standins.provider_process import Provider
+from tests.tools.children import Program
+from tests.tools.folders import ROOT
+from tests.tools.ports import free
+from tests.tools.run import healthy
+from tests.tools.wire import PATH
 
 pytestmark = pytest.mark.wire
 

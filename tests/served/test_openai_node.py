@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from config.local.folders import ROOT
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
@@ -16,6 +15,7 @@ from tests.served.people import Person, add_person, suspend
 from tests.served.service import Service
 from tests.served.shell import Shell, stand_in
 from tests.standins.provider_process import Provider
+from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.wire
 

@@ -18,11 +18,6 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from config.local.children import Child, Program
-from config.local.folders import ROOT
-from config.local.ports import free
-from config.local.privileges import unprivileged
-from config.local.wire import PATH
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
@@ -38,6 +33,11 @@ from tests.served.people import Person, add_person
 from tests.served.service import HOST, Service, running_service
 from tests.served.shell import DONE, Shell, stand_in
 from tests.standins.provider_process import Provider
+from tests.tools.children import Child, Program
+from tests.tools.folders import ROOT
+from tests.tools.ports import free
+from tests.tools.privileges import unprivileged
+from tests.tools.wire import PATH
 
 pytestmark = pytest.mark.wire
 

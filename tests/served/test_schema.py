@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from config.local.folders import ROOT
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.people import add_person
 from tests.served.service import Service
 from tests.served.shell import Shell
+from tests.tools.folders import ROOT
 
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 

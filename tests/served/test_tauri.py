@@ -16,13 +16,13 @@ import pytest
 import requests
 import yaml
 
-from config.local.folders import ROOT
 from releases.storage import pointer_path
 from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.issuer import AUDIENCE, REQUIRED, Issuer
 from tests.served.conftest import Ground
 from tests.served.releasing import PUBLISH, SECRET
 from tests.served.service import Service, running_service
+from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.wire
 

@@ -20,9 +20,6 @@ import requests
 from django.db import connections
 from pytest_django.plugin import DjangoDbBlocker
 
-from config.local.children import Child
-from config.local.folders import sockets_of
-from config.local.postgres import Postgres
 from telemetry.models import Event
 from tests.served.conftest import SignIn
 from tests.served.database import Database, new_database
@@ -30,6 +27,9 @@ from tests.served.ledger import eventually
 from tests.served.people import add_person
 from tests.served.service import WORKERS, Service, manage, running_service
 from tests.served.shell import Shell
+from tests.tools.children import Child
+from tests.tools.folders import sockets_of
+from tests.tools.postgres import Postgres
 
 # Nothing beyond packages is needed: this only takes long.
 pytestmark = [pytest.mark.wire, pytest.mark.timeout(300)]

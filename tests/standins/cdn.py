@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
-from config.local.stops import Stopped, listen_for_stops, pause
+from tests.tools.stops import Stopped, listen_for_stops, pause
 
 POINTER = "latest.json"
 SIGNATURE = ".minisig"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from config.local.folders import ROOT
 from releases import storage
 from tests.standins.cdn import IMMUTABLE_CACHE, POINTER_CACHE, Edge
+from tests.tools.folders import ROOT
 
 POINTER = "/shell/stable/latest.json"
 

@@ -16,8 +16,8 @@ from cryptography.x509.oid import NameOID
 
 from accounts.connections import exchange
 from accounts.connections.exchange import NoAnswer
-from config.local.ports import free
 from tests.accounts.connections.party import Party, Said, running_party
+from tests.tools.ports import free
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import requests
 
-from config.local.children import Child, Program
-from config.local.folders import ROOT
-from config.local.ports import free
+from tests.tools.children import Child, Program
+from tests.tools.folders import ROOT
+from tests.tools.ports import free
 
 HOST = "127.0.0.1"
 PERSON, PASSWORD = "grace", "a password of theirs"

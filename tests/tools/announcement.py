@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from config.local.postgres import psql
+from tests.tools.postgres import psql
 
 
 def announcement(folder: Path, environ: Mapping[str, str], *, own_database: bool) -> str:

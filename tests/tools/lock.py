@@ -1,4 +1,4 @@
-"""Writes the locked requirements anew from pyproject.toml: ``python -m config.local.lock [--upgrade]``.
+"""Writes the locked requirements anew from pyproject.toml: ``python -m tests.tools.lock [--upgrade]``.
 
 The resolver lives in an environment that is thrown away, so that it is nobody's dependency.
 """
@@ -9,7 +9,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-from config.local.folders import ROOT
+from tests.tools.folders import ROOT
 
 FLAGS = [
     *("--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"),

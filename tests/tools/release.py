@@ -1,4 +1,4 @@
-"""A demo release: `python -m config.local.release 1.0.0` builds one, signs it with the demo key and uploads it.
+"""A demo release: `python -m tests.tools.release 1.0.0` builds one, signs it with the demo key and uploads it.
 
 What it leaves in `.local/release/` is what a pipeline sends: `latest.json` and its signature. The artifacts, which
 are a few bytes for each platform, go where the demo CDN serves them from.
@@ -12,9 +12,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from config.local import Unready, environment
-from config.local.folders import LOCAL, claim
-from config.local.minisign import sign
+from tests.tools import Unready, environment
+from tests.tools.folders import LOCAL, claim
+from tests.tools.minisign import sign
 
 PLATFORMS = ("darwin-aarch64", "windows-x86_64")
 MANIFEST, SIGNATURE = "latest.json", "latest.json.minisig"
@@ -53,7 +53,7 @@ def build(folder: Path, *, version: str, channel: str, cdn: str, at: int) -> Pat
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m config.local.release", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.release", description=__doc__)
     parser.add_argument("version")
     parser.add_argument("--channel", default="stable")
     parser.add_argument("--folder", type=Path, default=LOCAL, help="the folder of `make run`")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import redis
 
-from config.local.children import Child, Program
+from tests.tools.children import Child, Program
 
 
 def available() -> bool:

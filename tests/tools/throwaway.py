@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from config.local import redis
-from config.local.folders import held, is_held, sockets_of
-from config.local.postgres import Postgres
-from config.local.variables import for_tests
+from tests.tools import redis
+from tests.tools.folders import held, is_held, sockets_of
+from tests.tools.postgres import Postgres
+from tests.tools.variables import for_tests
 
 PREFIX = "shell-test-"
 YOUNG_SECONDS = 60.0

@@ -1,6 +1,6 @@
 """The whole project on one machine that has nothing but Python: real servers from packages, started and stopped.
 
-``python -m config.local run`` is ``make run``; ``python -m config.local with CMD`` runs a command beside servers
+``python -m tests.tools run`` is ``make run``; ``python -m tests.tools with CMD`` runs a command beside servers
 of its own. Nothing of this is used where the service's variables point at real servers.
 """
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from config.local import Unready
-from config.local.stops import pause
+from tests.tools import Unready
+from tests.tools.stops import pause
 
 MARK = "SHELL_LOCAL_FOLDER"
 # The servers overwrite the memory that shows their environment, and work in their data folder.

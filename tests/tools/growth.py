@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from django.db import connection, transaction
 
 from accounts.models import User
-from config.bulk import rebuilt
-from config.growth_rows import (
+from tests.tools.bulk import rebuilt
+from tests.tools.growth_rows import (
     AUDIT,
     CAPS,
     CLIENTS,

@@ -1,4 +1,4 @@
-"""`make test` in one place: every check, then every test. ``python -m config.local.checks [wire]`` beside servers.
+"""`make test` in one place: every check, then every test. ``python -m tests.tools.checks [wire]`` beside servers.
 
 All of them run, also after one has failed; the exit code says whether all were well.
 """
@@ -11,9 +11,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from config.local.children import die_with
-from config.local.folders import ROOT
-from config.local.wire import PATH
+from tests.tools.children import die_with
+from tests.tools.folders import ROOT
+from tests.tools.wire import PATH
 
 BIN = Path(sys.executable).parent
 MANAGE = [sys.executable, "manage.py"]
@@ -48,7 +48,7 @@ RUNNING = ("tests/served", "tests/local", "tests/standins", "tests/config")
 PARTS = {
     "the running service": [*PYTEST, *RUNNING],
     "everything else": [
-        *(sys.executable, "-m", "config.local", "with", "--"),
+        *(sys.executable, "-m", "tests.tools", "with", "--"),
         *(*PYTEST, "tests", *(f"--ignore={folder}" for folder in RUNNING)),
     ],
 }

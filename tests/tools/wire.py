@@ -1,4 +1,4 @@
-"""Installs what is needed beyond Python packages: ``python -m config.local.wire [PROGRAM...]``.
+"""Installs what is needed beyond Python packages: ``python -m tests.tools.wire [PROGRAM...]``.
 
 Without a name, what `make test-wire` needs: programs from Debian, packages from npm. With names, those programs alone.
 """
@@ -10,8 +10,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from config.local import Unready
-from config.local.folders import ROOT
+from tests.tools import Unready
+from tests.tools.folders import ROOT
 
 # Program, and the Debian package that has it.
 PROGRAMS = {

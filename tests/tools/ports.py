@@ -4,7 +4,7 @@ import errno
 import socket
 from collections.abc import Mapping
 
-from config.local import Unready
+from tests.tools import Unready
 
 HIGHEST = 65535
 

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from config.local import Unready
-from config.local.children import Child, Program
-from config.local.stops import pause
+from tests.tools import Unready
+from tests.tools.children import Child, Program
+from tests.tools.stops import pause
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 # A program that ran this long was well; the pause before its next start is short again.

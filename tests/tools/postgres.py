@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import psycopg
 
-from config.local import Unready
-from config.local.children import Child, Program
-from config.local.privileges import give_to_server, unprivileged
+from tests.tools import Unready
+from tests.tools.children import Child, Program
+from tests.tools.privileges import give_to_server, unprivileged
 
 VERSION = "18"
 NAME = "shell"

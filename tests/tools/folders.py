@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from config.local import Unready
-from config.local.stops import pause
+from tests.tools import Unready
+from tests.tools.stops import pause
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ROOT / ".local"
@@ -115,7 +115,7 @@ def _elsewhere(folder: Path, link: Path) -> Path:
         shutil.rmtree(link)
     base = Path(tempfile.gettempdir())
     if not _fits(base / "shell-12345678"):
-        base = Path("/tmp")  # noqa: S108 - the folder made in it is private
+        base = Path("/tmp")
     target = Path(tempfile.mkdtemp(prefix="shell-", dir=base))
     (target / "for").symlink_to(folder)
     link.symlink_to(target)

@@ -1,4 +1,4 @@
-"""The statements that make the rows of :mod:`config.growth`, each one ``INSERT … SELECT`` from a series.
+"""The statements that make the rows of :mod:`tests.tools.growth`, each one ``INSERT … SELECT`` from a series.
 
 People and clients are numbered from 0, and their ids follow from a number and the salt of a run, so that no statement
 has to look one up. Times go forward with the number of a row, as in a table that is written to at its end.
@@ -25,7 +25,7 @@ _SESSION = f"""(
     SELECT n, n %% %(people)s AS p, md5(%(salt)s || 'session' || n)::uuid AS id, start,
            LEAST(start + (%(now)s - start) * ({_USED}), %(now)s - interval '1 minute') AS last
     FROM (SELECT n, {_STARTED} AS start FROM generate_series(0, %(sessions)s - 1) AS n) AS numbered
-)"""  # noqa: S608 - built from constants of this module, as all here
+)"""
 _HAS_ENDED = "n %% 4 = 0 AND last > %(now)s::timestamptz - interval '29 days'"
 
 
@@ -41,7 +41,7 @@ def _statement(text: str, *, rows: str = "") -> str:
         request=_ID.format(kind=f"request of {rows}"),
         session=_SESSION,
         has_ended=_HAS_ENDED,
-        drawn=f"(SELECT n, {_SOMEBODY} AS p, {at} AS at FROM generate_series(0, %({rows})s - 1) AS n) AS row",  # noqa: S608
+        drawn=f"(SELECT n, {_SOMEBODY} AS p, {at} AS at FROM generate_series(0, %({rows})s - 1) AS n) AS row",
     )
 
 

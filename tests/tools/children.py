@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.local import Unready
-from config.local.folders import ROOT
-from config.local.stops import pause
+from tests.tools import Unready
+from tests.tools.folders import ROOT
+from tests.tools.stops import pause
 
 PR_SET_PDEATHSIG = 1
 POLL_SECONDS = 0.02

@@ -1,4 +1,4 @@
-"""Makes the environment in ``.venv`` from locked requirements: ``python -m config.local.install local|test|bench``.
+"""Makes the environment in ``.venv`` from locked requirements: ``python -m tests.tools.install local|test|bench``.
 
 Runs on the Python of the machine, so it uses the standard library only. A second run does nothing until a lock
 changes; what was interrupted is made again from the start.
@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from config.local import Unready
-from config.local.children import die_with
-from config.local.folders import ROOT
-from config.local.leftovers import end_leftovers, marked
+from tests.tools import Unready
+from tests.tools.children import die_with
+from tests.tools.folders import ROOT
+from tests.tools.leftovers import end_leftovers, marked
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"

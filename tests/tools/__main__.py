@@ -1,4 +1,4 @@
-"""``python -m config.local run``, ``env`` and ``with [--] CMD…``."""
+"""``python -m tests.tools run``, ``env`` and ``with [--] CMD…``."""
 
 import argparse
 import os
@@ -6,13 +6,13 @@ import signal
 import sys
 from pathlib import Path
 
-from config.local import Unready
-from config.local.beside import beside_servers
-from config.local.children import die_with
-from config.local.embedded import ensure_environment
-from config.local.folders import LOCAL
-from config.local.run import run
-from config.local.stops import Stopped, listen_for_stops
+from tests.tools import Unready
+from tests.tools.beside import beside_servers
+from tests.tools.children import die_with
+from tests.tools.embedded import ensure_environment
+from tests.tools.folders import LOCAL
+from tests.tools.run import run
+from tests.tools.stops import Stopped, listen_for_stops
 
 
 def main(arguments: list[str]) -> int:
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m config.local", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.tools", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True)
     start = actions.add_parser("run", help="start everything and watch over it")
     write = actions.add_parser("env", help="write the environment file where there is none")

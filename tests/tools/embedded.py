@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.local import Unready, environment, ports, redis
-from config.local.folders import claim, held, sockets_of
-from config.local.postgres import Postgres
-from config.local.variables import Addresses, for_run
+from tests.tools import Unready, environment, ports, redis
+from tests.tools.folders import claim, held, sockets_of
+from tests.tools.postgres import Postgres
+from tests.tools.variables import Addresses, for_run
 
 
 @dataclass(frozen=True, kw_only=True)

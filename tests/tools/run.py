@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from config.local import environment, ports
-from config.local.announcement import announcement
-from config.local.children import Child, Program
-from config.local.embedded import Embedded, write_environment
-from config.local.folders import claim, held, sockets_of
-from config.local.leftovers import end_leftovers, marked
-from config.local.progress import Progress
-from config.local.supervision import Keeper, watch
-from config.local.variables import reachable
+from tests.tools import environment, ports
+from tests.tools.announcement import announcement
+from tests.tools.children import Child, Program
+from tests.tools.embedded import Embedded, write_environment
+from tests.tools.folders import claim, held, sockets_of
+from tests.tools.leftovers import end_leftovers, marked
+from tests.tools.progress import Progress
+from tests.tools.supervision import Keeper, watch
+from tests.tools.variables import reachable
 
 
 def run(folder: Path) -> NoReturn:

@@ -5,10 +5,10 @@ import signal
 import subprocess
 from collections.abc import Sequence
 
-from config.local.children import POLL_SECONDS, die_with
-from config.local.stops import Stopped, pause
-from config.local.throwaway import throwaway_environment
-from config.local.variables import outside
+from tests.tools.children import POLL_SECONDS, die_with
+from tests.tools.stops import Stopped, pause
+from tests.tools.throwaway import throwaway_environment
+from tests.tools.variables import outside
 
 
 def beside_servers(command: Sequence[str]) -> int:

@@ -1,19 +1,19 @@
 """A database that is filled by the million keeps what must always hold."""
 
 from datetime import datetime
-from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection
 from django.db.models import F, Sum
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from config.bulk import rebuilt
 from config.demo import OPERATOR, PERSON
 from config.nightly import run_all
 from telemetry.models import Event
+from tests.tools import Unready
+from tests.tools.bulk import rebuilt
+from tests.tools.grow import main
 from usage.models import MonthlyUsage, UsageRecord
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,8 +21,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 ROWS = 230
 
 
-def grow(**options: Any) -> None:
-    call_command("grow", **{"rows": ROWS, "people": 7, "clients": 2, **options})
+def grow(**options: int) -> None:
+    given = {"rows": ROWS, "people": 7, "clients": 2, **options}
+    main([f"--{name}={value}" for name, value in given.items()])
 
 
 def shape() -> set[tuple[str, str]]:
@@ -95,10 +96,10 @@ def test_the_first_night_finds_nothing_to_remove_and_nothing_missing() -> None:
 
 
 def test_a_database_with_people_in_it_is_left_alone(user: User) -> None:
-    with pytest.raises(CommandError, match="There are people in this database"):
+    with pytest.raises(Unready, match="There are people in this database"):
         grow()
     assert not UsageRecord.objects.exists()
-    grow(yes=True)
+    main(["--yes", f"--rows={ROWS}", "--people=7", "--clients=2"])
     assert UsageRecord.objects.count() == ROWS
     assert not UsageRecord.objects.filter(user=user).exists()
 

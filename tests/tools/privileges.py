@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from config.local import Unready
+from tests.tools import Unready
 
 
 @cache
