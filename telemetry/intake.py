@@ -1,31 +1,29 @@
-"""Taking in a batch: each event on its own merits, all good ones in one statement.
+"""Telemetry intake: checks each event of a batch by itself and stores the good ones in one statement.
 
-A shell that did not hear the answer sends the batch again, so an event is known by its client and its own id, and
-a second copy is counted and not kept, whether it comes later, in the same batch, or at the same moment. The
-statement is a transaction of its own: once it has returned, what it counted is committed.
+A shell that lost the answer sends the batch again. An event is identified by its client and its own id; a second copy
+is counted and not stored, whether it comes later, in the same batch, or at the same moment. The statement is a
+transaction by itself: the events it counts as accepted are committed.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-import psycopg
-from django.db import IntegrityError, connection, transaction
+from django.db import connection
 
 from config.problems import Fault, InvalidRequest, RequestTooLarge
 from telemetry.events import BadEvent, Reader, Reported
 
 MOST_EVENTS = 500
-# Held to before anything is read, by config/bodies.py.
+# Enforced by config/bodies.py before the body is read.
 MOST_BYTES = 1024 * 1024
 
 
 class TooManyEvents(RequestTooLarge):
-    """More events than a batch takes."""
+    """Refuses a batch of too many events."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,7 +35,7 @@ class TooManyEvents(RequestTooLarge):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What became of a batch; the three together are its events. A rejected event has one fault, its first."""
+    """The result of a batch: each event is accepted, a duplicate, or rejected with its first fault."""
 
     accepted: int
     duplicates: int
@@ -45,10 +43,10 @@ class Taken:
 
 
 def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: datetime) -> Taken:
-    """Keeps the good events of ``{"events": [...]}``.
+    """Stores the good events of ``{"events": [...]}``.
 
-    Raises ``InvalidRequest`` where there is no list of events, ``TooManyEvents``, and the database's own errors:
-    nothing is kept then. When it returns, the accepted are committed (outside of any transaction of the caller).
+    Raises ``InvalidRequest`` if there is no list of events, ``TooManyEvents``, and database errors; then nothing is
+    stored. On return the accepted events are committed, unless the caller has a transaction open.
     """
     given = _events_of(batch)
     events, rejected = _read(given, now=now)
@@ -58,7 +56,7 @@ def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: da
 
 
 def _read(given: list[Any], *, now: datetime) -> tuple[dict[str, Reported], list[Fault]]:
-    """The good events by their ids, the first of several copies, and a fault for each other."""
+    """The good events by id (of several copies the first), and a fault for each of the others."""
     reader = Reader(now=now)
     if ordinary := reader.read_all(given):
         return {each.id: each for each in reversed(ordinary)}, []
@@ -86,40 +84,29 @@ def _events_of(batch: Mapping[str, Any]) -> list[Any]:
     return events
 
 
-# Each column is one text with a line for each event, which both sides read and write several times as fast as an
-# array. No value holds a line's end: patterns refuse it, and JSON writes it as an escape. The lines of one event
-# without an app or a version are no lines at all, hence coalesce.
-_KEEP = """
+# Each column travels as one text with a line for each event, which both sides handle several times as fast as an
+# array; the ORM's bulk_create() does not report how many rows were new. No value holds a line's end: patterns refuse
+# it, and JSON escapes it. A single event without app or version makes an empty array, hence coalesce.
+_KEEP_NEW = """
 INSERT INTO telemetry_event
     (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
-SELECT event_id::uuid, %b, %b, name, coalesce(app, ''), coalesce(shell_version, ''),
-    occurred_at::timestamptz, %b, properties::jsonb
+SELECT event_id::uuid, %s::uuid, %s::uuid, name, coalesce(app, ''), coalesce(shell_version, ''),
+    occurred_at::timestamptz, %s::timestamptz, properties::jsonb
 FROM unnest(
-    string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'),
-    string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n'), string_to_array(%b, E'\\n')
+    string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n'),
+    string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n')
 ) AS given (event_id, name, occurred_at, app, shell_version, properties)
+ON CONFLICT (event_id, client_id) DO NOTHING
 """
-_KEEP_NEW = f"{_KEEP} ON CONFLICT (event_id, client_id) DO NOTHING"
 
 
 def _keep(events: list[Reported], *, client_id: UUID, user_id: UUID, now: datetime) -> int:
-    """How many of the events were new."""
+    """Stores the events; returns how many of them were new."""
     if not events:
         return 0
-    # In one order for everyone: two copies of a batch at the same moment wait for each other, and never crosswise.
+    # One order for all: two copies of a batch at the same moment wait for each other and never deadlock.
     events.sort(key=attrgetter("id"))
-    values = [client_id, user_id, now, *map("\n".join, zip(*events, strict=True))]
-    try:
-        # To be ready for a second copy of each costs the database an eighth; a batch is seldom sent again, and then
-        # its first event tells.
-        with transaction.atomic() if connection.in_atomic_block else nullcontext():
-            return _execute(_KEEP, values)
-    except IntegrityError:
-        return _execute(_KEEP_NEW, values)
-
-
-def _execute(statement: str, values: list[Any]) -> int:
-    connection.ensure_connection()
-    # Not Django's cursor, which writes values into the statement.
-    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
-        return cursor.execute(statement, values).rowcount
+    values: list[Any] = [client_id, user_id, now, *map("\n".join, zip(*events, strict=True))]
+    with connection.cursor() as cursor:
+        cursor.execute(_KEEP_NEW, values)
+        return int(cursor.rowcount)

@@ -1,22 +1,10 @@
-"""Events that shells report about themselves."""
+"""Telemetry events that shells report, and their daily volumes."""
 
 from datetime import datetime
 from typing import Literal
 
-from django.db import connection, models
+from django.db import models
 
-# Every value of a column that is the first of an index, or the next after others that are given, one index look-up
-# each: a DISTINCT would read the whole table.
-_KNOWN = """
-WITH RECURSIVE known AS (
-    (SELECT {column} AS value FROM telemetry_event WHERE {given} ORDER BY {column} LIMIT 1)
-    UNION ALL
-    SELECT (SELECT {column} FROM telemetry_event WHERE {given} AND {column} > known.value
-            ORDER BY {column} LIMIT 1)
-    FROM known WHERE known.value IS NOT NULL
-)
-SELECT value FROM known WHERE value IS NOT NULL LIMIT %(most)s
-"""
 MOST_KNOWN = 100
 
 
@@ -24,22 +12,33 @@ class EventQuerySet(models.QuerySet["Event"]):
     def received_before(self, at: datetime) -> "EventQuerySet":
         return self.filter(received_at__lt=at)
 
+    def received_between(self, start: datetime, end: datetime) -> "EventQuerySet":
+        """Events received at ``start`` or later, and before ``end``."""
+        return self.filter(received_at__gte=start, received_at__lt=end)
+
     def known(
         self, column: Literal["name", "app", "shell_version"], *, app: str | None = None
     ) -> list[str]:
-        """The values there are, in order, 100 at most; versions only of an app."""
+        """The distinct values of a column in order, at most 100; shell versions of one app only.
+
+        Each value is one index look-up, because DISTINCT would read the whole table.
+        """
         assert (column == "shell_version") == (app is not None)
-        statement = _KNOWN.format(column=column, given="true" if app is None else "app = %(app)s")
-        with connection.cursor() as cursor:
-            cursor.execute(statement, {"most": MOST_KNOWN, "app": app})
-            return [value for (value,) in cursor.fetchall()]
+        rows = self.order_by(column) if app is None else self.filter(app=app).order_by(column)
+        values = rows.values_list(column, flat=True)
+        found: list[str] = []
+        value = values.first()
+        while value is not None and len(found) < MOST_KNOWN:
+            found.append(value)
+            value = values.filter(**{f"{column}__gt": value}).first()
+        return found
 
 
 class Event(models.Model):
-    """One event. It names its client and person by value: keeping it locks no row of theirs and waits for none.
+    """One event. It names its client and user by value, so that intake takes no lock on their rows.
 
-    Every index but the one that refuses a second copy grows at its end or at one end for each name or version,
-    so that what intake touches stays small however many rows there are.
+    Every index except the unique one grows at its end, or at one end for each name or version, so that intake
+    touches few pages however many rows there are.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -81,9 +80,9 @@ class Event(models.Model):
 
 
 class DailyVolume(models.Model):
-    """How many events of an app and shell version were received on a day (UTC), counted once the day was over.
+    """The number of events of an app and shell version received on one day (UTC), counted once the day is over.
 
-    It stays when the events are pruned. Intake does not touch it: batches of one version would wait for each other.
+    It outlives its events. Intake does not touch it, because batches of one version would wait for each other.
     """
 
     day = models.DateField()

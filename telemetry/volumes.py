@@ -1,22 +1,22 @@
-"""How much came in: events of a day by app and shell version.
+"""Volumes: the number of events of a day by app and shell version.
 
-A day that is over is counted once, in the night, and written down; asking for it then reads some rows, however many
-events there are, and also when they have been pruned. A day that was not counted yet is counted when it is asked for.
+A nightly job counts each day once it is over and stores the result, which outlives the events. Any other day is
+counted when its volumes are read.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 
-from django.db import connection
-from django.db.models import Max
+from django.db import transaction
+from django.db.models import Count, Max, QuerySet
 
 from telemetry.models import DailyVolume, Event
 
-# Whoever reports may make up versions without end; the smallest of a day are one line together.
+# A shell may report any number of versions; the smallest of a day share one line.
 MOST = 1_000
-# App and version of that line; no app and no version is written so.
+# App and version of that line; no real app or version has this name.
 REST = "*"
-# A batch that came before midnight has been committed or given up by then.
+# By then every batch received before midnight is committed or has failed.
 SETTLED = timedelta(minutes=10)
 _DAY = timedelta(days=1)
 _BEGINNING = date(1970, 1, 1)
@@ -31,83 +31,75 @@ class Volume(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What was written down: days, and events on them."""
+    """The number of days counted and of their events."""
 
     days: int
     events: int
 
 
 def volumes(*, day: date) -> list[Volume]:
-    """Of the events received on a day (UTC), the largest first, ``REST`` last; 1,000 and ``REST`` at most."""
-    found = _written(day) if day <= _last_day() else _counted(day)
+    """The volumes of a day (UTC): at most 1,000, the largest first, then ``REST``."""
+    found = _stored(day) if day <= _last_day() else _counted(day)
     return sorted(found, key=lambda each: (each.app == REST, -each.events, *each[:2]))
 
 
 def count_days(*, now: datetime, dry_run: bool = False) -> Counted:
-    """Writes down the days that are over and were not yet, the oldest first, each by itself."""
+    """Counts and stores each day that is over and not stored yet, the oldest first."""
     day, last = _first_uncounted(), (now - SETTLED).astimezone(UTC).date() - _DAY
     days = events = 0
     while day is not None and day <= last:
         found = _counted(day)
         if not dry_run:
-            _write(day, found)
+            _store(day, found)
         days, events = days + 1, events + sum(each.events for each in found)
         day += _DAY
     return Counted(days, events)
 
 
 def _last_day() -> date:
-    """The last that was written down. A later one without any event leaves nothing, and is as quick to count."""
+    """The last stored day. A later day without events stores nothing, and is as quick to count."""
     last: date | None = DailyVolume.objects.aggregate(last=Max("day"))["last"]
     return last or _BEGINNING
 
 
 def _first_uncounted() -> date | None:
-    """The day of the first event after the days that were written down; None where there is none."""
+    """The day of the first event after the stored days, or None."""
     begin = _midnight(_last_day() + _DAY)
     later = Event.objects.filter(received_at__gte=begin).order_by("received_at")
     at: datetime | None = later.values_list("received_at", flat=True).first()
     return at and at.astimezone(UTC).date()
 
 
-def _written(day: date) -> list[Volume]:
+def _stored(day: date) -> list[Volume]:
     rows = DailyVolume.objects.filter(day=day).values_list("app", "shell_version", "events")
     return [Volume(*row) for row in rows]
 
 
-def _write(day: date, found: list[Volume]) -> None:
-    # All of a day or nothing. Who counted it at the same time found the same.
+def _store(day: date, found: list[Volume]) -> None:
+    # A whole day in one statement. A run at the same time counts the same.
     DailyVolume.objects.bulk_create(
         (DailyVolume(day=day, **each._asdict()) for each in found), ignore_conflicts=True
     )
 
 
-COUNT = """
-WITH counted AS (
-    SELECT app, shell_version, count(*) AS events FROM telemetry_event
-    WHERE received_at >= %(begin)s AND received_at < %(end)s
-    GROUP BY app, shell_version
-), ranked AS (
-    SELECT app, shell_version, events,
-           row_number() OVER (ORDER BY events DESC, app, shell_version) <= %(most)s AS stands
-    FROM counted
-)
-SELECT CASE WHEN stands THEN app ELSE %(rest)s END AS app,
-       CASE WHEN stands THEN shell_version ELSE %(rest)s END AS shell_version, sum(events)::bigint
-FROM ranked GROUP BY 1, 2
-"""
+def by_version(day: date) -> "QuerySet[Event, tuple[str, str, int]]":
+    """App, shell version and number of events of a day, the largest first; read by index."""
+    received = Event.objects.received_between(_midnight(day), _midnight(day + _DAY))
+    counted = received.values_list("app", "shell_version").annotate(events=Count("*"))
+    return counted.order_by("-events", "app", "shell_version")
 
 
 def _counted(day: date) -> list[Volume]:
-    """Reads that day's events, by index."""
-    with connection.cursor() as cursor:
-        cursor.execute(COUNT, counting(day))
-        return [Volume(*row) for row in cursor.fetchall()]
-
-
-def counting(day: date) -> dict[str, datetime | int | str]:
-    """What ``COUNT`` is given for a day."""
-    return {"begin": _midnight(day), "end": _midnight(day + _DAY), "most": MOST, "rest": REST}
+    found: list[Volume] = []
+    rest = 0
+    # The transaction keeps the cursor on one connection where a pooler stands in between.
+    with transaction.atomic():
+        for app, version, events in by_version(day).iterator():
+            if len(found) < MOST:
+                found.append(Volume(app, version, events))
+            else:
+                rest += events
+    return [*found, Volume(REST, REST, rest)] if rest else found
 
 
 def _midnight(day: date) -> datetime:

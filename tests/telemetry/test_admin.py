@@ -89,7 +89,8 @@ def test_no_query_of_the_list_reads_the_whole_table(console: Browser, kept: list
         with CaptureQueriesContext(connection) as queries:
             listed(console, **query)
         asked = [each["sql"] for each in queries if '"telemetry_event"' in each["sql"]]
-        assert len(asked) == 2
+        # The count and the page, beside one look-up for each value that a filter offers.
+        assert len([sql for sql in asked if not sql.endswith("LIMIT 1")]) == 2
         for sql in asked:
             with connection.cursor() as cursor:
                 cursor.execute(f"EXPLAIN {sql}")
