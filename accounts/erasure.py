@@ -1,7 +1,7 @@
-"""Erasing a person: what is personal goes, what is owed an account of stays. It cannot be undone.
+"""Erases a person: personal data goes, the ledger stays. It cannot be undone.
 
-The row itself stays under a name that leads nowhere, because the ledger refers to it. The audit log is not
-rewritten: it holds the email until its events are pruned. Why is told in ADR 0027.
+The user's row stays under an anonymous email, because the ledger refers to it. The audit log is not rewritten: it
+holds the email until its events are pruned (ADR 0027).
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +11,11 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
-from django.db import connection, transaction
-from django.db.models import QuerySet
+from django.db import transaction
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast, Lower
 from django.utils.module_loading import import_string
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.connections.disconnecting import disconnect_all
@@ -25,21 +27,14 @@ from config.problems import Fault, InvalidRequest
 OTHER_EMAIL = Fault("/email", "mismatch", "This is not the email of the person to be erased.")
 REASON_NAMES = Fault("/reason", "personal", "Leave the email out: the reason is kept.")
 
-# Mail to the person, and past mail that names them; but not what a worker is sending at this very moment.
-_THEIR_MAIL = """
-FROM procrastinate_jobs WHERE queue_name IN ('mail', 'resets') AND status <> 'doing'
-AND (args->>'user_id' = %(user_id)s OR lower(args->>'email') = %(email)s OR args->'to' ? %(email)s
-     OR (status <> 'todo' AND position(%(email)s IN lower(args::text)) > 0))
-"""
-
 
 def erase_user(
     *, user_id: UUID, email: str, reason: str, by: Actor, now: datetime
 ) -> Mapping[str, int]:
-    """Removes a person for good; gives how many of what went with them.
+    """Erases a person for good; returns the number of removed rows by kind.
 
-    ``email`` is typed by who asks for it, and must be the person's. Raises ``InvalidRequest`` where it is not, or
-    where the reason is missing or names the person, ``NotYourself``, and ``Erased`` where it has been done before.
+    ``email`` is typed by the operator and must be the person's. Raises ``InvalidRequest`` if it is not, or if the
+    reason is missing or names the person, ``NotYourself``, and ``Erased`` if it has been done before.
     """
     check_not_oneself(user_id, by)
     check_reason(reason)
@@ -52,12 +47,12 @@ def erase_user(
             raise InvalidRequest(errors=[REASON_NAMES])
         _make_nobody(user, now=now)
         sign_anew(was=was, email=user.email)
-        # Under the new name, like everything that is written from here on.
+        # Under the new email, like every later event.
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
         removed = {name: _remove(rows) for name, rows in _belongings(user_id).items()}
         removed["connections"] = connections
-        removed["queued mails"] = _forget_mail(user_id, was)
+        removed["queued mails"] = _delete_mail(user_id, was)
         record(
             "user:erased",
             by=by,
@@ -71,14 +66,10 @@ def erase_user(
 
 
 def foresee(*, user_id: UUID) -> Mapping[str, int]:
-    """How many of what :func:`erase_user` would remove. Changes nothing."""
+    """The number of rows by kind that :func:`erase_user` would remove. Changes nothing."""
     user = User.objects.get(pk=user_id)
     found = {name: rows.count() for name, rows in _belongings(user_id).items()}
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT count(*) {_THEIR_MAIL}", {"user_id": str(user_id), "email": user.email}
-        )
-        found["queued mails"] = cursor.fetchone()[0]
+    found["queued mails"] = _queued_mail(user_id, user.email).count()
     return found
 
 
@@ -94,7 +85,7 @@ def _make_nobody(user: User, *, now: datetime) -> None:
 
 
 def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
-    """What there is of a person beside the ledger, in the order in which it can be removed."""
+    """A person's rows outside the ledger, in the order in which they can be removed."""
     found: dict[str, QuerySet[Any]] = {
         "refresh tokens": RefreshToken.objects.filter(user=user_id),
         "sessions": Session.objects.filter(user=user_id),
@@ -109,15 +100,25 @@ def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
 
 def _remove(rows: QuerySet[Any]) -> int:
     number = rows.count()
-    if rows.model is RefreshToken:
-        # Links between them would be taken apart one by one; they all go.
-        rows.update(replaced_by=None)
     rows.delete()
     return number
 
 
-def _forget_mail(user_id: UUID, email: str) -> int:
-    with connection.cursor() as cursor:
-        # By hand, because the package's models are read-only.
-        cursor.execute(f"DELETE {_THEIR_MAIL}", {"user_id": str(user_id), "email": email})
-        return int(cursor.rowcount)
+def _queued_mail(user_id: UUID, email: str) -> QuerySet[ProcrastinateJob]:
+    """Jobs with mail to the person, and past mail that names them, except what a worker sends at this moment."""
+    jobs = ProcrastinateJob.objects.filter(queue_name__in=("mail", "resets"))
+    to_them = (
+        Q(args__user_id=str(user_id)) | Q(args__email__iexact=email) | Q(args__to__has_key=email)
+    )
+    names_them = ~Q(status="todo") & Q(text__contains=email)
+    with_text = jobs.annotate(text=Lower(Cast("args", TextField())))
+    found: QuerySet[ProcrastinateJob] = with_text.filter(to_them | names_them)
+    return found.exclude(status="doing")
+
+
+def _delete_mail(user_id: UUID, email: str) -> int:
+    # Locked first: a worker that takes one of them meanwhile keeps it.
+    locked = _queued_mail(user_id, email).select_for_update().values_list("pk", flat=True)
+    found = list(locked)
+    ProcrastinateJob.objects.filter(pk__in=found).delete()
+    return len(found)

@@ -1,8 +1,8 @@
-"""The keys of this process: what signs now, what verifies, and what the world may know of them.
+"""The key ring of a process: the key that signs, the keys that verify, and their public list.
 
 Rows are read at most every ``RELOAD_SECONDS`` and private keys are decrypted once, so that signing, verifying
-and publishing cost no query. Every process sees a new key within that time, before it signs. They are read beside
-the requests, so that a database that is away or slow holds up nobody who can do with the keys that are known.
+and publishing cost no query. Every process sees a new key within that time, before it signs. A thread reads the rows,
+so that a slow or absent database delays no request that the known keys can serve.
 """
 
 import math
@@ -18,37 +18,30 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
-from django.db import DEFAULT_DB_ALIAS
 from django.db import Error as DatabaseError
+from django.db import connection
 from jwt.algorithms import RSAAlgorithm
 
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
-from config.database import own_connection, prepared
+from config.database import release_connection
 from config.encryption import decrypt
 from config.problems import ServiceUnavailable
 
 RELOAD_SECONDS = 5.0
-# However many strangers' kids are presented, rows are read no more often than this on their account. So long after a
-# reading that failed comes the next.
+# The shortest time between two readings on account of unknown kids, and before the next after a failed reading.
 RELOAD_FOR_UNKNOWN_SECONDS = 0.5
-# How long the request that has rows read waits for them, which takes milliseconds as a rule.
+# How long a request waits for the reading that it starts, which takes milliseconds as a rule.
 WAIT_SECONDS = 0.5
-# By rows that were read longer ago nobody signs or verifies. Less than the 40 s before a new key signs, yet so long
-# that one reading that fails, after 17 s at most (5 s for a connection, 12 s for an answer), costs nobody anything.
+# Rows that were read longer ago neither sign nor verify. Less than the 40 s before a new key signs, and long enough
+# that one failed reading, of 17 s at most (5 s for a connection, 12 s for an answer), costs no request anything.
 BELIEVED_SECONDS = 30.0
 KID = re.compile(r"[\w-]{43}", re.ASCII)
 
 
-_NAMES = [field.attname for field in SigningKey._meta.concrete_fields]  # noqa: SLF001 - Django's documented API
-_ROWS = f"SELECT {', '.join(_NAMES)} FROM accounts_signingkey"  # noqa: S608 - names of columns
-
-
 def read_rows() -> list[SigningKey]:
-    """Every key there is. In a thread without a connection of its own none is made, which would be garbage."""
-    with prepared() as cursor:
-        cursor.execute(_ROWS)
-        return [SigningKey.from_db(DEFAULT_DB_ALIAS, _NAMES, row) for row in cursor.fetchall()]
+    """Reads every key there is."""
+    return list(SigningKey.objects.all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +79,8 @@ class KeyRing:
     def verifier(self, kid: str, *, now: datetime) -> RSAPublicKey | None:
         """The public key named ``kid``, or None where no key of that name verifies at ``now``.
 
-        A name that this process has never heard of is looked for in the rows: after an emergency another
-        process may sign with a key that is younger than what is known here.
+        An unknown name makes the ring read the rows: after an emergency another process may sign with a key that
+        is younger than the last reading.
         """
         self._refresh()
         if kid not in self._entries and KID.fullmatch(kid):
@@ -97,7 +90,7 @@ class KeyRing:
 
     def jwks(self, *, now: datetime) -> tuple[bytes, str]:
         """The RFC 7517 document of every key a verifier should know, and its entity tag."""
-        # It lets nobody in, and an old list is better than none.
+        # The list grants no access, and an old one is better than none.
         self._refresh(believed=math.inf)
         unseen = {Stage.PLANNED, Stage.RETIRED}
         keys = [
@@ -109,14 +102,14 @@ class KeyRing:
         return body, f'"{sha256(body).hexdigest()[:32]}"'
 
     def forget(self) -> None:
-        """Makes the next use read the rows again, and wait for them."""
-        # When the last reading began that succeeded; and the same, or when the last one ended if that has failed.
+        """Makes the next use read the rows and wait for them."""
+        # When the last successful reading began; and the same, or the end of the last reading if that failed.
         self._read_at = self._tried_at = float("-inf")
 
     def _refresh(self, *, believed: float = BELIEVED_SECONDS) -> None:
-        """Has the rows read where that is due, and waits for the first moment of that; then goes on with those known.
+        """Starts a reading that is due, waits for it for a moment, and goes on with the known rows.
 
-        Everybody waits where those known were read ``believed`` seconds ago; raises what ``_read_since`` does.
+        Waits to its end if the known rows are ``believed`` seconds old; raises as ``_read_since`` does.
         """
         if not self._entries or monotonic() - self._read_at >= believed:
             young = RELOAD_SECONDS if self._entries else RELOAD_FOR_UNKNOWN_SECONDS
@@ -124,12 +117,12 @@ class KeyRing:
         elif not self._is_due():
             return
         elif not self._lock.acquire(blocking=False):
-            # As long as whoever began it: what an emergency has ended must not be believed beside them.
+            # As long as the request that started it: neither may believe a key that an emergency has ended.
             left = self._waited_until - monotonic()
             if left > 0 and self._lock.acquire(timeout=left):
                 self._lock.release()
-        elif (own := own_connection()) and own.in_atomic_block:
-            # It has its connection, and a fault that ends the transaction must not go unnoticed.
+        elif connection.in_atomic_block:
+            # A fault that ends the transaction must not go unnoticed.
             try:
                 self._read()
             finally:
@@ -138,9 +131,9 @@ class KeyRing:
             self._have_read()
 
     def _read_since(self, since: float) -> None:
-        """Waits for rows whose reading began after that moment: a key is committed before it signs.
+        """Waits for a reading that began after that moment: a key is committed before it signs.
 
-        Raises what the database does, and ``ServiceUnavailable`` where a reading has failed just now.
+        Raises database errors, and ``ServiceUnavailable`` if a reading has failed just now.
         """
         with self._lock:
             if self._read_at > since:
@@ -148,7 +141,7 @@ class KeyRing:
             pause = RELOAD_FOR_UNKNOWN_SECONDS - self._age()
             if pause > 0:
                 if self._has_failed():
-                    # Those who have waited for that one would wait again now, one after another.
+                    # The requests that waited for that reading would each wait again, one after another.
                     raise ServiceUnavailable
                 sleep(pause)
             self._read()
@@ -161,11 +154,11 @@ class KeyRing:
         return self._tried_at > self._read_at
 
     def _age(self) -> float:
-        """Seconds since rows were last read, or could not be."""
+        """Seconds since the last reading, or failed reading."""
         return monotonic() - self._tried_at
 
     def _have_read(self) -> None:
-        """Begins a reading in a thread, which gives back the lock, and waits for it for a moment."""
+        """Starts a reading in a thread, which releases the lock, and waits for it for a moment."""
         self._waited_until = monotonic() + WAIT_SECONDS
         ended = threading.Event()
         thread = threading.Thread(target=self._read_beside, args=(ended,), name="keys", daemon=True)
@@ -183,6 +176,7 @@ class KeyRing:
             with suppress(DatabaseError):
                 self._read()
         finally:
+            release_connection()
             self._lock.release()
             ended.set()
 
@@ -192,7 +186,7 @@ class KeyRing:
             rows = read_rows()
             self._entries = {row.kid: self._entry(row) for row in rows}
         except BaseException:
-            # From its end on: to find out that there is no connection takes 5 s by itself.
+            # Its end, because a failed connection alone takes 5 s.
             self._tried_at = monotonic()
             raise
         voided = {row.kid for row in rows if row.revoked_at is not None}
@@ -200,7 +194,7 @@ class KeyRing:
         self._read_at = self._tried_at = began
 
     def _entry(self, row: SigningKey) -> _Entry:
-        """What is known of a row; its public half never changes and is read once."""
+        """Returns the entry of a row; the public half never changes and is parsed once."""
         known = self._entries.get(row.kid)
         if known is not None:
             return _Entry(row, known.public, known.jwk)

@@ -1,7 +1,7 @@
-"""Removing what has been kept long enough, in batches that lock little; two at once do each other no harm.
+"""Prunes audit events and sessions whose retention time is over, in small batches; two runs at once are safe.
 
-Each batch begins where the one before it ended, and by an index in which what is old comes first: a night takes as
-long as what it removes, however much is kept.
+Each batch starts where the one before it ended, along an index with the oldest first: the time depends on the number
+of rows removed, not on the size of the table.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,16 +20,16 @@ from config.problems import instant
 
 EVENTS_AT_A_TIME = 2000
 SESSIONS_AT_A_TIME = 100
-# How long a session that is over can still be looked at.
+# How long operators can look at a session that is over.
 OVER_KEPT = timedelta(days=30)
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def prune_audit_log(*, by: Actor, now: datetime, dry_run: bool = False) -> int:
-    """Removes audit events older than ``AUDIT_RETENTION_DAYS``; gives how many, or would be.
+    """Removes audit events older than ``AUDIT_RETENTION_DAYS``; returns their number.
 
-    That it was done is an event itself, also where it was broken off: each batch is a transaction of its own, so
-    that nobody who writes waits for all of them.
+    Each batch is a transaction, so that no writer waits for all of them. The pruning is an event itself, also if it
+    is interrupted.
     """
     before = now - timedelta(days=settings.AUDIT_RETENTION_DAYS)
     if dry_run:
@@ -50,9 +50,9 @@ def prune_audit_log(*, by: Actor, now: datetime, dry_run: bool = False) -> int:
 
 
 def prune_refresh_tokens(*, now: datetime, dry_run: bool = False) -> tuple[int, int]:
-    """Removes sessions that ended or expired 30 days ago, with their tokens; gives how many of each, or would be.
+    """Removes sessions that ended or expired 30 days ago, with their tokens; returns the numbers of both.
 
-    A replaced token stays as long as its session lives, because presenting it again must still be noticed.
+    A replaced token stays as long as its session lives, because its reuse must still be noticed.
     """
     over = now - OVER_KEPT
     sessions = tokens = 0
@@ -64,40 +64,32 @@ def prune_refresh_tokens(*, now: datetime, dry_run: bool = False) -> tuple[int, 
 
 
 def prune_console_sessions(*, now: datetime, dry_run: bool = False) -> int:
-    """Removes expired sessions of the console and the account pages; gives how many, or would be."""
+    """Removes expired sessions of the console and the account pages; returns their number."""
     expired = PageSession.objects.filter(expire_date__lt=now)
     if dry_run:
         return expired.count()
     removed, keys = 0, expired.order_by("expire_date").values_list("pk", flat=True)
     while batch := list(keys[:SESSIONS_AT_A_TIME]):
-        # Again by their time: somebody may have come in by one of them.
+        # Filtered by time again: a sign-in may have renewed one of them.
         removed += expired.filter(pk__in=batch).delete()[0]
     return removed
 
 
-_REMOVE_EVENTS = """
-WITH old AS MATERIALIZED (
-    SELECT ctid FROM accounts_auditevent WHERE at >= %s AND at < %s ORDER BY at LIMIT %s FOR UPDATE SKIP LOCKED
-), gone AS (
-    -- By its place, which cannot change while it is locked: no other index is asked for it.
-    DELETE FROM accounts_auditevent WHERE ctid = ANY (ARRAY(SELECT ctid FROM old)) RETURNING at
-)
-SELECT count(*), max(at) FROM gone
-"""
-
-
 def _remove_events(*, since: datetime, before: datetime) -> tuple[int, datetime | None]:
-    """How many of the oldest were removed, and when the latest of them had happened."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        # What the trigger asks for before it lets an event go; it ends with the transaction.
-        cursor.execute("SET LOCAL accounts.pruning_audit = 'on'")
-        cursor.execute(_REMOVE_EVENTS, [since, before, EVENTS_AT_A_TIME])
-        number, last = cursor.fetchone()
-        return number, last
+    """Removes a batch of the oldest events; returns their number and the time of the latest."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            # The table's trigger refuses a deletion without it; it ends with the transaction.
+            cursor.execute("SET LOCAL accounts.pruning_audit = 'on'")
+        oldest = AuditEvent.objects.filter(at__gte=since, at__lt=before).order_by("at")
+        free = oldest.select_for_update(skip_locked=True).values_list("pk", "at")
+        found = list(free[:EVENTS_AT_A_TIME])
+        AuditEvent.objects.filter(pk__in=[pk for pk, _ in found]).delete()
+    return len(found), found[-1][1] if found else None
 
 
 class _Over(NamedTuple):
-    """A session that is over, and the place in an index at which that was found."""
+    """A session that is over, and its position (time and id) in the index."""
 
     at: datetime
     place: UUID
@@ -109,7 +101,7 @@ _Find = Callable[[datetime, _Over | None], list[_Over]]
 
 
 def _sessions_over(at: datetime) -> Iterator[Sequence[_Over]]:
-    """Those that had ended by then, and then those whose last token had expired by then; some at a time."""
+    """Batches of the sessions that had ended by then, then of those whose last token had expired."""
     finds: tuple[_Find, ...] = (_ended, _expired)
     for find in finds:
         last: _Over | None = None
@@ -129,7 +121,7 @@ def _ended(at: datetime, after: _Over | None) -> list[_Over]:
 
 
 def _expired(at: datetime, after: _Over | None) -> list[_Over]:
-    """By the last of a chain, which expires last. One that was revoked belongs to a session that has ended."""
+    """Finds sessions by the last token of a chain, which expires last. A revoked one belongs to an ended session."""
     last_ones = RefreshToken.objects.filter(revoked_at=None, replaced_at=None, expires_at__lt=at)
     rows = last_ones.filter(_behind("expires_at", after)).order_by("expires_at", "id")
     found = rows.values_list("expires_at", "id", "session_id", "user_id")
@@ -139,7 +131,7 @@ def _expired(at: datetime, after: _Over | None) -> list[_Over]:
 def _behind(column: str, after: _Over | None) -> Q:
     if after is None:
         return Q()
-    # The first condition says nothing new, but it is what the index is entered by.
+    # The first condition is redundant, but it is the one that enters the index.
     return Q(**{f"{column}__gte": after.at}) & (
         Q(**{f"{column}__gt": after.at}) | Q(id__gt=after.place)
     )
@@ -152,7 +144,7 @@ def _count(batch: Sequence[_Over]) -> tuple[int, int]:
 
 def _remove_sessions(batch: Sequence[_Over]) -> tuple[int, int]:
     with transaction.atomic():
-        # The lock that everything takes which grants or revokes; who is busy is left for the next time.
+        # Everything that grants or revokes takes this lock; a locked user is left for the next run.
         locked = set(
             User.objects.filter(pk__in={each.user_id for each in batch})
             .order_by("pk")
@@ -160,10 +152,6 @@ def _remove_sessions(batch: Sequence[_Over]) -> tuple[int, int]:
             .values_list("pk", flat=True)
         )
         ids = [each.session_id for each in batch if each.user_id in locked]
-        with connection.cursor() as cursor:
-            # By itself, because the ORM would load a long chain to take its links apart.
-            cursor.execute("DELETE FROM accounts_refreshtoken WHERE session_id = ANY(%s)", [ids])
-            tokens = cursor.rowcount
         # Another run may have been quicker.
         _, removed = Session.objects.filter(pk__in=ids).delete()
-    return removed.get("accounts.Session", 0), tokens
+    return removed.get("accounts.Session", 0), removed.get("accounts.RefreshToken", 0)

@@ -362,7 +362,10 @@ RATELIMIT_IPV4_MASK, RATELIMIT_IPV6_MASK = 32, 64
 # Our own cache backend counts atomically; the library only knows others by name.
 SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
 
-# --- Mail, logs -------------------------------------------------------------------------------------
+# --- Jobs, mail, logs -----------------------------------------------------------------------------
+
+# Operators discard and retry failed jobs in the console.
+PROCRASTINATE_READONLY_MODELS = False
 
 EMAIL_BACKEND = _email.get("EMAIL_BACKEND", "")
 EMAIL_FILE_PATH = _email.get("EMAIL_FILE_PATH")

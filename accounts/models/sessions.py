@@ -107,8 +107,9 @@ class RefreshToken(models.Model):
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     replaced_at = models.DateTimeField(null=True, blank=True)
+    # A chain is deleted as a whole, so that nothing is left to refer to a deleted token.
     replaced_by = models.OneToOneField(
-        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replaces"
+        "self", null=True, blank=True, on_delete=models.DO_NOTHING, related_name="replaces"
     )
     # Where it was used: the evidence when it is presented again.
     replaced_from = models.GenericIPAddressField(null=True, blank=True)

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from procrastinate.contrib.django import app
@@ -100,24 +100,19 @@ def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
 
 
 def _discard(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
-    """False where it has not failed, or somebody else was quicker."""
+    """Returns False if the job has not failed, or another operator was quicker."""
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            # The package's models are read-only, and its functions cancel only what has not begun.
-            cursor.execute(
-                "UPDATE procrastinate_jobs SET status = 'cancelled' WHERE id = %s AND status = 'failed'"
-                " RETURNING task_name",
-                [job_id],
-            )
-            row = cursor.fetchone()
-            if row is None:
-                return False
-            # From this event on the days count after which it is deleted.
-            cursor.execute(
-                "INSERT INTO procrastinate_events (job_id, type, at) VALUES (%s, 'cancelled', %s)",
-                [job_id, now],
-            )
-        record("job:discarded", by=by, now=now, target=row[0], target_id=job_id, reason=reason)
+        failed = ProcrastinateJob.objects.filter(pk=job_id, status="failed")
+        job = failed.select_for_update().first()
+        if job is None:
+            return False
+        # The package's own functions cancel only a job that has not begun.
+        failed.update(status="cancelled")
+        # The days until its deletion count from this event on.
+        ProcrastinateEvent.objects.create(job=job, type="cancelled", at=now)
+        record(
+            "job:discarded", by=by, now=now, target=job.task_name, target_id=job_id, reason=reason
+        )
     return True
 
 
@@ -144,8 +139,7 @@ def _retry(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
         except UniqueViolation:
             # The clock has queued it anew; once that is done, this failure is forgotten.
             return False
-        with connection.cursor() as cursor:
-            cursor.execute("UPDATE procrastinate_jobs SET attempts = 0 WHERE id = %s", [job_id])
+        ProcrastinateJob.objects.filter(pk=job_id).update(attempts=0)
         record("job:retried", by=by, now=now, target=job.task_name, target_id=job_id, reason=reason)
     return True
 
