@@ -14,12 +14,12 @@ from django.utils.decorators import method_decorator
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
-from accounts.acts import show_refusal
 from accounts.models import PasswordLink
 from accounts.one_time import find_one_time
 from accounts.password_links import LinkSpent, find_link, use_link
 from accounts.sign_in import MAX_PASSWORD
 from config.client_address import address_of
+from config.console.actions import show_refusal
 from config.problems import InvalidRequest
 from config.request_ids import current as request_id
 

@@ -11,12 +11,12 @@ from django.contrib.postgres.forms import SimpleArrayField
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
-from accounts.acts import Act, Done, UtcDateTimeField, WithReason, WithShown
 from accounts.audit import Actor
-from accounts.columns import OneOf, moment, tokens
-from accounts.console import ConsoleAdmin
-from accounts.templatetags.console import standing
-from licensing import brake
+from config.console.actions import Act, Done, UtcDateTimeField, WithReason, WithShown
+from config.console.base import ConsoleAdmin
+from config.console.columns import OneOf, moment, tokens
+from config.console.template_tags import standing
+from licensing import suspension_guard
 from licensing.licences import set_customer, set_operator_status, set_terms
 from licensing.models import Brake, Licence, Plan, Standing
 from licensing.plans import PlanTerms, add_plan, change_plan
@@ -239,7 +239,7 @@ class ConfirmBrake(Act):
         )
 
     def do(self, target: Brake, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        brake.confirm(brake_id=target.pk, reason=given["reason"], by=by, now=now)
+        suspension_guard.confirm(brake_id=target.pk, reason=given["reason"], by=by, now=now)
         return Done("Confirmed. The next run does it; to do it now, run the command.", target)
 
 

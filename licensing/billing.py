@@ -15,7 +15,7 @@ from django.db.models import QuerySet
 
 from accounts.audit import Actor
 from accounts.jobs import NotDone
-from licensing import brake
+from licensing import suspension_guard
 from licensing.asking import Again, Control, Questions
 from licensing.licences import end_operator_grace, set_billing_status
 from licensing.models import Licence, Standing
@@ -124,8 +124,10 @@ class Run:
     def ask_leave(self, suspended: Collection[int]) -> None:
         """Raises ``BrakeHeld`` where these are too many to suspend; a dry run only says so."""
         if not self.dry_run:
-            brake.hold_or_let_go(job=self.job, licence_ids=suspended, by=self.by, now=self.now)
-        elif brake.too_many(job=self.job, licence_ids=suspended, now=self.now):
+            suspension_guard.hold_or_let_go(
+                job=self.job, licence_ids=suspended, by=self.by, now=self.now
+            )
+        elif suspension_guard.too_many(job=self.job, licence_ids=suspended, now=self.now):
             self.report.brake = f"{len(suspended)} would be suspended"
 
     def apply(self, sayings: list[Saying]) -> None:
@@ -167,7 +169,7 @@ class Run:
             # What was confirmed is not settled: the next run is to do the rest by it.
             raise SomeLeft(f"{self.report}. {self.questions.why}")
         if not self.dry_run:
-            brake.end(job=self.job, now=self.now)
+            suspension_guard.end(job=self.job, now=self.now)
         return self.report
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
-from accounts.changes import change
 from accounts.models import Client
+from config.console.edit_conflicts import change
 from config.problems import Fault, InvalidRequest, instant
 from licensing.entitlements import entitlements_of
 from licensing.models import Licence, Plan, Standing

@@ -10,10 +10,10 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from accounts.acts import Act, Done
 from accounts.audit import Actor
-from accounts.columns import moment, tokens, yes_no
-from accounts.console import ConsoleAdmin
+from config.console.actions import Act, Done
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment, tokens, yes_no
 from llmproxy.catalogue import what_is_wrong_with_the_default
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model

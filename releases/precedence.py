@@ -7,8 +7,8 @@ from typing import cast
 from django.db.models import Max
 
 from config.problems import Fault, Problem, instant
+from releases.channel_control import refuse_halted
 from releases.models import Publication, ShellRelease
-from releases.steering import refuse_halted
 from releases.submissions import SIGNATURE_HEADER, Signed
 
 

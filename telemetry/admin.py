@@ -15,9 +15,9 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 
 from accounts.audit import record
-from accounts.columns import OneOf, moment
-from accounts.console import ConsoleAdmin
 from accounts.operators import actor_of
+from config.console.base import ConsoleAdmin
+from config.console.columns import OneOf, moment
 from telemetry.export import FORMATS, lines
 from telemetry.models import Event
 from telemetry.volumes import REST, volumes

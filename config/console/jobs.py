@@ -12,10 +12,10 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
 from procrastinate.exceptions import UniqueViolation
 
-from accounts.acts import Act, ActOnSeveral, Done, do_each
 from accounts.audit import Actor, record
-from accounts.columns import OneOf, moment
-from accounts.console import ConsoleAdmin
+from config.console.actions import Act, ActOnSeveral, Done, do_each
+from config.console.base import ConsoleAdmin
+from config.console.columns import OneOf, moment
 
 EVENTS_SHOWN = 20
 MOST_AT_ONCE = 1000

@@ -1,5 +1,5 @@
-"""The pages that cross floors, each registered where it stands."""
+"""The pages that know more than one app; each module registers its own."""
 
-from config.console import audit, calls, clients, jobs, micro_apps, people
+from config.console import client_page, jobs, person_page
 
-__all__ = ["audit", "calls", "clients", "jobs", "micro_apps", "people"]
+__all__ = ["client_page", "jobs", "person_page"]

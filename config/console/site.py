@@ -9,11 +9,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.audit import record
+from accounts.audit import Actor, record
 from accounts.models import User
-from accounts.offered import Offered
-from accounts.operators import actor_of, record_refused_sign_in
+from accounts.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.console.front import at_a_glance
+from config.console.list_filters import Offered
 from config.console.signing_in import OperatorSignIn, OwnPassword
 
 # The pages need nothing from elsewhere and run no script that stands in a page.
@@ -32,6 +32,12 @@ class ConsoleSite(AdminSite):
     index_template = "admin/console/front.html"
     site_url = None
     login_form = OperatorSignIn
+
+    def actor_of(self, request: HttpRequest) -> Actor:
+        return actor_of(request)
+
+    def why_not_touch(self, request: HttpRequest, person: User | None) -> str:
+        return "" if may_touch(request, person) else IS_AN_OPERATOR
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Whoever registers it, a page's rows are found by what it offers."""

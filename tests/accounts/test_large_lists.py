@@ -119,7 +119,7 @@ def test_a_session_is_found_by_how_its_device_begins(console: Browser, people: l
 def test_only_some_people_are_looked_for_at_once(
     console: Browser, people: list[User], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accounts.large_lists.PEOPLE_LOOKED_FOR", 2)
+    monkeypatch.setattr("accounts.admin.large_lists.PEOPLE_LOOKED_FOR", 2)
     assert found(console, "accounts_session", "acme") == {"ada", "ada.b"}
 
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.urls import resolve, reverse
 
+from accounts.admin.audit import PAGES, page_of_target
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Client, User
-from accounts.templatetags.console import changes
-from config.console.audit import PAGES, page_of_target
+from config.console.template_tags import changes
 from tests.conftest import Browser
 from tests.console.conftest import World
 

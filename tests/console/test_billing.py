@@ -8,9 +8,9 @@ from django.urls import reverse
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
-from licensing.brake import BrakeHeld, hold_or_let_go
 from licensing.licences import create_client
 from licensing.models import Brake, Licence, Plan
+from licensing.suspension_guard import BrakeHeld, hold_or_let_go
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db

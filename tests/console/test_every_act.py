@@ -19,14 +19,13 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from accounts.acts import Act, ActOnSeveral
-from accounts.asking import Asking
+from accounts.admin.fields import ClientField, PersonField
 from accounts.audit import Actor
 from accounts.clients import rename_client
-from accounts.fields import PersonField
 from accounts.models import AuditEvent, User
 from accounts.people import add_user, disable, set_operator
-from config.console.fields import ClientField
+from config.console.action_views import Asking
+from config.console.actions import Act, ActOnSeveral
 from licensing.licences import create_client
 from licensing.models import Brake, Plan
 from releases.models import (

@@ -11,10 +11,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from accounts.admin.joining import InvitationForm
 from accounts.audit import Actor
 from accounts.invitations import MOST_PEOPLE, emails_in, invite
 from accounts.models import AuditEvent, Client, User
-from config.console.joining import InvitationForm
 from tests.accounts.test_invitations import queued
 from tests.conftest import Browser
 

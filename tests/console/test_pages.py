@@ -12,8 +12,6 @@ from django.test import Client as DjangoClient
 from django.test.utils import CaptureQueriesContext
 from django.urls import NoReverseMatch, reverse
 
-from accounts.acts import ActOnSeveral
-from accounts.console import ConsoleAdmin
 from accounts.models import (
     AuditEvent,
     Client,
@@ -22,6 +20,8 @@ from accounts.models import (
     SigningKey,
     User,
 )
+from config.console.actions import ActOnSeveral
+from config.console.base import ConsoleAdmin
 from licensing.models import Licence, Plan
 from llmproxy.models import LanguageModel
 from releases.models import ShellRelease

@@ -11,10 +11,10 @@ from django.db.models import Field
 from django.test import RequestFactory
 from django.urls import reverse
 
-from accounts.acts import Act, ActOnSeveral
+from accounts.admin.fields import PersonField
 from accounts.audit import Actor
-from accounts.fields import PersonField
 from accounts.models import AuditEvent, User
+from config.console.actions import Act, ActOnSeveral
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import SAID, address_of, arranged, filled

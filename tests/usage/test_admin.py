@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from accounts.models import AuditEvent, User
 from tests.conftest import Browser
-from usage.admin import _last_months
+from usage.admin.ledger import _last_months
 from usage.models import Override, UsageRecord
 from usage.periods import Period
 
@@ -130,7 +130,7 @@ def test_the_ledger_is_narrowed_by_person_client_month_and_state(
 def test_a_ledger_is_counted_only_so_far(
     console: Browser, user: User, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("accounts.console.COUNTED_ROWS", 3)
+    monkeypatch.setattr("config.console.base.COUNTED_ROWS", 3)
     for _ in range(5):
         opened(user, now)
     listed = console.get(reverse("admin:usage_usagerecord_changelist")).context["cl"]
@@ -139,5 +139,5 @@ def test_a_ledger_is_counted_only_so_far(
 
 def test_months_run_backwards_over_the_year(monkeypatch: pytest.MonkeyPatch) -> None:
     january = datetime.fromisoformat("2026-01-31T23:59:59+00:00")
-    monkeypatch.setattr("usage.admin.timezone.now", lambda: january)
+    monkeypatch.setattr("usage.admin.ledger.timezone.now", lambda: january)
     assert _last_months(3) == ["2026-01", "2025-12", "2025-11"]

@@ -7,9 +7,9 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 
-from accounts.acts import Act, Done, Foreseen, WithReason
 from accounts.audit import Actor
-from releases import cdn, purging, steering
+from config.console.actions import Act, Done, Foreseen, WithReason
+from releases import cdn, channel_control, purging
 from releases.models import Publication, ShellChannel
 from releases.versions import Version
 
@@ -43,7 +43,7 @@ class RollBack(Act):
     grave = True
 
     def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
-        return bool(steering.earlier(target.pk))
+        return bool(channel_control.earlier(target.pk))
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
         yield "The channel offers an earlier release again, with the bytes and the signature that it had."
@@ -61,7 +61,9 @@ class RollBack(Act):
     def do(
         self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime
     ) -> Done | Foreseen:
-        chosen = next(each for each in steering.earlier(target.pk) if str(each.pk) == given["to"])
+        chosen = next(
+            each for each in channel_control.earlier(target.pk) if str(each.pk) == given["to"]
+        )
         if given["seen"] != given["to"]:
             initial = {**given, "seen": given["to"]}
             return Foreseen(
@@ -70,7 +72,7 @@ class RollBack(Act):
                 shown=_preview(target, chosen),
                 button=self.label,
             )
-        placed = steering.roll_back(
+        placed = channel_control.roll_back(
             channel=target.pk, publication_id=chosen.pk, reason=given["reason"], by=by, now=now
         )
         return Done(
@@ -87,7 +89,7 @@ def _roll_back_form(
     form = RollBackForm(data, initial=initial)
     choices = [
         (str(each.pk), f"{each.release.version} (published {each.published_at:%Y-%m-%d %H:%M} UTC)")
-        for each in steering.earlier(target.pk)
+        for each in channel_control.earlier(target.pk)
     ]
     field = form.fields["to"]
     assert isinstance(field, forms.ChoiceField)
@@ -134,7 +136,7 @@ class Halt(Act):
         yield _cdn_follows()
 
     def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        placed = steering.halt(channel=target.pk, reason=given["reason"], by=by, now=now)
+        placed = channel_control.halt(channel=target.pk, reason=given["reason"], by=by, now=now)
         return Done(_said(f"{target} offers nothing.", placed=placed), target)
 
 
@@ -154,7 +156,7 @@ class Resume(Act):
         yield _cdn_follows()
 
     def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        placed = steering.resume(channel=target.pk, reason=given["reason"], by=by, now=now)
+        placed = channel_control.resume(channel=target.pk, reason=given["reason"], by=by, now=now)
         return Done(_said(f"{target} is resumed.", placed=placed), target)
 
 

@@ -7,13 +7,13 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 
-from accounts.acts import Done, WithReason
+from accounts.admin.fields import ClientField
+from accounts.admin.on_person import ENDS, OnPerson
 from accounts.audit import Actor
 from accounts.erasure import erase_user, foresee
 from accounts.models import User
 from accounts.people import change_email, move_user
-from config.console.fields import ClientField
-from config.console.on_person import ENDS, OnPerson
+from config.console.actions import Done, WithReason
 
 
 class EmailForm(WithReason):

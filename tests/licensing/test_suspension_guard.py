@@ -8,11 +8,11 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
 from config.problems import InvalidRequest
-from licensing import brake
+from licensing import suspension_guard
 from licensing.asking import IN_A_ROW, BillingUnavailable, CustomerRefused
 from licensing.billing import SomeLeft, expire_grace, sync
-from licensing.brake import BrakeHeld
 from licensing.models import Brake, Licence, Plan
+from licensing.suspension_guard import BrakeHeld
 from tests.licensing.conftest import Paying
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ class TestBrake:
         ("clients", "allowed"), [(1, 10), (200, 10), (219, 10), (220, 11), (1000, 50)]
     )
     def test_of_many_one_in_twenty(self, clients: int, allowed: int) -> None:
-        assert brake.limit(clients) == allowed
+        assert suspension_guard.limit(clients) == allowed
 
     def test_exactly_one_in_twenty_go_and_one_more_does_not(
         self, plan: Plan, by: Actor, now: datetime
@@ -60,7 +60,9 @@ class TestBrake:
         wrong = self.everybody(12, "canceled")
         with pytest.raises(BrakeHeld):
             sync(subscriptions=wrong, by=by, now=now)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now)
+        suspension_guard.confirm(
+            brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now
+        )
         asked: list[str] = []
 
         def again(customer: str) -> list[str]:
@@ -88,7 +90,9 @@ class TestBrake:
         wrong = self.everybody(40, "unpaid")
         with pytest.raises(BrakeHeld):
             sync(subscriptions=wrong, by=by, now=now)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now)
+        suspension_guard.confirm(
+            brake_id=Brake.objects.get().pk, reason="They left.", by=by, now=now
+        )
 
         def again(customer: str) -> list[str]:
             if int(customer.removeprefix("cus_")) < refused:
@@ -138,7 +142,9 @@ class TestBrake:
         wrong = self.everybody(11, "canceled")
         with pytest.raises(BrakeHeld):
             sync(subscriptions=wrong, by=by, now=now)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="They all left.", by=by, now=now)
+        suspension_guard.confirm(
+            brake_id=Brake.objects.get().pk, reason="They all left.", by=by, now=now
+        )
         sync(subscriptions=wrong, by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 11
         assert Brake.objects.get().ended_at == now + DAY
@@ -150,11 +156,11 @@ class TestBrake:
         paying(30)
         with pytest.raises(BrakeHeld):
             sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
+        suspension_guard.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
         with pytest.raises(BrakeHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + DAY)
         second = Brake.objects.get(ended_at=None)
-        brake.confirm(brake_id=second.pk, reason="Yes.", by=by, now=now + DAY)
+        suspension_guard.confirm(brake_id=second.pk, reason="Yes.", by=by, now=now + DAY)
         with pytest.raises(BrakeHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + 5 * DAY)
 
@@ -168,7 +174,7 @@ class TestBrake:
         with pytest.raises(BrakeHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + DAY)
         with pytest.raises(InvalidRequest):
-            brake.confirm(brake_id=shown.pk, reason="Yes.", by=by, now=now + DAY)
+            suspension_guard.confirm(brake_id=shown.pk, reason="Yes.", by=by, now=now + DAY)
         with pytest.raises(BrakeHeld):
             sync(subscriptions=self.everybody(30, "canceled"), by=by, now=now + 2 * DAY)
         assert not Licence.objects.exclude(status="active").exists()
@@ -179,7 +185,7 @@ class TestBrake:
         paying(15)
         with pytest.raises(BrakeHeld):
             sync(subscriptions=self.everybody(11, "canceled"), by=by, now=now)
-        brake.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
+        suspension_guard.confirm(brake_id=Brake.objects.get().pk, reason="Yes.", by=by, now=now)
         sync(subscriptions=self.everybody(13, "canceled"), by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 13
 

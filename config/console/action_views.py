@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
+from django.contrib.auth import get_user_model
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import Model, QuerySet
@@ -16,10 +17,16 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
-from accounts import sent_once
-from accounts.acts import Act, ActOnSeveral, Done, Foreseen, ShownOnce, StoppedAt, show_refusal
-from accounts.models import User
-from accounts.operators import IS_AN_OPERATOR, actor_of, may_touch
+from config.console import double_submit
+from config.console.actions import (
+    Act,
+    ActOnSeveral,
+    Done,
+    Foreseen,
+    ShownOnce,
+    StoppedAt,
+    show_refusal,
+)
 from config.problems import Problem
 
 if TYPE_CHECKING:
@@ -28,6 +35,16 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 MOST_CHOSEN = 500
+
+
+class OperatorSite(Protocol):
+    """The console's site, as far as these pages need it: it knows who its operators are."""
+
+    def actor_of(self, request: HttpRequest) -> Any:
+        """The signed-in operator, as the rules and the audit log name them."""
+
+    def why_not_touch(self, request: HttpRequest, person: Any) -> str:
+        """Why this operator may do nothing to a person; "" where they may."""
 
 
 class _Led(HttpResponseRedirect):
@@ -58,16 +75,27 @@ class Asking(_ModelAdmin):
         label, model = self.opts.app_label, self.opts.model_name
         return request.user.has_perm(f"{label}.{act.permission}_{model}")
 
-    def whose(self, row: Any) -> User | None:
-        """Whom acts on a row are about: the person that it is, or whose it is."""
-        return row if isinstance(row, User) else getattr(row, "user", None)
+    @property
+    def operators(self) -> OperatorSite:
+        return cast("OperatorSite", self.admin_site)
+
+    def whose(self, row: Any) -> Any:
+        """The person whom acts on a row are about: the row itself, or its ``user``."""
+        return row if isinstance(row, get_user_model()) else getattr(row, "user", None)
+
+    def missing(self, request: HttpRequest) -> HttpResponse:
+        """The answer for a row that is not there, or not any more."""
+        self.message_user(request, f"There is no such {self.opts.verbose_name}.", messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:index"))
 
     def offered(self, request: HttpRequest, act: Act, row: Any) -> bool:
         """Whether this operator may do this to this row as it is now."""
         if not act.offered(row, by=request):
             return False
         # Whose it is need not be read for those who may touch everybody.
-        return request.user.is_superuser or may_touch(request, self.whose(row))
+        return request.user.is_superuser or not self.operators.why_not_touch(
+            request, self.whose(row)
+        )
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -117,9 +145,11 @@ class Asking(_ModelAdmin):
         """The page of an act on one row, or on none to add one; does it on a good answer."""
         form = act.form(row, request.POST if request.method == "POST" else None, by=request)
         foreseen: Foreseen | None = None
-        if request.method == "POST" and _is_good(form, request):
+        if request.method == "POST" and self._is_good(form, request):
             try:
-                done = act.do(row, form.cleaned_data, by=actor_of(request), now=timezone.now())
+                done = act.do(
+                    row, form.cleaned_data, by=self.operators.actor_of(request), now=timezone.now()
+                )
             except Problem as problem:
                 self._refuse(request, form, problem)
             else:
@@ -142,9 +172,11 @@ class Asking(_ModelAdmin):
         """The same for several rows; ``asked`` once this page has been shown."""
         form = act.form(None, request.POST if asked else None, by=request)
         several = [(row.pk, self.called(row)) for row in rows]
-        if asked and _is_good(form, request):
+        if asked and self._is_good(form, request):
             try:
-                said = act.do_all(rows, form.cleaned_data, by=actor_of(request), now=timezone.now())
+                said = act.do_all(
+                    rows, form.cleaned_data, by=self.operators.actor_of(request), now=timezone.now()
+                )
             except Problem as problem:
                 self._refuse(request, form, problem)
                 # Asked for again: what is still to be done.
@@ -167,21 +199,30 @@ class Asking(_ModelAdmin):
         """The answer to a page that asks; if just this was sent before, where that led instead."""
         if not whole:
             # Others see it while it is done, which takes a while.
-            address = sent_once.claim(request, self._list())
+            address = double_submit.claim(request, self._list())
             response = _again(address) if address else answer()
             if not isinstance(response, _Led):
-                sent_once.release(request)
+                double_submit.release(request)
         else:
             with transaction.atomic() if request.POST else nullcontext():
-                address = sent_once.where_it_led(request)
+                address = double_submit.where_it_led(request)
                 response = _again(address) if address else answer()
         if isinstance(response, _Led):
             # Now that it will not be taken back.
             self.message_user(request, response.said, response.level)
         return response
 
+    def _is_good(self, form: Any, request: HttpRequest) -> bool:
+        """Whether a form is valid and names nobody whom this operator may not touch."""
+        given = form.cleaned_data.items() if form.is_valid() else ()
+        people = {name: each for name, each in given if isinstance(each, get_user_model())}
+        for name, person in people.items():
+            if refusal := self.operators.why_not_touch(request, person):
+                form.add_error(name, refusal)
+        return bool(form.is_valid())
+
     def _done(self, request: HttpRequest, said: str, then: str) -> HttpResponse:
-        sent_once.keep(request, then)
+        double_submit.keep(request, then)
         return _Led(then, said, messages.SUCCESS)
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
@@ -216,7 +257,7 @@ class Asking(_ModelAdmin):
             "heading": f"{act.label}: {called}" if called else act.label,
             "form": form,
             "media": self.media + form.media,
-            "number": sent_once.new_number(),
+            "number": double_submit.new_number(),
         }
         context = {**self.admin_site.each_context(request), **own, **context}
         return TemplateResponse(request, "admin/console/act.html", context)
@@ -225,7 +266,7 @@ class Asking(_ModelAdmin):
         def answer(request: HttpRequest, object_id: str) -> HttpResponse:
             row = self.get_object(request, unquote(object_id))
             if row is None:
-                return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
+                return self.missing(request)
             if not self.offered(request, act, row):
                 self.message_user(
                     request, "That cannot be done, or not any more.", messages.WARNING
@@ -273,16 +314,6 @@ def page_of(row: Model) -> str:
     """The address of a row's page in the console."""
     meta = row._meta  # noqa: SLF001 - Django's documented API
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
-
-
-def _is_good(form: Any, request: HttpRequest) -> bool:
-    """Whether a form is filled in well, and names nobody whom this operator may not touch."""
-    given = form.cleaned_data.items() if form.is_valid() else ()
-    people = {name: each for name, each in given if isinstance(each, User)}
-    for name, person in people.items():
-        if not may_touch(request, person):
-            form.add_error(name, IS_AN_OPERATOR)
-    return bool(form.is_valid())
 
 
 def _action(act: ActOnSeveral) -> Callable[..., HttpResponse | None]:

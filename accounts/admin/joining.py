@@ -11,9 +11,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.acts import Act, ActOnSeveral, Done, Foreseen
+from accounts.admin.on_person import OnPerson
 from accounts.audit import Actor
-from accounts.columns import OneOf
 from accounts.importing import MOST_BYTES, foresee, import_people, read
 from accounts.invitations import (
     MOST_PEOPLE,
@@ -27,7 +26,8 @@ from accounts.invitations import (
 from accounts.models import Client, PasswordLink, User
 from accounts.operators import IS_AN_OPERATOR, may_touch
 from accounts.password_links import LIFETIMES
-from config.console.on_person import OnPerson
+from config.console.actions import Act, ActOnSeveral, Done, Foreseen
+from config.console.columns import OneOf
 
 HOURS = int(LIFETIMES[PasswordLink.Kind.INVITATION].total_seconds() // 3600)
 LINK = f"They get a mail with a link to set a password; it works once, and for {HOURS} hours."

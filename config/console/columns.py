@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html
 
-from accounts.templatetags.console import instant
+from config.console.template_tags import instant
 
 
 def moment(field: str, label: str = "") -> Callable[[Any], str]:

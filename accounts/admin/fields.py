@@ -1,4 +1,4 @@
-"""Fields that several of the console's forms have."""
+"""Fields of the console's forms that name a person or a client."""
 
 from collections import Counter
 from typing import Any
@@ -10,10 +10,35 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from accounts.clients import NoSuchClient, find_client
-from accounts.models import Client
+from accounts.models import Client, User
 
 # Names that are offered while one types; any other can be written out.
 MOST_OFFERED = 1000
+
+
+class PersonField(forms.CharField):
+    """Somebody who belongs to a client, by email, in whatever case, or by id; gives the row. It needs no script."""
+
+    def __init__(self, **options: Any) -> None:
+        attrs = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
+        super().__init__(max_length=254, widget=forms.TextInput(attrs=attrs), **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        """What is filled in by id, as a link of a mail or a page does, shows the email."""
+        identity = _uuid(value)
+        person = identity and User.objects.filter(pk=identity).first()
+        return person.email if person else value
+
+    def clean(self, value: Any) -> User | None:
+        written = super().clean(value)
+        if not written:
+            return None
+        identity = _uuid(written)
+        who = {"pk": identity} if identity else {"email": written.lower()}
+        person = User.objects.filter(client__isnull=False, erased_at=None, **who).first()
+        if person is None:
+            raise ValidationError("No client has a person of this email.", code="unknown")
+        return person
 
 
 class Offering(forms.TextInput):
@@ -34,7 +59,7 @@ class ClientField(forms.CharField):
         super().__init__(max_length=200, widget=Offering(attrs=attrs), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        client = Client.objects.filter(pk=value).first() if _is_id(value) else None
+        client = Client.objects.filter(pk=value).first() if _uuid(value) else None
         if client is None:
             return value
         return (
@@ -62,9 +87,8 @@ def _offered() -> list[tuple[str, str]]:
     ]
 
 
-def _is_id(value: Any) -> bool:
+def _uuid(value: Any) -> UUID | None:
     try:
-        UUID(str(value))
+        return UUID(str(value))
     except ValueError:
-        return False
-    return True
+        return None

@@ -13,16 +13,16 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 
-from accounts.asking import page_of
-from accounts.columns import moment
-from accounts.console import ConsoleAdmin
+from config.console.action_views import page_of
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment
 from releases import cdn, purging
-from releases.acts import Halt, Resume, RetryPurge, RollBack
+from releases.admin.channel_actions import Halt, Resume, RetryPurge, RollBack
 from releases.evidence import verified
-from releases.explaining import explain
 from releases.models import Publication, Purge, ShellChannel, ShellRelease
 from releases.platforms import ARCHITECTURES
 from releases.storage import pointer_path
+from releases.update_explanation import explain
 
 SHOWN = 20
 ARCHS = sorted({each for archs in ARCHITECTURES.values() for each in archs})

@@ -11,13 +11,13 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.acts import Act, Done, UtcDateTimeField, WithReason
+from accounts.admin.fields import PersonField
+from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import Actor
-from accounts.columns import OneOf, moment, tokens, yes_no
-from accounts.console import ConsoleAdmin
-from accounts.fields import PersonField
-from accounts.large_lists import THEIRS, LargeList
 from accounts.models import Session
+from config.console.actions import Act, Done, UtcDateTimeField, WithReason
+from config.console.base import ConsoleAdmin
+from config.console.columns import OneOf, moment, tokens, yes_no
 from usage.models import Alert, MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period

@@ -9,12 +9,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.acts import ActOnSeveral, do_each
 from accounts.audit import Actor
-from accounts.columns import OneOf, moment
 from accounts.connections.disconnecting import ConnectionNotFound, disconnect, dismiss, retry
-from accounts.console import ConsoleAdmin
 from accounts.models import Connection, ConnectionRevocation, User
+from config.console.actions import ActOnSeveral, do_each
+from config.console.base import ConsoleAdmin
+from config.console.columns import OneOf, moment
 
 
 class Disconnect(ActOnSeveral):

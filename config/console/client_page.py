@@ -11,16 +11,17 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.acts import Act, Done, WithReason
+from accounts.admin.audit import events_about
+from accounts.admin.joining import ImportPeople, InvitePeople, joined
 from accounts.audit import Actor
 from accounts.clients import delete_client, rename_client
-from accounts.columns import moment
-from accounts.console import ConsoleAdmin, events_about
 from accounts.invitations import NOT_ACCEPTED
 from accounts.models import Client, Session, User
 from accounts.operators import may_touch
-from accounts.templatetags.console import standing
-from config.console.joining import ImportPeople, InvitePeople, joined
+from config.console.actions import Act, Done, WithReason
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment
+from config.console.template_tags import standing
 from licensing.admin import StatusFilter
 from licensing.licences import create_client
 from licensing.models import Licence, Plan

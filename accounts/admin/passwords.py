@@ -9,13 +9,13 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.acts import Done, ShownOnce, WithReason
+from accounts.admin.on_person import ENDS, OnPerson
 from accounts.audit import Actor
 from accounts.models import PasswordLink, User
 from accounts.one_time import set_one_time_password
 from accounts.password_links import LIFETIMES, request_link
-from accounts.templatetags.console import instant
-from config.console.on_person import ENDS, OnPerson
+from config.console.actions import Done, ShownOnce, WithReason
+from config.console.template_tags import instant
 
 MINUTES = int(LIFETIMES[PasswordLink.Kind.RESET].total_seconds() // 60)
 HOURS = int(LIFETIMES[PasswordLink.Kind.ONE_TIME].total_seconds() // 3600)

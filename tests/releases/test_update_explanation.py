@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from releases.explaining import explain
 from releases.models import ShellChannel
+from releases.update_explanation import explain
 from tests.releases.conftest import Pipeline
 from tests.releases.test_views import ask
 

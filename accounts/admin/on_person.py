@@ -4,8 +4,8 @@ from typing import cast
 
 from django.http import HttpRequest
 
-from accounts.acts import Act
 from accounts.models import User
+from config.console.actions import Act
 
 ENDS = (
     "Every session ends at once: tokens are refused from the next request on, "

@@ -1,7 +1,7 @@
 """The audit log: where an operator sees what happened."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
@@ -15,13 +15,15 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from accounts.columns import moment
-from accounts.console import ConsoleAdmin, ids_of_person
-from accounts.models import AuditEvent
-from accounts.templatetags.console import changes
+from accounts.models import AuditEvent, Session
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment
+from config.console.template_tags import changes
 
 # Subjects and actions are offered as far as they occur in so many of the newest events.
 RECENT = 2000
+EVENTS_SHOWN = 10
+SESSIONS_LOOKED_AT = 50
 # A subject with its colon, or a whole act.
 ACT = re.compile(r"\A[a-z_]+:[a-z_]*\Z")
 # Where the target of an act has its page, by the act's subject. What belongs to a client, a person or a channel is
@@ -58,6 +60,20 @@ def page_of_target(event: AuditEvent) -> str | None:
 def events_of_person(user_id: UUID) -> str:
     """The address of the audit log as far as it is about a person and their sessions."""
     return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'person': user_id})}"
+
+
+def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
+    """The newest of what happened to some rows."""
+    return AuditEvent.objects.filter(target_id__in=[str(each) for each in ids])[:EVENTS_SHOWN]
+
+
+def ids_of_person(user_id: UUID) -> list[UUID]:
+    """What a person's acts stand under in the audit log: their own id and those of the sessions used last.
+
+    Ended ones too: a token that is presented again ends its session, and that is when one asks.
+    """
+    used_last = Session.objects.filter(user_id=user_id).order_by("-last_used_at", "pk")
+    return [user_id, *used_last.values_list("pk", flat=True)[:SESSIONS_LOOKED_AT]]
 
 
 class SubjectFilter(admin.SimpleListFilter):

@@ -10,13 +10,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from accounts.acts import ActOnSeveral, Done, UtcDateTimeField, WithReason, do_each
+from accounts.admin.on_person import OnPerson
 from accounts.audit import Actor
-from accounts.columns import moment, tokens, yes_no
-from accounts.console import ConsoleAdmin
 from accounts.models import User
-from accounts.templatetags.console import instant
-from config.console.on_person import OnPerson
+from config.console.actions import ActOnSeveral, Done, UtcDateTimeField, WithReason, do_each
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment, tokens, yes_no
+from config.console.template_tags import instant
 from usage.models import RunningCall
 from usage.stops import end_call, is_stopped, restart_model_calls, stop_model_calls
 

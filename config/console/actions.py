@@ -16,8 +16,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
 from django.http import HttpRequest
 
-from accounts.audit import Actor
-from accounts.changes import ChangedMeanwhile
+from config.console.edit_conflicts import ChangedMeanwhile
 from config.database import release_connection
 from config.known_errors import problem_of
 from config.problems import NotFound, Problem
@@ -128,7 +127,7 @@ class Act(ABC):
 
     @abstractmethod
     def do(
-        self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime
+        self, target: Any, given: dict[str, Any], *, by: Any, now: datetime
     ) -> Done | Foreseen | ShownOnce:
         """Calls the rule, with the form's values, or tells what it would do. May raise what the rule raises."""
 
@@ -136,12 +135,12 @@ class Act(ABC):
 class ActOnSeveral(Act):
     """An act that is also offered for rows chosen in a list."""
 
-    def do(self, target: Any, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: Any, given: dict[str, Any], *, by: Any, now: datetime) -> Done:
         return Done(self.do_all([target], given, by=by, now=now), target)
 
     @abstractmethod
     def do_all(
-        self, targets: Sequence[Any], given: dict[str, Any], *, by: Actor, now: datetime
+        self, targets: Sequence[Any], given: dict[str, Any], *, by: Any, now: datetime
     ) -> str:
         """Calls the rule for each (:func:`do_each`); gives a sentence with the numbers."""
 

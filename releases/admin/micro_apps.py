@@ -9,11 +9,11 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from accounts.acts import Act, Done, WithReason
+from accounts.admin.fields import ClientField
 from accounts.audit import Actor
-from accounts.columns import moment
-from accounts.console import ConsoleAdmin
-from config.console.fields import ClientField
+from config.console.actions import Act, Done, WithReason
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment
 from licensing.models import Plan
 from releases.micro_apps.channels import move_channel, pin, unpin, withdraw
 from releases.models import AppChannel, AppPin, AppVersion, MicroApp

@@ -6,8 +6,8 @@ from uuid import UUID
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from accounts.console import ConsoleAdmin
 from accounts.models import User
+from config.console.base import ConsoleAdmin
 
 # Whose rows are looked for by a part of an email; each may have thousands.
 PEOPLE_LOOKED_FOR = 20

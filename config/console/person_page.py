@@ -10,10 +10,13 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.acts import Act, ActOnSeveral, Done, do_each
+from accounts.admin.audit import events_about, events_of_person, ids_of_person
+from accounts.admin.fields import ClientField
+from accounts.admin.joining import InviteAgain, JoinedFilter, joined
+from accounts.admin.leaving import ChangeEmail, Erase, Move
+from accounts.admin.on_person import ENDS, OnPerson
+from accounts.admin.passwords import SendReset, SetOneTimePassword
 from accounts.audit import Actor
-from accounts.columns import moment, yes_no
-from accounts.console import ConsoleAdmin, events_about, ids_of_person
 from accounts.models import Session, User
 from accounts.operators import may_touch
 from accounts.people import (
@@ -24,14 +27,11 @@ from accounts.people import (
     set_operator,
 )
 from accounts.revocation import revoke_all
-from config.console.audit import events_of_person
-from config.console.calls import RestartModelCalls, StopModelCalls
-from config.console.fields import ClientField
-from config.console.joining import InviteAgain, JoinedFilter, joined
-from config.console.leaving import ChangeEmail, Erase, Move
-from config.console.on_person import ENDS, OnPerson
-from config.console.passwords import SendReset, SetOneTimePassword
+from config.console.actions import Act, ActOnSeveral, Done, do_each
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment, yes_no
 from licensing.models import Licence
+from usage.admin.calls import RestartModelCalls, StopModelCalls
 from usage.balance import PlanCaps
 from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.summaries import Summary, summary

@@ -1,5 +1,4 @@
-"""Sessions, their tokens, and keys, to look at. The pages of clients, people and the audit log cross floors and
-stand in ``config.console``."""
+"""Sessions and their refresh tokens, to look at; a session can be ended."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,22 +10,15 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import URLPattern, path
 from django.utils import timezone
-from django.utils.timesince import timeuntil
 
-from accounts.acts import ActOnSeveral, do_each
+from accounts.admin.audit import events_about
+from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import Actor
-from accounts.columns import OneOf, moment
-from accounts.connections import admin as connections
-from accounts.console import ConsoleAdmin, events_about
-from accounts.large_lists import THEIRS, LargeList
-from accounts.models import RefreshToken, Session, SigningKey
-from accounts.models.keys import Stage
+from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
 from accounts.revocation import end_session
-from accounts.templatetags.console import instant
-
-# Registered there, found through here.
-__all__ = ["connections"]
+from config.console.actions import ActOnSeveral, do_each
+from config.console.columns import OneOf, moment
 
 TOKENS_SHOWN = 20
 
@@ -147,50 +139,3 @@ class RefreshTokenAdmin(LargeList):
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.changelist_view)
         return [path("", view, name="accounts_refreshtoken_changelist")]
-
-
-class KeyStage(OneOf):
-    title, parameter_name = "stage", "stage"
-    choices_of = tuple((each.value, each.label) for each in Stage)
-
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return SigningKey.objects.filter(pk__in=rows).at_stage(Stage(value), at=timezone.now())
-
-
-@admin.register(SigningKey)
-class SigningKeyAdmin(ConsoleAdmin):
-    list_display = (
-        "kid",
-        "stage",
-        "next",
-        moment("published_at"),
-        moment("signs_from"),
-        moment("superseded_at", "signs until"),
-        "verifies_until",
-        moment("revoked_at"),
-    )
-    list_filter = (KeyStage,)
-    fields = (*list_display, "public_pem")
-    readonly_fields = ("stage", "next", "verifies_until")
-
-    @admin.display(description="stage")
-    def stage(self, key: SigningKey) -> str:
-        return key.stage(at=timezone.now()).label
-
-    @admin.display(description="what happens next")
-    def next(self, key: SigningKey) -> str:
-        now = timezone.now()
-        stage = key.stage(at=now)
-        if stage in {Stage.PLANNED, Stage.PUBLISHED}:
-            return f"signs in {timeuntil(key.signs_from, now)}"
-        if stage == Stage.SIGNING and key.superseded_at is not None:
-            return f"stops signing in {timeuntil(key.superseded_at, now)}"
-        if stage == Stage.SIGNING:
-            return "signs until another is made"
-        if stage == Stage.VERIFYING and key.verifies_until is not None:
-            return f"retires in {timeuntil(key.verifies_until, now)}"
-        return "void since it was revoked" if key.revoked_at else "nothing"
-
-    @admin.display(description="verifies until")
-    def verifies_until(self, key: SigningKey) -> str:
-        return instant(key.verifies_until)

@@ -11,12 +11,12 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.problems import InvalidRequest, Problem
-from releases import leases, placing, purging, steering, storage, updates
-from releases.acts import Resume
+from releases import channel_control, leases, placing, purging, storage, updates
+from releases.admin.channel_actions import Resume
+from releases.channel_control import ChannelHalted
 from releases.leases import PublishInProgress
 from releases.models import Publication, Purge, ShellChannel
 from releases.precedence import DowngradeRefused
-from releases.steering import ChannelHalted
 from releases.storage import StorageUnavailable
 from tests.races import race
 from tests.releases.conftest import NOW, Pipeline, Release
@@ -41,8 +41,8 @@ def releases(pipeline: Pipeline) -> list[Release]:
 
 
 def back_to(version: str) -> bool:
-    chosen = next(e for e in steering.earlier("stable") if e.release.version == version)
-    return steering.roll_back(publication_id=chosen.pk, **HOW)
+    chosen = next(e for e in channel_control.earlier("stable") if e.release.version == version)
+    return channel_control.roll_back(publication_id=chosen.pk, **HOW)
 
 
 def offered(current: str | None = None) -> str | None:
@@ -58,9 +58,9 @@ def place_jobs() -> list[dict[str, Any]]:
 def test_what_an_operator_went_back_to_names_them_by_the_email_of_now(
     releases: list[Release], user: User
 ) -> None:
-    chosen = steering.earlier("stable")[0]
+    chosen = channel_control.earlier("stable")[0]
     by = Actor(name=user.email, id=user.pk)
-    steering.roll_back(publication_id=chosen.pk, **{**HOW, "by": by})
+    channel_control.roll_back(publication_id=chosen.pk, **{**HOW, "by": by})
     newest = Publication.objects.first()
     assert newest is not None
     assert newest.publisher == user.email
@@ -110,8 +110,11 @@ def interrupt(
 def test_a_channel_can_go_back_to_every_release_but_its_current_one(
     releases: list[Release],
 ) -> None:
-    assert [each.release.version for each in steering.earlier("stable")] == ["1.1.0", "1.0.0"]
-    assert steering.earlier("none") == []
+    assert [each.release.version for each in channel_control.earlier("stable")] == [
+        "1.1.0",
+        "1.0.0",
+    ]
+    assert channel_control.earlier("none") == []
 
 
 def test_rolling_back_offers_the_old_bytes_with_their_old_signature(
@@ -175,7 +178,7 @@ def test_what_is_not_in_the_history_cannot_be_gone_back_to(releases: list[Releas
     current = Publication.objects.of("stable")[0]
     for number in (current.pk, 10**9):
         with pytest.raises(InvalidRequest):
-            steering.roll_back(publication_id=number, **HOW)
+            channel_control.roll_back(publication_id=number, **HOW)
     assert offered() == "2.0.0"
     assert len(place_jobs()) == len(releases)
     assert ShellChannel.objects.get().leased_until is None
@@ -188,18 +191,18 @@ def test_rolling_back_waits_for_no_publish_and_ends_none(releases: list[Release]
 
 
 def test_a_halted_channel_has_nothing_anywhere(pipeline: Pipeline, releases: list[Release]) -> None:
-    assert steering.halt(**HOW)
+    assert channel_control.halt(**HOW)
     assert offered() is None
     assert pipeline.nothing_stored()
     assert AuditEvent.objects.get(action="release:halted").after == {"version": "2.0.0"}
     with pytest.raises(InvalidRequest):
-        steering.halt(**HOW)
+        channel_control.halt(**HOW)
 
 
 def test_a_halted_channel_refuses_to_publish_until_it_is_resumed(
     pipeline: Pipeline, releases: list[Release]
 ) -> None:
-    steering.halt(**HOW)
+    channel_control.halt(**HOW)
     fixed = pipeline.release("2.0.1")
     for options in ({}, {"dry_run": True}, {"rollback": True}):
         with pytest.raises(ChannelHalted):
@@ -207,7 +210,7 @@ def test_a_halted_channel_refuses_to_publish_until_it_is_resumed(
     with pytest.raises(ChannelHalted):
         pipeline.publish(releases[2])
     assert pipeline.nothing_stored()
-    assert steering.resume(**HOW)
+    assert channel_control.resume(**HOW)
     assert (offered(), pipeline.stored()[0]) == ("2.0.0", releases[2].body)
     assert pipeline.publish(fixed).created
 
@@ -215,14 +218,14 @@ def test_a_halted_channel_refuses_to_publish_until_it_is_resumed(
 def test_a_halted_channel_is_rolled_back_before_it_is_resumed(
     pipeline: Pipeline, releases: list[Release]
 ) -> None:
-    steering.halt(**HOW)
+    channel_control.halt(**HOW)
     assert back_to("1.1.0")
     assert offered() is None
     assert pipeline.nothing_stored()
-    steering.resume(**HOW)
+    channel_control.resume(**HOW)
     assert (offered(), pipeline.stored()[0]) == ("1.1.0", releases[1].body)
     with pytest.raises(InvalidRequest):
-        steering.resume(**HOW)
+        channel_control.resume(**HOW)
 
 
 def test_halting_ends_a_publish_that_is_under_way(
@@ -235,7 +238,7 @@ def test_halting_ends_a_publish_that_is_under_way(
         original(name, content)
         if not halted:
             halted = True
-            steering.halt(**HOW)
+            channel_control.halt(**HOW)
 
     monkeypatch.setattr(storage, "put", halt_between)
     with pytest.raises(PublishInProgress):
@@ -250,11 +253,14 @@ def test_resuming_does_not_put_an_unfinished_publish_live(
 ) -> None:
     live, unfinished = pipeline.stored(), pipeline.release("3.0.0")
     interrupt(pipeline, unfinished, monkeypatch, call=call)
-    assert [each.release.version for each in steering.earlier("stable")] == ["1.1.0", "1.0.0"]
-    steering.halt(**HOW)
+    assert [each.release.version for each in channel_control.earlier("stable")] == [
+        "1.1.0",
+        "1.0.0",
+    ]
+    channel_control.halt(**HOW)
     channel = ShellChannel.objects.get()
     assert "version 2.0.0 again" in " ".join(Resume().effects(channel))
-    assert steering.resume(**HOW)
+    assert channel_control.resume(**HOW)
     assert (offered(), pipeline.stored()) == ("2.0.0", live)
     events = AuditEvent.objects.filter(action__in=["release:halted", "release:resumed"])
     assert [each.after for each in events] == [{"version": "2.0.0"}] * 2
@@ -268,11 +274,11 @@ def test_rolling_back_past_an_unfinished_publish_ends_it_for_good(
 ) -> None:
     unfinished = pipeline.release("3.0.0")
     interrupt(pipeline, unfinished, monkeypatch)
-    steering.halt(**HOW)
+    channel_control.halt(**HOW)
     assert back_to("1.1.0")
     assert AuditEvent.objects.get(action="release:rolled_back").before == {"version": "2.0.0"}
     assert "version 1.1.0 again" in " ".join(Resume().effects(ShellChannel.objects.get()))
-    steering.resume(**HOW)
+    channel_control.resume(**HOW)
     assert (offered(), pipeline.stored()[0]) == ("1.1.0", releases[1].body)
     with pytest.raises(DowngradeRefused):
         pipeline.publish(unfinished)
@@ -308,7 +314,7 @@ def test_where_storage_is_away_the_worker_does_it_later(
     pipeline: Pipeline, releases: list[Release], monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     if act == "resume":
-        steering.halt(**HOW)
+        channel_control.halt(**HOW)
     ProcrastinateJob.objects.all().delete()
 
     def away(*args: Any) -> None:
@@ -317,7 +323,7 @@ def test_where_storage_is_away_the_worker_does_it_later(
     with monkeypatch.context() as patch:
         patch.setattr(storage, "put", away)
         patch.setattr(storage, "remove", away)
-        done = back_to("1.0.0") if act == "roll_back" else getattr(steering, act)(**HOW)
+        done = back_to("1.0.0") if act == "roll_back" else getattr(channel_control, act)(**HOW)
         assert done is False
         assert ShellChannel.objects.get().unplaced_since == LATER
         with pytest.raises(StorageUnavailable):
@@ -337,8 +343,8 @@ def test_the_cdn_follows_every_act(purged: Pipeline) -> None:
         assert purged.publish(each).purged
     for act, shown in (
         (lambda: back_to("1.0.0"), made[0].body),
-        (lambda: steering.halt(**HOW), None),
-        (lambda: steering.resume(**HOW), made[0].body),
+        (lambda: channel_control.halt(**HOW), None),
+        (lambda: channel_control.resume(**HOW), made[0].body),
     ):
         assert act()
         assert kept(purged)[0] != shown
@@ -354,11 +360,11 @@ def test_a_halt_beats_publishes_that_race_it(pipeline: Pipeline) -> None:
     for number in range(1, 6):
         release = pipeline.release(f"1.{number}.0")
         results = race(
-            lambda release=release: pipeline.publish(release), lambda: steering.halt(**HOW)
+            lambda release=release: pipeline.publish(release), lambda: channel_control.halt(**HOW)
         )
         assert isinstance(results[0], Problem) or results[0].created
         placing.place(channel="stable", now=LATER)
         assert offered() is None
         assert not (pipeline.files / "shell" / "stable" / "latest.json").exists()
-        steering.resume(**HOW)
+        channel_control.resume(**HOW)
         assert offered() is not None

@@ -24,9 +24,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from accounts.asking import Asking
-from accounts.models import AuditEvent, Session
-from accounts.offered import Offered
+from config.console.action_views import Asking
+from config.console.list_filters import Offered
 
 if TYPE_CHECKING:
     _Paginator = Paginator[Any]
@@ -34,8 +33,6 @@ else:
     _Paginator = Paginator
 
 COUNTED_ROWS = 10_000
-EVENTS_SHOWN = 10
-SESSIONS_LOOKED_AT = 50
 
 
 class BoundedPaginator(_Paginator):
@@ -131,7 +128,7 @@ class ConsoleAdmin(Offered, Asking):
             raise PermissionDenied
         row = self.get_object(request, unquote(object_id))
         if row is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
+            return self.missing(request)
         return HttpResponseRedirect(self.events(row))
 
     @admin.display(description=SafeString('<input type="checkbox" id="action-toggle">'))
@@ -155,20 +152,6 @@ class ConsoleAdmin(Offered, Asking):
 def events_of(subject: object) -> str:
     """The address of the audit log as far as it is about one target."""
     return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'target_id': subject})}"
-
-
-def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
-    """The newest of what happened to some rows."""
-    return AuditEvent.objects.filter(target_id__in=[str(each) for each in ids])[:EVENTS_SHOWN]
-
-
-def ids_of_person(user_id: UUID) -> list[UUID]:
-    """What a person's acts stand under in the audit log: their own id and those of the sessions used last.
-
-    Ended ones too: a token that is presented again ends its session, and that is when one asks.
-    """
-    used_last = Session.objects.filter(user_id=user_id).order_by("-last_used_at", "pk")
-    return [user_id, *used_last.values_list("pk", flat=True)[:SESSIONS_LOOKED_AT]]
 
 
 def _uuid(text: str) -> UUID | None:
