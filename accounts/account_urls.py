@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from accounts.pages import OneTimePage, PasswordPage, PasswordSetPage
+from accounts.people.pages import OneTimePage, PasswordPage, PasswordSetPage
 
 app_name = "account"
 

@@ -15,8 +15,8 @@ from django.utils import timezone
 
 from accounts.audit import Actor, record
 from config.advisory import alone
+from config.api.problems import Problem
 from config.database import database_now, release_connection
-from config.problems import Problem
 
 log = logging.getLogger(__name__)
 

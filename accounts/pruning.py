@@ -16,7 +16,7 @@ from django.db.models import Q
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, RefreshToken, Session, User
-from config.problems import instant
+from config.api.problems import instant
 
 EVENTS_AT_A_TIME = 2000
 SESSIONS_AT_A_TIME = 100

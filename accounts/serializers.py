@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from accounts.models import Session
-from accounts.sign_in import MAX_PASSWORD
+from accounts.sessions.sign_in import MAX_PASSWORD
 
 DEVICE_MAX = 200
 

@@ -5,12 +5,13 @@ from uuid import UUID
 from django.utils import timezone
 from procrastinate import JobContext
 
-from accounts import password_links, signing_keys
 from accounts.audit import Actor
 from accounts.connections import authorisation, disconnecting, reencrypting
+from accounts.keys import signing_keys
 from accounts.models import PasswordLink
-from accounts.retries import wipe_expired
-from config.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
+from accounts.people import password_links
+from accounts.sessions.retries import wipe_expired
+from config.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
 
 
 @periodic(cron="7 * * * *")

@@ -11,16 +11,10 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import ViewSet
 
-from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.authentication import Caller, still_there
-from accounts.known_places import limits_of_holder
 from accounts.models import Session
-from accounts.password_links import request_reset
-from accounts.people import WrongPassword, change_password
-from accounts.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
-from accounts.revocation import end_session, revoke_all, sign_out
-from accounts.rotation import rotate
+from accounts.people.password_links import request_reset
+from accounts.people.users import WrongPassword, change_password
 from accounts.serializers import (
     LoginSerializer,
     LogoutSerializer,
@@ -31,12 +25,18 @@ from accounts.serializers import (
     SessionListSerializer,
     TokenPairSerializer,
 )
-from accounts.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
+from accounts.sessions.access_tokens import AccessToken
+from accounts.sessions.authentication import Caller, still_there
+from accounts.sessions.known_places import limits_of_holder
+from accounts.sessions.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
+from accounts.sessions.revocation import end_session, revoke_all, sign_out
+from accounts.sessions.rotation import rotate
+from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
+from config.api.problems import NotFound
+from config.api.schema import problems
 from config.attempts import attempt
-from config.client_address import address_of
-from config.problems import NotFound
-from config.request_ids import current as request_id
-from config.schema import problems
+from config.middleware.client_address import address_of
+from config.middleware.request_id import current as request_id
 
 # Each for all requests: making its fields anew costs half of what reading a small body does.
 LOGIN, REFRESH, LOGOUT = LoginSerializer(), RefreshSerializer(), LogoutSerializer()

@@ -3,7 +3,7 @@ from django.conf import settings
 from django.core.checks import Tags, register
 from django.utils.module_loading import import_string
 
-from config.indexes import no_invalid_indexes
+from config.db.indexes import no_invalid_indexes
 
 
 class ComposeConfig(AppConfig):
@@ -15,4 +15,6 @@ class ComposeConfig(AppConfig):
         register(no_invalid_indexes, Tags.database)
         if settings.SENTRY_DSN:
             # Its library is loaded only where errors are reported.
-            import_string("config.reports.start")(settings.SENTRY_DSN, settings.VERSION)
+            import_string("config.observability.reports.start")(
+                settings.SENTRY_DSN, settings.VERSION
+            )

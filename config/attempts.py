@@ -20,9 +20,9 @@ from time import monotonic, sleep
 
 from django.core.cache import caches
 
+from config.api.problems import ServiceUnavailable
 from config.counting import ProcessCounters
 from config.off_loop import WAIT_SECONDS
-from config.problems import ServiceUnavailable
 from config.ratelimits import RateLimited, parts_of, rate_of
 from config.rates import FailureLimit
 from config.tallies import BUSY, HELD

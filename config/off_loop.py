@@ -15,7 +15,7 @@ from gevent import get_hub
 from gevent.event import Event
 from gevent.monkey import get_original, is_module_patched
 
-from config.problems import ServiceUnavailable
+from config.api.problems import ServiceUnavailable
 
 # Longer than any queue that can still be worth waiting for: at 60 a second this is 120 sign-ins.
 WAIT_SECONDS = 2.0

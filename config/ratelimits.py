@@ -24,9 +24,9 @@ from django.http import HttpRequest, HttpResponseBase
 from django_ratelimit.core import get_usage
 
 from config import counting
-from config.client_address import address_of
-from config.handlers import answer
-from config.problems import RefusedUntil
+from config.api.handlers import answer
+from config.api.problems import RefusedUntil
+from config.middleware.client_address import address_of
 from config.rates import DEFAULTS, AddressLimit, FailureLimit, KeyedLimit
 
 DEGRADED_HEADER = "X-RateLimit-Degraded"

@@ -20,7 +20,7 @@ LENGTH = "content-length"
 
 
 class Incoming(Request):  # type: ignore[misc]  # gunicorn has no types
-    """A request of nobody whom gunicorn would believe: who is a proxy is for config/client_address.py to know."""
+    """A request of nobody whom gunicorn would believe: who is a proxy is for config.middleware to know."""
 
     def _peer_is_trusted_proxy(self) -> bool:
         # What is in no list need not be looked up in it, and be taken apart for that.

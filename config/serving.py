@@ -37,9 +37,9 @@ from gunicorn.util import close_graceful, http_date  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
 from config import sending, sharing  # noqa: E402
-from config.handlers import render  # noqa: E402
-from config.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
-from config.request_ids import RequestIdMiddleware  # noqa: E402
+from config.api.handlers import render  # noqa: E402
+from config.api.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
+from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
 from config.waiting import limit_statements  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
     """gunicorn's, which gathers an access line for each request wherever logging is configured by a dictionary."""
 
     def access(self, *_: Any) -> None:
-        """That line is config.request_ids' to write."""
+        """That line is config.middleware.request_id' to write."""
 
 
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -289,7 +289,7 @@ limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
 
-# Who the client is and whether it came by https is decided in config/client_address.py and nowhere else.
+# Who the client is and whether it came by https is decided in config/middleware/client_address.py and nowhere else.
 forwarded_allow_ips = ""
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
@@ -300,7 +300,7 @@ control_socket_disable = True
 # Heartbeats in memory: on a slow disk they would block the worker.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only an inode of it is used
 
-# One line a request is config.request_ids' to write. The rest is logged as everything else is.
+# One line a request is config.middleware.request_id' to write. The rest is logged as everything else is.
 accesslog = None
 logger_class = QuietLogger
 errorlog = "-"

@@ -141,22 +141,22 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     # The id first, so that every later word about this request can carry it.
-    "config.request_ids.RequestIdMiddleware",
+    "config.middleware.request_id.RequestIdMiddleware",
     # Health answers before anything can refuse or redirect it.
-    "config.health.HealthMiddleware",
+    "config.middleware.health.HealthMiddleware",
     # Whose address it is, and what a stranger may claim of himself (nothing).
-    "config.client_address.ClientAddressMiddleware",
-    "config.handlers.ProblemMiddleware",
+    "config.middleware.client_address.ClientAddressMiddleware",
+    "config.api.handlers.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.cross_origin.CrossOriginMiddleware",
+    "config.middleware.cross_origin.CrossOriginMiddleware",
     "config.ratelimits.AddressLimitMiddleware",
-    "config.bodies.BodyLimitMiddleware",
-    "config.pages.PageSessions",
+    "config.api.bodies.BodyLimitMiddleware",
+    "config.middleware.pages.PageSessions",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "config.pages.PageAuthentication",
-    "config.pages.PageMessages",
+    "config.middleware.pages.PageAuthentication",
+    "config.middleware.pages.PageMessages",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -273,7 +273,7 @@ CORS_EXPOSE_HEADERS = [
     "x-tokens-remaining-day",
 ]
 
-# The largest body of any address (a model call); each address has its own limit in config/bodies.py.
+# The largest body of any address (a model call); each address has its own limit in config/api/bodies.py.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
 
 # --- Identity ---------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
-CSRF_FAILURE_VIEW = "config.handlers.csrf_failure"
+CSRF_FAILURE_VIEW = "config.api.handlers.csrf_failure"
 LOGIN_URL = "/admin/login/"
 LOGIN_REDIRECT_URL = "/admin/"
 
@@ -315,14 +315,16 @@ SIGNED_BY_EMAIL = (
 # --- API --------------------------------------------------------------------------------------------
 
 REST_FRAMEWORK = {
-    "DEFAULT_AUTHENTICATION_CLASSES": ["accounts.authentication.AccessTokenAuthentication"],
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "accounts.sessions.authentication.AccessTokenAuthentication"
+    ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["config.bodies.ObjectParser"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.negotiation.Negotiation",
-    "DEFAULT_METADATA_CLASS": "config.options.NoMetadata",
-    "DEFAULT_SCHEMA_CLASS": "config.schema.Schema",
-    "EXCEPTION_HANDLER": "config.handlers.for_rest_framework",
+    "DEFAULT_PARSER_CLASSES": ["config.api.bodies.ObjectParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.api.negotiation.Negotiation",
+    "DEFAULT_METADATA_CLASS": "config.api.metadata.NoMetadata",
+    "DEFAULT_SCHEMA_CLASS": "config.api.schema.Schema",
+    "EXCEPTION_HANDLER": "config.api.handlers.for_rest_framework",
     "UNAUTHENTICATED_USER": None,
     "UNICODE_JSON": True,
     # Unknown members of a query are ignored; a `format` would otherwise answer 404.
@@ -347,13 +349,18 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "REDOC_DIST": "SIDECAR",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "config.schema.describe_problems",
+        "config.api.schema.describe_problems",
     ],
 }
 
+# --- Queued work ------------------------------------------------------------------------------------
+
+# The tasks of the apps are found by their name; these belong to none.
+PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks"]
+
 # --- Rate limits ------------------------------------------------------------------------------------
 
-RATELIMIT_IP_META_KEY = "config.client_address.address_of"
+RATELIMIT_IP_META_KEY = "config.middleware.client_address.address_of"
 # Said although they are the library's own, which looks each up at each count, and long for what is not there.
 RATELIMIT_ENABLE = True
 RATELIMIT_USE_CACHE = "default"
@@ -381,7 +388,7 @@ EMAIL_TIMEOUT = 20
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"json": {"()": "config.logs.AllowListFormatter"}},
+    "formatters": {"json": {"()": "config.observability.logs.AllowListFormatter"}},
     "handlers": {
         "out": {"class": "logging.StreamHandler", "formatter": "json"},
         # A logger without any handler would print its warnings as they are.
@@ -391,7 +398,7 @@ LOGGING = {
     "loggers": {
         # Without the handlers that Django gives it: a console and mails of its own.
         "django": {"handlers": []},
-        # These write paths and messages that may carry tokens; config.request_ids says the same by route.
+        # These write paths and messages that may carry tokens; config.middleware.request_id says the same by route.
         "django.request": {"handlers": ["nowhere"], "propagate": False},
         "django.security": {"handlers": ["nowhere"], "propagate": False},
         # One line for each task at each start of each command.

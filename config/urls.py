@@ -3,9 +3,9 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from accounts.jwks import KeysView
-from config import handlers
-from config.docs import DocsView, SchemaView
+from accounts.keys.jwks import KeysView
+from config.api import handlers
+from config.api.docs import DocsView, SchemaView
 
 urlpatterns = [
     path(".well-known/jwks.json", KeysView.as_view(), name="jwks"),

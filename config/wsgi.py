@@ -9,8 +9,8 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections, reset_queries
 from django.urls import get_resolver
 
-from config import logs
 from config.entrance import Entrance
+from config.observability import logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup(set_prefix=False)

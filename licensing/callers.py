@@ -8,9 +8,9 @@ from uuid import UUID
 
 from rest_framework.request import Request
 
-from accounts.access_tokens import Claims
-from accounts.authentication import Claimed
-from accounts.claims import ClaimsSource
+from accounts.sessions.access_tokens import Claims
+from accounts.sessions.authentication import Claimed
+from accounts.sessions.claims import ClaimsSource
 from config.statements import Statement
 from licensing.models import Standing, merged
 

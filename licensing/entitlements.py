@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 
-from config.problems import Fault, InvalidRequest
+from config.api.problems import Fault, InvalidRequest
 from licensing.models import APP_SLUG
 
 SLUG = re.compile(APP_SLUG)

@@ -8,8 +8,8 @@ from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import Client
+from config.api.problems import Fault, InvalidRequest, instant
 from config.console.edit_conflicts import change
-from config.problems import Fault, InvalidRequest, instant
 from licensing.entitlements import entitlements_of
 from licensing.models import Licence, Plan, Standing
 

@@ -7,9 +7,9 @@ from typing import Any
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from accounts.authentication import Claimed
-from config.known_errors import DATABASE_AWAY
-from config.problems import Problem
+from accounts.sessions.authentication import Claimed
+from config.api.error_mapping import DATABASE_AWAY
+from config.api.problems import Problem
 from licensing.callers import Caller, caller_of
 
 

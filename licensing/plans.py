@@ -8,8 +8,8 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
+from config.api.problems import Fault, InvalidRequest
 from config.console.edit_conflicts import change
-from config.problems import Fault, InvalidRequest
 from licensing.entitlements import entitlements_of
 from licensing.models import Plan
 

@@ -7,8 +7,8 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from accounts.jobs import NotDone
-from config.mail import queue_for_operators
-from config.problems import Fault, InvalidRequest, instant
+from config.api.problems import Fault, InvalidRequest, instant
+from config.jobs.mail import queue_for_operators
 from licensing.models import Brake, Licence
 
 # More than so many, and more than one in so many of all clients.

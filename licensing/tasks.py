@@ -1,7 +1,7 @@
 """What the worker does for licences."""
 
 from config.database import database_now
-from config.queue import periodic, task
+from config.jobs.queue import periodic, task
 from licensing.licences import end_operator_words
 
 

@@ -11,8 +11,8 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSet
 
-from config.conditions import is_known
-from config.problems import instant
+from config.api.etags import is_known
+from config.api.problems import instant
 from licensing.callers import Caller, caller_of
 from licensing.serializers import LicenceStatusSerializer
 

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from accounts.authentication import Claimed
+from accounts.sessions.authentication import Claimed
+from config.api.problems import Problem
 from config.database import release_connection
-from config.problems import Problem
 from licensing.permissions import told_first, working
 from llmproxy.catalogue import Choice, choose, terms
 from llmproxy.chat import Chat

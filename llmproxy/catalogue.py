@@ -5,8 +5,8 @@ from typing import NamedTuple
 from django.conf import settings
 from psycopg.types.numeric import Int8
 
+from config.api.problems import Fault, NotFound
 from config.database import prepared
-from config.problems import Fault, NotFound
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
 from llmproxy.models import LanguageModel

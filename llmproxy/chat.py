@@ -6,7 +6,7 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from config.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
+from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
 from llmproxy.chat_schema import CHAT_REQUEST
 
 # The validator copies what it finds fault with, and may name every member that is not taken.

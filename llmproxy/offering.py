@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
-from config.problems import Fault, InvalidRequest
+from config.api.problems import Fault, InvalidRequest
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
 from usage.refusals import LEAST_OUTPUT

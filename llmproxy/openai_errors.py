@@ -2,9 +2,9 @@
 
 from json import dumps
 
-from config.handlers import openai_error
-from config.problems import Problem
-from config.request_ids import current as request_id
+from config.api.handlers import openai_error
+from config.api.problems import Problem
+from config.middleware.request_id import current as request_id
 
 
 def stream_error(problem: Problem) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
-from config.problems import InternalError, Problem, ServiceUnavailable
+from config.api.problems import InternalError, Problem, ServiceUnavailable
 from llmproxy import running
 from llmproxy.calls import Call, End
 from llmproxy.connections import Connections

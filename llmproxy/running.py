@@ -19,11 +19,11 @@ from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.authentication import AccessRevoked
 from accounts.models import Session
+from accounts.sessions.authentication import AccessRevoked
+from config.api.problems import Problem
 from config.database import release_connection
-from config.ids import one_of
-from config.problems import Problem
+from config.db.uuid7 import one_of
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended
 from llmproxy.calls import Call, End

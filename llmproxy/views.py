@@ -11,12 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from accounts.authentication import ClaimedAuthentication
+from accounts.sessions.authentication import ClaimedAuthentication
 from config import ratelimits
-from config.negotiation import WhateverAccept
-from config.problems import Problem
-from config.request_ids import current as request_id
-from config.schema import problems
+from config.api.negotiation import WhateverAccept
+from config.api.problems import Problem
+from config.api.schema import problems
+from config.middleware.request_id import current as request_id
 from licensing.callers import caller_of, claimed_by
 from licensing.permissions import told_first
 from llmproxy.calls import Call, End, admit

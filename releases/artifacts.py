@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
 
-from config.problems import Fault, Problem
+from config.api.problems import Fault, Problem
 from releases.fetching import Fetched, FetchRefused, fetch
 from releases.manifest import Artifact, Manifest
 from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded

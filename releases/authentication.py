@@ -17,10 +17,10 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
 from accounts.audit import Actor, record
-from accounts.authentication import InvalidAccessToken
-from config.client_address import address_of
-from config.problems import NotAuthenticated, NotConfigured
-from config.request_ids import current as request_id
+from accounts.sessions.authentication import InvalidAccessToken
+from config.api.problems import NotAuthenticated, NotConfigured
+from config.middleware.client_address import address_of
+from config.middleware.request_id import current as request_id
 from releases import refused_credentials
 from releases.identity_tokens import (
     AnotherPipeline,

@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db import transaction
 
 from accounts.audit import Actor, record
-from config.problems import Fault, InvalidRequest, Problem
+from config.api.problems import Fault, InvalidRequest, Problem
 from releases import leases, placing
 from releases.leases import Lease
 from releases.models import AN_OPERATOR, Publication, ShellChannel

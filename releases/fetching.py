@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from urllib.parse import urlsplit
 
+from config.api.problems import Fault
 from config.deadlines import connected, seconds_left, target
-from config.problems import Fault
 
 SILENCE_SECONDS = 10.0
 CHUNK_BYTES = 256 * 1024

@@ -16,7 +16,7 @@ import jwt
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from config.problems import Fault, Problem
+from config.api.problems import Fault, Problem
 from releases.issuer_keys import KINDS as ALGORITHMS
 from releases.issuer_keys import is_safe, keys_of
 

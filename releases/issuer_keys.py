@@ -18,7 +18,7 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from config.problems import ServiceUnavailable
+from config.api.problems import ServiceUnavailable
 from releases.addresses import is_loopback
 from releases.fetching import FetchRefused, fetch
 

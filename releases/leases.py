@@ -14,8 +14,8 @@ from django.db import DatabaseError
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from config.api.problems import Problem
 from config.database import release_connection
-from config.problems import Problem
 from releases.models import ShellChannel
 
 # Longer than any single step between two calls of keep(): one silence of a CDN, one write to storage. Only a write

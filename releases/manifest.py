@@ -12,7 +12,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any
 
-from config.problems import MAX_FAULTS, Fault, pointer
+from config.api.problems import MAX_FAULTS, Fault, pointer
 from releases.addresses import misplaced
 from releases.platforms import KNOWN, near_miss
 from releases.versions import NotAVersion, Version

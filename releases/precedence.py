@@ -6,7 +6,7 @@ from typing import cast
 
 from django.db.models import Max
 
-from config.problems import Fault, Problem, instant
+from config.api.problems import Fault, Problem, instant
 from releases.channel_control import refuse_halted
 from releases.models import Publication, ShellRelease
 from releases.submissions import SIGNATURE_HEADER, Signed

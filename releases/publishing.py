@@ -24,9 +24,9 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from accounts.audit import Actor, record
+from config.api.problems import NotConfigured, Problem, instant
 from config.clock import clock_from
 from config.database import release_connection
-from config.problems import NotConfigured, Problem, instant
 from releases import artifacts, leases, placing, purging, served_tokens, storage
 from releases.artifacts import Found
 from releases.leases import Lease

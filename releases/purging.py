@@ -18,7 +18,7 @@ from procrastinate.contrib.django import app
 from accounts.audit import Actor, record
 from config.clock import clock_from
 from config.database import release_connection
-from config.mail import queue_for_operators
+from config.jobs.mail import queue_for_operators
 from releases import cdn
 from releases.models import Publication, Purge, ShellChannel
 from releases.storage import SIGNATURE_SUFFIX, pointer_path

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config.problems import Problem
+from config.api.problems import Problem
 
 ACTION = "release:credential_refused"
 EVERY = timedelta(hours=1)

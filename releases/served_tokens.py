@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from config.problems import Fault
+from config.api.problems import Fault
 from releases.identity_tokens import IdentityTokenRefused, OneTime
 from releases.models import ServedToken
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
-from config.problems import Fault, InvalidRequest, instant
+from config.api.problems import Fault, InvalidRequest, instant
 from releases.identity_tokens import OneTime
 from releases.manifest import Manifest, Terms, read
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded

@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from config.queue import BACKOFF, periodic, task
+from config.jobs.queue import BACKOFF, periodic, task
 from releases import placing, purging
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from config.problems import InvalidRequest
+from config.api.problems import InvalidRequest
 from releases import updates
 from releases.updates import Offer
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 
-from config.problems import Fault, InvalidRequest, NotFound
+from config.api.problems import Fault, InvalidRequest, NotFound
 from releases.models import Publication
 from releases.platforms import base_of
 from releases.storage import POINTER_CACHE

@@ -12,12 +12,12 @@ from rest_framework.serializers import Serializer
 from rest_framework.viewsets import ViewSet
 
 from accounts.audit import Actor
-from config.client_address import address_of
-from config.conditions import unless_known
-from config.negotiation import WhateverAccept
-from config.problems import MalformedRequest
-from config.request_ids import current as request_id
-from config.schema import problems
+from config.api.etags import unless_known
+from config.api.negotiation import WhateverAccept
+from config.api.problems import MalformedRequest
+from config.api.schema import problems
+from config.middleware.client_address import address_of
+from config.middleware.request_id import current as request_id
 from releases.authentication import Publisher, PublisherAuthentication
 from releases.publishing import publish
 from releases.schema import MANIFEST

@@ -15,7 +15,7 @@ from django.urls import URLPattern, path
 from django.utils import timezone
 
 from accounts.audit import record
-from accounts.operators import actor_of
+from accounts.people.operators import actor_of
 from config.console.base import ConsoleAdmin
 from config.console.columns import OneOf, moment
 from telemetry.export import FORMATS, lines

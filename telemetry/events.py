@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from config.problems import Fault, pointer
+from config.api.problems import Fault, pointer
 from telemetry.scrubbing import is_suspect, scrubbed
 
 # An event's own, how it is written on the wire; each must match as a whole.

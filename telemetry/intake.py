@@ -14,11 +14,11 @@ from uuid import UUID
 
 from django.db import connection
 
-from config.problems import Fault, InvalidRequest, RequestTooLarge
+from config.api.problems import Fault, InvalidRequest, RequestTooLarge
 from telemetry.events import BadEvent, Reader, Reported
 
 MOST_EVENTS = 500
-# Enforced by config/bodies.py before the body is read.
+# Enforced by config/api/bodies.py before the body is read.
 MOST_BYTES = 1024 * 1024
 
 

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from config import ratelimits
-from config.bodies import ObjectParser
-from config.schema import problems
+from config.api.bodies import ObjectParser
+from config.api.schema import problems
 from licensing.callers import caller_of
 from telemetry.intake import take_in
 from telemetry.schema import BATCH

@@ -11,10 +11,10 @@ from django.test import Client as DjangoClient
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
-from accounts.key_ring import ring
+from accounts.keys.key_ring import ring
+from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import AuditEvent, Client, User
-from accounts.sign_in import Device, TokenPair, sign_in
-from accounts.signing_keys import rotate_signing_key
+from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from licensing.licences import create_client
 from licensing.models import Plan
 

@@ -14,7 +14,7 @@ from django.urls import get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
 from config import rates
-from config.problems import Problem
+from config.api.problems import Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.conf import settings
 from psycopg.types.numeric import Int4, Int8
 
-from config.ids import timed_uuid
+from config.db.uuid7 import timed_uuid
 from config.statements import Statement
 from licensing.callers import WHO_WORKS
 from usage.balance import AS_KNOWN, LIMITS, Balance, PlanCaps, balance_on, plan_values

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.urls import reverse
 
 from accounts.models import User
-from config.mail import queue_for_operators
+from config.jobs.mail import queue_for_operators
 from usage.models import Alert
 from usage.periods import Period
 

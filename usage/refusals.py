@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from config.problems import Problem, RefusedUntil
+from config.api.problems import Problem, RefusedUntil
 from usage.alerts import note_daily_limit
 from usage.balance import Balance, remaining_headers
 from usage.periods import Period

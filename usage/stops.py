@@ -12,9 +12,9 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from accounts.audit import Actor, record
-from accounts.revocation import lock_user
-from config.ids import one_of
-from config.problems import Fault, InvalidRequest, Problem, instant
+from accounts.sessions.revocation import lock_user
+from config.api.problems import Fault, InvalidRequest, Problem, instant
+from config.db.uuid7 import one_of
 from usage.models import Stop, UsageRecord
 
 

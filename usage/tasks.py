@@ -3,7 +3,7 @@
 from django.utils import timezone
 
 from config.database import database_now
-from config.queue import URGENT, periodic, task
+from config.jobs.queue import URGENT, periodic, task
 from usage import alerts
 from usage.settlement import settle_abandoned
 

@@ -9,8 +9,8 @@ from django.core.exceptions import ValidationError
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.clients import NoSuchClient, find_client
 from accounts.models import Client, User
+from accounts.people.clients import NoSuchClient, find_client
 
 # Names that are offered while one types; any other can be written out.
 MOST_OFFERED = 1000

@@ -13,8 +13,9 @@ from django.utils import timezone
 
 from accounts.admin.on_person import OnPerson
 from accounts.audit import Actor
-from accounts.importing import MOST_BYTES, foresee, import_people, read
-from accounts.invitations import (
+from accounts.models import Client, PasswordLink, User
+from accounts.people.importing import MOST_BYTES, foresee, import_people, read
+from accounts.people.invitations import (
     MOST_PEOPLE,
     NOT_ACCEPTED,
     Fate,
@@ -23,9 +24,8 @@ from accounts.invitations import (
     invite_again,
     judge,
 )
-from accounts.models import Client, PasswordLink, User
-from accounts.operators import IS_AN_OPERATOR, may_touch
-from accounts.password_links import LIFETIMES
+from accounts.people.operators import IS_AN_OPERATOR, may_touch
+from accounts.people.password_links import LIFETIMES
 from config.console.actions import Act, ActOnSeveral, Done, Foreseen
 from config.console.columns import OneOf
 

@@ -10,9 +10,9 @@ from django.http import HttpRequest
 from accounts.admin.fields import ClientField
 from accounts.admin.on_person import ENDS, OnPerson
 from accounts.audit import Actor
-from accounts.erasure import erase_user, foresee
 from accounts.models import User
-from accounts.people import change_email, move_user
+from accounts.people.erasure import erase_user, foresee
+from accounts.people.users import change_email, move_user
 from config.console.actions import Done, WithReason
 
 

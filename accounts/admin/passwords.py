@@ -12,8 +12,8 @@ from django.urls import reverse
 from accounts.admin.on_person import ENDS, OnPerson
 from accounts.audit import Actor
 from accounts.models import PasswordLink, User
-from accounts.one_time import set_one_time_password
-from accounts.password_links import LIFETIMES, request_link
+from accounts.people.one_time_passwords import set_one_time_password
+from accounts.people.password_links import LIFETIMES, request_link
 from config.console.actions import Done, ShownOnce, WithReason
 from config.console.template_tags import instant
 

@@ -16,7 +16,7 @@ from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import Actor
 from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
-from accounts.revocation import end_session
+from accounts.sessions.revocation import end_session
 from config.console.actions import ActOnSeveral, do_each
 from config.console.columns import OneOf, moment
 

@@ -18,9 +18,9 @@ from accounts.connections import oauth
 from accounts.connections.oauth import Asked
 from accounts.connections.providers import find
 from accounts.models import ConnectionAttempt
-from accounts.revocation import lock_user
+from accounts.sessions.revocation import lock_user
+from config.api.problems import Fault, InvalidRequest, Problem
 from config.encryption import CannotDecrypt, decrypt, encrypt
-from config.problems import Fault, InvalidRequest, Problem
 
 LIFETIME = timedelta(minutes=10)
 # More than anybody has open in browser windows; the oldest make room.

@@ -17,8 +17,8 @@ from authlib.oauth2 import ClientAuth, OAuth2Client
 
 from accounts.connections.exchange import Answer, NoAnswer, Session
 from accounts.models import Connection
+from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
 from config.oauth_providers import OAuthProvider
-from config.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
 
 Failure = Connection.Failure
 LONGEST_TOKEN = 16 * 1024

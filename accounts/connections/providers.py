@@ -6,8 +6,8 @@ from threading import Lock
 from django.conf import settings
 from environs import ValidationError
 
+from config.api.problems import NotConfigured
 from config.oauth_providers import OAuthProvider, read
-from config.problems import NotConfigured
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.authentication import Caller, still_there
 from accounts.connections.authorisation import begin
 from accounts.connections.disconnecting import disconnect
 from accounts.connections.grants import access_token, complete
@@ -26,9 +24,11 @@ from accounts.connections.serializers import (
     ConnectionTokenSerializer,
 )
 from accounts.models import Connection
-from config.client_address import address_of
-from config.request_ids import current as request_id
-from config.schema import problems
+from accounts.sessions.access_tokens import AccessToken
+from accounts.sessions.authentication import Caller, still_there
+from config.api.schema import problems
+from config.middleware.client_address import address_of
+from config.middleware.request_id import current as request_id
 
 PROVIDER = OpenApiParameter(
     "provider",

@@ -113,8 +113,8 @@ class RefreshToken(models.Model):
     )
     # Where it was used: the evidence when it is presented again.
     replaced_from = models.GenericIPAddressField(null=True, blank=True)
-    # The successor, for a keyed retry: a box that only the presented token opens; see accounts/retries.py. A trigger
-    # empties it when the token is revoked.
+    # The successor, for a keyed retry: a box that only the presented token opens; see accounts/sessions/retries.py.
+    # A trigger empties it when the token is revoked.
     retry_box = models.BinaryField(null=True, editable=False)
 
     # Named here for type checkers; Django adds them.

@@ -17,6 +17,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
+from config.api.problems import Problem
 from config.console import double_submit
 from config.console.actions import (
     Act,
@@ -27,7 +28,6 @@ from config.console.actions import (
     StoppedAt,
     show_refusal,
 )
-from config.problems import Problem
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]

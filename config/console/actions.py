@@ -16,10 +16,10 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
 from django.http import HttpRequest
 
+from config.api.error_mapping import problem_of
+from config.api.problems import NotFound, Problem
 from config.console.edit_conflicts import ChangedMeanwhile
 from config.database import release_connection
-from config.known_errors import problem_of
-from config.problems import NotFound, Problem
 
 Row = TypeVar("Row")
 

@@ -14,10 +14,10 @@ from django.utils import timezone
 from accounts.admin.audit import events_about
 from accounts.admin.joining import ImportPeople, InvitePeople, joined
 from accounts.audit import Actor
-from accounts.clients import delete_client, rename_client
-from accounts.invitations import NOT_ACCEPTED
 from accounts.models import Client, Session, User
-from accounts.operators import may_touch
+from accounts.people.clients import delete_client, rename_client
+from accounts.people.invitations import NOT_ACCEPTED
+from accounts.people.operators import may_touch
 from config.console.actions import Act, Done, WithReason
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from config.problems import Fault, InvalidRequest
+from config.api.problems import Fault, InvalidRequest
 
 
 class ChangedMeanwhile(InvalidRequest):

@@ -8,7 +8,7 @@ from django.urls import reverse
 
 from accounts.models import AuditEvent, User
 from config.console.troubles import Trouble, troubles_at
-from config.nightly import Run, last_runs
+from config.management.nightly import Run, last_runs
 from licensing.models import Licence, Standing
 from usage.models import UsageRecord
 

@@ -13,7 +13,7 @@ from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from config.problems import MalformedRequest
+from config.api.problems import MalformedRequest
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Any]

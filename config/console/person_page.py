@@ -18,15 +18,15 @@ from accounts.admin.on_person import ENDS, OnPerson
 from accounts.admin.passwords import SendReset, SetOneTimePassword
 from accounts.audit import Actor
 from accounts.models import Session, User
-from accounts.operators import may_touch
-from accounts.people import (
+from accounts.people.operators import may_touch
+from accounts.people.users import (
     add_user,
     delete_user,
     disable,
     enable,
     set_operator,
 )
-from accounts.revocation import revoke_all
+from accounts.sessions.revocation import revoke_all
 from config.console.actions import Act, ActOnSeveral, Done, do_each
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no

@@ -14,14 +14,14 @@ from django.http import HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts.known_places import limits_of_holder, limits_of_operator
 from accounts.models import User
-from accounts.operators import actor_of
-from accounts.people import WrongPassword, change_password
-from accounts.sign_in import MAX_PASSWORD
+from accounts.people.operators import actor_of
+from accounts.people.users import WrongPassword, change_password
+from accounts.sessions.known_places import limits_of_holder, limits_of_operator
+from accounts.sessions.sign_in import MAX_PASSWORD
+from config.api.problems import InvalidRequest
 from config.attempts import attempt
-from config.client_address import address_of
-from config.problems import InvalidRequest
+from config.middleware.client_address import address_of
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor, record
 from accounts.models import User
-from accounts.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
+from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.console.front import at_a_glance
 from config.console.list_filters import Offered
 from config.console.signing_in import OperatorSignIn, OwnPassword

@@ -12,7 +12,7 @@ from django.template import Context
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from config.problems import instant as rfc3339
+from config.api.problems import instant as rfc3339
 
 register = template.Library()
 

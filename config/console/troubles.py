@@ -9,8 +9,8 @@ from django.urls import reverse
 from procrastinate.contrib.django.models import ProcrastinateWorker
 
 from accounts.models import Client, ConnectionRevocation, SigningKey, User
-from config import nightly
 from config.console import queued
+from config.management import nightly
 from licensing.models import Brake
 from llmproxy.catalogue import default_is_off
 from releases.cdn import is_purged

@@ -20,12 +20,12 @@ from procrastinate.contrib.django.models import ProcrastinatePeriodicDefer, Proc
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config import nightly
 from config.advisory import alone
+from config.api.problems import instant
 from config.console import queued
 from config.database import database_now, release_connection
-from config.mail import Refused, deliver, queue_for_operators
-from config.problems import instant
+from config.jobs.mail import Refused, deliver, queue_for_operators
+from config.management import nightly
 
 log = logging.getLogger(__name__)
 

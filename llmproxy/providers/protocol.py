@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from config import problems
-from config.problems import Problem
+from config.api import problems
+from config.api.problems import Problem
 from llmproxy.chat import Chat
 from llmproxy.sse import Event
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from unicodedata import normalize
 
-from config.problems import Fault, Problem
+from config.api.problems import Fault, Problem
 
 LIMIT_BYTES = 256 * 2**20
 LIMIT_UNPACKED_BYTES = 1024 * 2**20

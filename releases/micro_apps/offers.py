@@ -7,7 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q, Value
 
-from config.problems import NotFound
+from config.api.problems import NotFound
 from releases.micro_apps.publishing import bundle_path
 from releases.models import AppChannel, AppPin
 

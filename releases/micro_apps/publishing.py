@@ -14,8 +14,8 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.audit import Actor, record
+from config.api.problems import Fault, InvalidRequest, NotConfigured
 from config.database import release_connection
-from config.problems import Fault, InvalidRequest, NotConfigured
 from licensing.models import APP_SLUG
 from releases import storage
 from releases.micro_apps import bundles

@@ -12,8 +12,8 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.viewsets import ViewSet
 
-from config.conditions import unless_known
-from config.schema import problems
+from config.api.etags import unless_known
+from config.api.schema import problems
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks, NotEntitled
 from releases.micro_apps.offers import Offer, offered

@@ -12,15 +12,15 @@ import pytest
 from django.db import connection, transaction
 from rest_framework.test import APIClient
 
-from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.authentication import AccessRevoked, AccessTokenAuthentication
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from accounts.people import change_password, delete_user, disable, set_password
-from accounts.refresh_tokens import RefreshSecret
-from accounts.revocation import end_session, revoke_all, revoke_everything, sign_out
-from accounts.rotation import InvalidRefreshToken, rotate
-from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from accounts.people.users import change_password, delete_user, disable, set_password
+from accounts.sessions.access_tokens import AccessToken
+from accounts.sessions.authentication import AccessRevoked, AccessTokenAuthentication
+from accounts.sessions.refresh_tokens import RefreshSecret
+from accounts.sessions.revocation import end_session, revoke_all, revoke_everything, sign_out
+from accounts.sessions.rotation import InvalidRefreshToken, rotate
+from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from tests.accounts.connections.conftest import REDIRECT, configure
 from tests.accounts.connections.party import Party
 from tests.conftest import PASSWORD

@@ -8,12 +8,12 @@ import pytest
 from django.urls import reverse
 
 from accounts.audit import Actor
+from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import RefreshToken, Session, SigningKey, User
 from accounts.models.keys import Stage
-from accounts.revocation import sign_out
-from accounts.rotation import InvalidRefreshToken, rotate
-from accounts.sign_in import Device, TokenPair, sign_in
-from accounts.signing_keys import rotate_signing_key
+from accounts.sessions.revocation import sign_out
+from accounts.sessions.rotation import InvalidRefreshToken, rotate
+from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db

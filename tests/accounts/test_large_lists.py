@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from accounts.models import Client, RefreshToken, Session, User
-from accounts.refresh_tokens import RefreshSecret
+from accounts.sessions.refresh_tokens import RefreshSecret
 from tests.conftest import Browser
 from usage.models import UsageRecord
 from usage.periods import Period

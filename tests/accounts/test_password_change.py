@@ -7,10 +7,10 @@ import pytest
 from django.db import connection
 
 from accounts.audit import Actor
+from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import AuditEvent, Client, Session, User
-from accounts.people import WrongPassword, change_password
-from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
-from accounts.signing_keys import rotate_signing_key
+from accounts.people.users import WrongPassword, change_password
+from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from tests.conftest import PASSWORD
 from tests.races import race
 

@@ -11,7 +11,7 @@ from django.db import connection
 from playwright.sync_api import expect, sync_playwright
 
 from accounts.models import Client, PasswordLink, User
-from accounts.password_links import send_link
+from accounts.people.password_links import send_link
 from tests.conftest import PASSWORD
 
 pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]

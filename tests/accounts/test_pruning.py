@@ -13,10 +13,10 @@ from django.db import IntegrityError, connection, transaction
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
 from accounts.pruning import prune_audit_log, prune_console_sessions, prune_refresh_tokens
-from accounts.revocation import lock_user, revoke_all
-from accounts.rotation import InvalidRefreshToken, rotate
-from accounts.sign_in import Device, TokenPair, sign_in
-from config.problems import instant
+from accounts.sessions.revocation import lock_user, revoke_all
+from accounts.sessions.rotation import InvalidRefreshToken, rotate
+from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from config.api.problems import instant
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 

@@ -27,13 +27,13 @@ from hypothesis.stateful import (
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, RefreshToken, Session, User
-from accounts.people import change_password, disable, enable
+from accounts.people.users import change_password, disable, enable
 from accounts.pruning import prune_refresh_tokens
-from accounts.refresh_tokens import RefreshSecret
-from accounts.retries import wipe_expired
-from accounts.revocation import end_session, revoke_all, sign_out
-from accounts.rotation import InvalidRefreshToken, rotate
-from accounts.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from accounts.sessions.refresh_tokens import RefreshSecret
+from accounts.sessions.retries import wipe_expired
+from accounts.sessions.revocation import end_session, revoke_all, sign_out
+from accounts.sessions.rotation import InvalidRefreshToken, rotate
+from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from licensing.callers import load_caller
 from tests.conftest import PASSWORD
 

@@ -5,13 +5,13 @@ from datetime import datetime
 import pytest
 from rest_framework.test import APIClient
 
-from accounts import people
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from accounts.people import hash_password
-from accounts.refresh_tokens import RefreshSecret
-from accounts.revocation import revoke_all, sign_out
-from accounts.sign_in import Device, TokenPair, sign_in
+from accounts.people import users
+from accounts.people.users import hash_password
+from accounts.sessions.refresh_tokens import RefreshSecret
+from accounts.sessions.revocation import revoke_all, sign_out
+from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
@@ -189,9 +189,9 @@ class TestPasswordChange:
             revoke_all(user_id=user.pk, by=by, reason="stolen", now=now)
             return hash_password(password, user=user)
 
-        monkeypatch.setattr(people, "hash_password", revoked_meanwhile)
-        with pytest.raises(people.WrongPassword):
-            people.change_password(user_id=user.pk, current=PASSWORD, new=self.NEW, by=by, now=now)
+        monkeypatch.setattr(users, "hash_password", revoked_meanwhile)
+        with pytest.raises(users.WrongPassword):
+            users.change_password(user_id=user.pk, current=PASSWORD, new=self.NEW, by=by, now=now)
         user.refresh_from_db()
         assert user.check_password(PASSWORD)
 

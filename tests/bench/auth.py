@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from accounts.models import RefreshToken
-from accounts.refresh_tokens import RefreshSecret
+from accounts.sessions.refresh_tokens import RefreshSecret
 from tests.bench import verifying
 from tests.bench.callers import PASSWORD
 from tests.bench.figures import Line, in_turns

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from django.contrib.auth.hashers import make_password
 
-from accounts.access_tokens import AccessToken
 from accounts.audit import Actor
-from accounts.claims import claims_of
 from accounts.models import Session, User
+from accounts.sessions.access_tokens import AccessToken
+from accounts.sessions.claims import claims_of
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.served.database import Database

@@ -15,10 +15,10 @@ from uuid import UUID
 from django.contrib.auth.hashers import make_password
 from django.db import connection, transaction
 
-from accounts.access_tokens import AccessToken
-from accounts.claims import claims_of
 from accounts.models import RefreshToken, SigningKey, User
-from accounts.refresh_tokens import RefreshSecret
+from accounts.sessions.access_tokens import AccessToken
+from accounts.sessions.claims import claims_of
+from accounts.sessions.refresh_tokens import RefreshSecret
 from licensing.models import Plan
 from tests.bench.callers import PASSWORD
 from tests.bench.stage import Served, Stage

@@ -18,10 +18,10 @@ import psycopg
 from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 
-from accounts.authentication import Claimed
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
-from accounts.rotation import rotate
-from accounts.sign_in import Device, account_of, sign_in
+from accounts.sessions.authentication import Claimed
+from accounts.sessions.rotation import rotate
+from accounts.sessions.sign_in import Device, account_of, sign_in
 from config.database import prepared
 from licensing import callers
 from licensing.callers import Caller, load_caller

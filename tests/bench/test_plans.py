@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from accounts import rotation, sign_in
 from accounts.models import AuditEvent, RefreshToken, Session, User
-from accounts.sign_in import TokenPair
+from accounts.sessions import rotation, sign_in
+from accounts.sessions.sign_in import TokenPair
 from config import statements
 from licensing import callers
 from releases.models import Publication, Purge, ShellChannel

@@ -11,8 +11,8 @@ from django.db import transaction
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import Client, SigningKey, User
-from accounts.sign_in import Device, sign_in
-from config.mail import queue_for_operators, send_mail
+from accounts.sessions.sign_in import Device, sign_in
+from config.jobs.mail import queue_for_operators, send_mail
 from licensing.models import Licence
 
 pytestmark = pytest.mark.django_db

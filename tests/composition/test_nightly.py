@@ -17,10 +17,10 @@ from accounts.audit import Actor
 from accounts.jobs import End, Job, run
 from accounts.management.job_command import JobCommand
 from accounts.models import AuditEvent, User
-from accounts.sign_in import Device, sign_in
-from config import nightly
+from accounts.sessions.sign_in import Device, sign_in
 from config.database import release_connection
-from config.nightly import JOBS, last_runs
+from config.management import nightly
+from config.management.nightly import JOBS, last_runs
 from licensing.licences import create_client, set_customer, set_operator_status
 from licensing.models import Plan, Standing
 from telemetry.models import Event

@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
-from config.mail import queue_for_operators, queue_for_person
+from config.jobs.mail import queue_for_operators, queue_for_person
 from config.management.commands.work import _UnderWay
 from tests.composition.conftest import StartWorker, eventually
 from tests.served.cable import new_cable

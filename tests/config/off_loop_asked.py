@@ -16,8 +16,8 @@ import gevent  # noqa: E402
 from gevent.monkey import get_original  # noqa: E402
 
 from config import off_loop as room  # noqa: E402
+from config.api.problems import ServiceUnavailable  # noqa: E402
 from config.off_loop import off_loop  # noqa: E402
-from config.problems import ServiceUnavailable  # noqa: E402
 
 SECONDS = 20
 PATIENCE = 5.0

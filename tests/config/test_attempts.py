@@ -10,8 +10,8 @@ from django.core.cache import cache, caches
 from pytest_django import Settings
 
 from config import attempts, tallies
+from config.api.problems import ServiceUnavailable
 from config.attempts import attempt
-from config.problems import ServiceUnavailable
 from config.ratelimits import RateLimited
 from config.rates import FailureLimit
 from tests.config.own_redis import OwnRedis, own_redis, round_trips

@@ -11,7 +11,7 @@ from django.db import close_old_connections
 from django.test import override_settings
 from playwright.sync_api import Page, sync_playwright
 
-from config.docs import _document
+from config.api.docs import _document
 from config.entrance import Entrance
 
 pytestmark = pytest.mark.wire
@@ -28,7 +28,7 @@ def base_url() -> Iterator[str]:
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     with override_settings(
-        ROOT_URLCONF="tests.config.test_docs",
+        ROOT_URLCONF="tests.config.api.test_docs",
         SECURE_SSL_REDIRECT=False,
         ALLOWED_HOSTS=["127.0.0.1"],
     ):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from config import off_loop as room
+from config.api.problems import ServiceUnavailable
 from config.off_loop import TOGETHER, off_loop
-from config.problems import ServiceUnavailable
 from tests.tools.folders import ROOT
 
 SECONDS = 20.0

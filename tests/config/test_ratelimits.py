@@ -12,7 +12,7 @@ from django_ratelimit import core
 from pytest_django import Settings
 
 from config import ratelimits
-from config.client_address import ClientAddressMiddleware
+from config.middleware.client_address import ClientAddressMiddleware
 from config.ratelimits import AddressLimitMiddleware, RateLimited, count
 from config.rates import DEFAULTS
 from tests.config.own_redis import OwnRedis, own_redis, round_trips

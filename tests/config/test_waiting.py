@@ -9,7 +9,7 @@ from django.conf import settings
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from config import waiting
-from config.known_errors import problem_of
+from config.api.error_mapping import problem_of
 from config.waiting import NoAnswer, PatientConnection
 from tests.config.own_postgres import OwnPostgres, own_postgres
 

@@ -19,7 +19,7 @@ from accounts.models import (
     SigningKey,
     User,
 )
-from accounts.sign_in import Device, sign_in
+from accounts.sessions.sign_in import Device, sign_in
 from config.encryption import encrypt
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing

@@ -21,9 +21,9 @@ from pytest_django.fixtures import Settings
 
 from accounts.admin.fields import ClientField, PersonField
 from accounts.audit import Actor
-from accounts.clients import rename_client
 from accounts.models import AuditEvent, User
-from accounts.people import add_user, disable, set_operator
+from accounts.people.clients import rename_client
+from accounts.people.users import add_user, disable, set_operator
 from config.console.action_views import Asking
 from config.console.actions import Act, ActOnSeveral
 from licensing.licences import create_client

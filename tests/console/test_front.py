@@ -11,7 +11,7 @@ from accounts.audit import Actor, record
 from accounts.jobs import Job, run
 from accounts.models import SigningKey, User
 from config.console.front import at_a_glance
-from config.nightly import JOBS
+from config.management.nightly import JOBS
 from licensing.night import EXPIRE_GRACE
 from releases.models import Publication
 from tests.conftest import Browser

@@ -11,7 +11,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, User
 from config.console.troubles import troubles_at
-from config.queue import forget_old, forget_resets, forgive_superseded
+from config.jobs.queue import forget_old, forget_resets, forgive_superseded
 from tests.conftest import Browser
 from tests.console.conftest import World
 

@@ -13,9 +13,9 @@ from django.urls import reverse
 
 from accounts.admin.joining import InvitationForm
 from accounts.audit import Actor
-from accounts.invitations import MOST_PEOPLE, emails_in, invite
 from accounts.models import AuditEvent, Client, User
-from tests.accounts.test_invitations import queued
+from accounts.people.invitations import MOST_PEOPLE, emails_in, invite
+from tests.accounts.people.test_invitations import queued
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db

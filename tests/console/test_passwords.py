@@ -8,7 +8,7 @@ from django.urls import reverse
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, Session, User
-from accounts.sign_in import TokenPair
+from accounts.sessions.sign_in import TokenPair
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,8 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from accounts.rotation import InvalidRefreshToken, rotate
-from accounts.sign_in import Device, TokenPair, sign_in
+from accounts.sessions.rotation import InvalidRefreshToken, rotate
+from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD, Browser
 from tests.console.conftest import World
 

@@ -12,8 +12,8 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config import nightly
 from config.console.watch import watch
+from config.management import nightly
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
+from config.api.problems import InvalidRequest, instant
 from config.console.template_tags import instant as shown_instant
-from config.problems import InvalidRequest, instant
 from licensing.asking import IN_A_ROW, BillingUnavailable, CustomerRefused
 from licensing.billing import SomeLeft, best, expire_grace, sync
 from licensing.licences import (

@@ -7,7 +7,7 @@ from django.db import IntegrityError, connection, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
-from config.problems import InvalidRequest
+from config.api.problems import InvalidRequest
 from licensing.licences import (
     create_client,
     end_operator_words,

@@ -7,7 +7,7 @@ import pytest
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.problems import InvalidRequest
+from config.api.problems import InvalidRequest
 from licensing.models import Plan
 from licensing.plans import PlanTerms, add_plan, change_plan
 

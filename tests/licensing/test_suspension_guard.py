@@ -7,7 +7,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
-from config.problems import InvalidRequest
+from config.api.problems import InvalidRequest
 from licensing import suspension_guard
 from licensing.asking import IN_A_ROW, BillingUnavailable, CustomerRefused
 from licensing.billing import SomeLeft, expire_grace, sync

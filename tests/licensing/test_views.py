@@ -7,7 +7,7 @@ from django.db import connection
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
-from accounts.sign_in import TokenPair
+from accounts.sessions.sign_in import TokenPair
 from licensing.models import Licence
 from llmproxy import running
 from tests.conftest import PASSWORD

@@ -1,6 +1,6 @@
 """What a token of a caller says."""
 
-from accounts.authentication import Claimed
+from accounts.sessions.authentication import Claimed
 from licensing.callers import Caller
 
 

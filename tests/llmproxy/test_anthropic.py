@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accounts.models import Session, User
-from accounts.sign_in import TokenPair
-from config.problems import InvalidRequest, Problem
+from accounts.sessions.sign_in import TokenPair
+from config.api.problems import InvalidRequest, Problem
 from licensing.callers import Caller, load_caller
 from llmproxy import relay, running
 from llmproxy.calls import Call, End, admit

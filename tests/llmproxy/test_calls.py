@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from accounts.authentication import AccessRevoked
 from accounts.models import Session, User
-from accounts.sign_in import TokenPair
-from config.handlers import openai_error
-from config.problems import NotFound
+from accounts.sessions.authentication import AccessRevoked
+from accounts.sessions.sign_in import TokenPair
+from config.api.handlers import openai_error
+from config.api.problems import NotFound
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
 from llmproxy import running

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from config.problems import InvalidRequest, MalformedRequest
+from config.api.problems import InvalidRequest, MalformedRequest
 from llmproxy.chat import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES, parse
 
 HELLO = [{"role": "user", "content": "hello"}]

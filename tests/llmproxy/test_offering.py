@@ -7,7 +7,7 @@ import pytest
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.problems import InvalidRequest
+from config.api.problems import InvalidRequest
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accounts.models import Session, User
-from accounts.sign_in import TokenPair
-from config.problems import InvalidRequest
+from accounts.sessions.sign_in import TokenPair
+from config.api.problems import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy import relay
 from llmproxy.calls import Call, admit

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from config.problems import Problem
+from config.api.problems import Problem
 from llmproxy.chat import parse
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.openai import OpenAI

@@ -14,10 +14,10 @@ import openai
 import pytest
 from django.core.cache import cache
 
-from accounts.authentication import AccessRevoked
 from accounts.models import Session, User
-from accounts.sign_in import TokenPair
-from config.problems import Problem
+from accounts.sessions.authentication import AccessRevoked
+from accounts.sessions.sign_in import TokenPair
+from config.api.problems import Problem
 from licensing.callers import load_caller
 from llmproxy import relay, running
 from llmproxy.calls import Call, admit

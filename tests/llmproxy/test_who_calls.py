@@ -9,8 +9,8 @@ from django.core.cache import cache
 from django.db import connection
 from rest_framework.test import APIClient
 
-from accounts import authentication
 from accounts.models import Client, Session, User
+from accounts.sessions import authentication
 from licensing.callers import WHO_WORKS, load_caller
 from licensing.models import Licence
 from llmproxy import relay

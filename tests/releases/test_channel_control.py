@@ -10,7 +10,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.problems import InvalidRequest, Problem
+from config.api.problems import InvalidRequest, Problem
 from releases import channel_control, leases, placing, purging, storage, updates
 from releases.admin.channel_actions import Resume
 from releases.channel_control import ChannelHalted

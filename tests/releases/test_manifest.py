@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from config.problems import Fault
+from config.api.problems import Fault
 from releases.manifest import Manifest, Terms, read
 
 CDN = "https://cdn.shell.test"

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
-from config.problems import InvalidRequest, NotConfigured, Problem
+from config.api.problems import InvalidRequest, NotConfigured, Problem
 from releases import artifacts, publishing, storage
 from releases.artifacts import ArtifactRejected
 from releases.leases import PublishInProgress

@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from config.mail import send_mail
+from config.jobs.mail import send_mail
 from releases import artifacts, cloudfront, placing, purging, storage
 from releases import cdn as cdns
 from releases.models import Publication, Purge

@@ -69,7 +69,7 @@ def provider(ground: Ground) -> Provider:
 
 @pytest.fixture(scope="session")
 def demo(ground: Ground) -> dict[str, str]:
-    """Who can sign in to a seeded service; see `config/demo.py`."""
+    """Who can sign in to a seeded service; see `config/management/demo.py`."""
     demo: dict[str, str] = json.loads((ground.folder / "demo.json").read_text())
     return demo
 

@@ -27,7 +27,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import PasswordLink, User
-from accounts.password_links import request_link
+from accounts.people.password_links import request_link
 from tests.forgeries import claims_of
 from tests.served.broken import IDENTITY, Breaker
 from tests.served.browser import hidden_fields

@@ -7,7 +7,7 @@ from json import loads
 
 import pytest
 
-from accounts.key_ring import RELOAD_SECONDS, WAIT_SECONDS
+from accounts.keys.key_ring import RELOAD_SECONDS, WAIT_SECONDS
 from tests.served.cable import Cable, new_cable
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database

@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 from json import loads
 
-from accounts.revocation import revoke_all
+from accounts.sessions.revocation import revoke_all
 from licensing.models import Licence
 from tests.served.browser import Browser
 from tests.served.database import Database

@@ -12,9 +12,9 @@ import pytest
 from joserfc import jwt as joserfc_jwt
 from joserfc.jwk import KeySet
 
-from accounts.key_ring import KeyRing
+from accounts.keys.key_ring import KeyRing
+from accounts.keys.signing_keys import LEAST_AHEAD, replace_signing_keys, rotate_signing_key
 from accounts.models import SigningKey
-from accounts.signing_keys import LEAST_AHEAD, replace_signing_keys, rotate_signing_key
 from tests.forgeries import forgeries
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database

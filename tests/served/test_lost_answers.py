@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from accounts.models import RefreshToken, Session
-from accounts.refresh_tokens import RefreshSecret
+from accounts.sessions.refresh_tokens import RefreshSecret
 from tests.served.commits import Wire, wire_to
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from django.apps import apps
 
-from accounts.revocation import revoke_all
+from accounts.sessions.revocation import revoke_all
 from tests.served.database import Database
 from tests.served.ledger import eventually
 from tests.served.people import BY, Person

@@ -13,9 +13,9 @@ from threading import Event
 import pytest
 
 from accounts.models import PasswordLink, User
-from accounts.password_links import use_link
-from accounts.people import disable
-from accounts.revocation import revoke_all
+from accounts.people.password_links import use_link
+from accounts.people.users import disable
+from accounts.sessions.revocation import revoke_all
 from tests.served.browser import Browser
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from config.problems import Fault, InvalidRequest, Problem
+from config.api.problems import Fault, InvalidRequest, Problem
 from llmproxy.chat import Chat
 from llmproxy.providers.protocol import Outgoing, Piece, ProviderError, Reported, Translator
 from llmproxy.sse import Event

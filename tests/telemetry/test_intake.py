@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from django.db import IntegrityError
 
-from config.problems import Fault, InvalidRequest
+from config.api.problems import Fault, InvalidRequest
 from telemetry.intake import MOST_EVENTS, Taken, TooManyEvents, take_in
 from telemetry.models import Event
 from tests.races import race

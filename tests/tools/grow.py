@@ -24,7 +24,7 @@ LARGE = ("records", "tokens", "audit", "events")
 def main(arguments: Sequence[str]) -> None:
     """Adds rows and reports each table; Unready for a database in use."""
     # Both import models, which exist only after django.setup().
-    from config.demo import OPERATOR, PERSON
+    from config.management.demo import OPERATOR, PERSON
     from tests.tools.growth import Size, grow, has_people
 
     options = _parser().parse_args(arguments)

@@ -13,8 +13,8 @@ from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
-from accounts.erasure import erase_user
 from accounts.models import Client, User
+from accounts.people.erasure import erase_user
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.races import race

@@ -11,7 +11,7 @@ import pytest
 from django.db.models import Sum
 
 from accounts.models import User
-from config.problems import Problem
+from config.api.problems import Problem
 from tests.races import race
 from usage.balance import PlanCaps, balance
 from usage.caps import Asked, Reservation, reserve

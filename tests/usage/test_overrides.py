@@ -6,7 +6,7 @@ import pytest
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.problems import InvalidRequest
+from config.api.problems import InvalidRequest
 from usage.balance import PlanCaps, balance
 from usage.limits import effective_of_all
 from usage.models import Override

@@ -9,7 +9,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.problems import InvalidRequest
+from config.api.problems import InvalidRequest
 from tests.races import race
 from usage.balance import PlanCaps
 from usage.caps import Asked, Reservation, reserve

@@ -8,8 +8,8 @@ from django.utils import timezone
 from accounts.audit import Actor
 from accounts.management.commands.createsuperuser import asked_password
 from accounts.models import User
-from accounts.people import set_password
-from config.problems import InvalidRequest
+from accounts.people.users import set_password
+from config.api.problems import InvalidRequest
 
 
 class Command(BaseCommand):

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.management.terminal import asked
-from accounts.people import add_operator
-from config.problems import InvalidRequest
+from accounts.people.users import add_operator
+from config.api.problems import InvalidRequest
 
 UNASKED = "Use --noinput, with DJANGO_SUPERUSER_EMAIL and DJANGO_SUPERUSER_PASSWORD."
 

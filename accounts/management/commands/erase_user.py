@@ -6,10 +6,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.erasure import erase_user, foresee
 from accounts.management.terminal import asked
 from accounts.models import User
-from config.problems import InvalidRequest
+from accounts.people.erasure import erase_user, foresee
+from config.api.problems import InvalidRequest
 
 
 class Command(BaseCommand):

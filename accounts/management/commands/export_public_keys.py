@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from accounts.signing_keys import public_files
+from accounts.keys.signing_keys import public_files
 
 EARLIER = re.compile(r"[\w-]{43}\.pem", re.ASCII)
 

@@ -7,10 +7,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.clients import find_client
-from accounts.importing import foresee, import_people, read
 from accounts.models import Client
-from config.problems import InvalidRequest
+from accounts.people.clients import find_client
+from accounts.people.importing import foresee, import_people, read
+from config.api.problems import InvalidRequest
 
 
 class Command(BaseCommand):

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.signing_keys import reencrypt_signing_keys
+from accounts.keys.signing_keys import reencrypt_signing_keys
 from config.encryption import CannotDecrypt
 
 

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.revocation import revoke_everything
+from accounts.sessions.revocation import revoke_everything
 
 
 class Command(BaseCommand):

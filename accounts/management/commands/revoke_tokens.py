@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.models import User
-from accounts.revocation import revoke_all
+from accounts.sessions.revocation import revoke_all
 
 
 class Command(BaseCommand):

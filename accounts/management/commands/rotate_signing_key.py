@@ -8,15 +8,15 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.key_ring import RELOAD_SECONDS
-from accounts.models import SigningKey
-from accounts.signing_keys import (
+from accounts.keys.key_ring import RELOAD_SECONDS
+from accounts.keys.signing_keys import (
     LEAST_AHEAD,
     KeyIsAhead,
     replace_signing_keys,
     rotate_signing_key,
 )
-from config.problems import instant
+from accounts.models import SigningKey
+from config.api.problems import instant
 
 # What a process may need to read the rows once their time has come.
 READING_SECONDS = 1.0

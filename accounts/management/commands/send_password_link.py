@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.models import PasswordLink, User
-from accounts.password_links import Disabled, NotInvited, request_link
+from accounts.people.password_links import Disabled, NotInvited, request_link
 
 
 class Command(BaseCommand):

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 
 from accounts.audit import Actor
 from accounts.jobs import failed
-from config import nightly
+from config.management import nightly
 
 
 class Command(BaseCommand):

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
-from config.demo import Demo, seed
+from config.management.demo import Demo, seed
 
 
 class Command(BaseCommand):

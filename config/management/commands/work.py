@@ -23,9 +23,9 @@ from procrastinate.middleware import SyncCallNext
 from procrastinate.worker import Worker
 from psycopg import OperationalError
 
-from config import logs
 from config.database import release_connection
-from config.queue import DEAD_AFTER_SECONDS, GRACE_SECONDS, rescue_jobs
+from config.jobs.queue import DEAD_AFTER_SECONDS, GRACE_SECONDS, rescue_jobs
+from config.observability import logs
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ async def _work_while_connected(concurrency: int, longest: int, told: asyncio.Ev
     assert isinstance(connector, DjangoConnector)
     with app.replace_connector(connector.get_worker_connector()) as connected:
         async with connected.open_async():
-            # Now, and every minute from then on: a task in config/tasks.py does the same.
+            # Now, and every minute from then on: a task in config/jobs/tasks.py does the same.
             await rescue_jobs(connected.job_manager)
             await _run(connected, concurrency, longest, told)
 

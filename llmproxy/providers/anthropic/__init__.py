@@ -6,7 +6,7 @@ from typing import Any
 
 from django.conf import settings
 
-from config.problems import Problem
+from config.api.problems import Problem
 from llmproxy.chat import Chat
 from llmproxy.providers.anthropic.answer import completion
 from llmproxy.providers.anthropic.events import EventTranslator

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from json import dumps
 from typing import Any
 
-from config.problems import Problem
+from config.api.problems import Problem
 from llmproxy.providers.protocol import (
     ProviderError,
     ProviderRejected,

@@ -12,7 +12,7 @@ from hashlib import sha256
 from json import dumps, loads
 from typing import Any
 
-from config.problems import Fault, InvalidRequest
+from config.api.problems import Fault, InvalidRequest
 
 Block = dict[str, Any]
 Turn = dict[str, Any]

@@ -26,9 +26,9 @@ from accounts.connections.grants import (
 )
 from accounts.connections.providers import find
 from accounts.models import AuditEvent, Connection, ConnectionRevocation, Session, User
-from accounts.people import disable
+from accounts.people.users import disable
+from config.api.problems import ProviderError, ProviderUnavailable
 from config.encryption import decrypt
-from config.problems import ProviderError, ProviderUnavailable
 from tests.accounts.connections.conftest import REDIRECT, configure, connected
 from tests.accounts.connections.party import Form, Party, Said, says, tokens
 from tests.races import race

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from accounts.models import AuditEvent
-from config.problems import InvalidRequest, NotConfigured
+from config.api.problems import InvalidRequest, NotConfigured
 from releases import storage
 from releases.micro_apps.channels import move_channel, withdraw
 from releases.models import AppChannel, AppVersion, MicroApp

@@ -1,0 +1,173 @@
+"""Making and rotating the keys that sign access tokens, and keeping them encrypted."""
+
+from base64 import urlsafe_b64encode
+from datetime import datetime, timedelta
+from hashlib import sha256
+from json import dumps
+from typing import Any, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from django.db import connection, transaction
+from jwt.algorithms import RSAAlgorithm
+
+from accounts.audit import Actor, record
+from accounts.keys.key_ring import RELOAD_SECONDS, ring
+from accounts.models import SigningKey
+from accounts.models.keys import Stage
+from config.api.problems import InvalidRequest, instant
+from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
+
+KEY_BITS = 2048
+# A verifier that meets an unknown kid asks for the list anew, but jose's, as it comes, not within so long of the last.
+REFETCH_SECONDS = 30.0
+# No key signs before every process has read it, and whoever was served a list without it may ask again. A verifier
+# that keeps its list wants longer: the max-age of the list, and that is the caller's to ask.
+LEAST_AHEAD = timedelta(seconds=REFETCH_SECONDS + 2 * RELOAD_SECONDS)
+
+
+class KeyIsAhead(InvalidRequest):
+    """A second one published ahead would cut short what verifiers were promised of the first."""
+
+    default_detail = (
+        "A key is published already and signs later than that. Wait until it does, or replace all keys "
+        "at once (--emergency)."
+    )
+
+
+def rotate_signing_key(*, publish_ahead: timedelta, by: Actor, now: datetime) -> SigningKey:
+    """Makes the key that signs next: published now, signing after ``publish_ahead``, at least ``LEAST_AHEAD``.
+
+    The key before stops signing at that moment and verifies for 90 days more. Where no key signs, nobody can
+    sign in, and the new one signs at once. Asked again while a key waits that signs no later than asked, that
+    one is given and none is made; raises ``KeyIsAhead`` while one waits that signs later.
+    """
+    made = _made()
+    with transaction.atomic():
+        _lock_keys()
+        before = SigningKey.objects.at_stage(Stage.SIGNING, at=now).first()
+        signs_from = now + max(publish_ahead, LEAST_AHEAD) if before else now
+        waiting = SigningKey.objects.at_stage(Stage.PUBLISHED, at=now).first()
+        if waiting is not None:
+            if waiting.signs_from > signs_from:
+                raise KeyIsAhead
+            return waiting
+        SigningKey.objects.filter(superseded_at=None, revoked_at=None).update(
+            superseded_at=signs_from
+        )
+        key = SigningKey.objects.create(**made, published_at=now, signs_from=signs_from)
+        after = {"signs_from": instant(signs_from), "supersedes": before.kid if before else None}
+        record("signing_key:made", by=by, now=now, target=key.kid, target_id=key.kid, after=after)
+    ring.forget()
+    return key
+
+
+def replace_signing_keys(*, by: Actor, now: datetime) -> SigningKey:
+    """For a key that has leaked: a new one signs at once, and whatever another has signed is void.
+
+    This process knows at once, every other within ``key_ring.RELOAD_SECONDS``.
+    """
+    made = _made()
+    with transaction.atomic():
+        _lock_keys()
+        others = list(
+            SigningKey.objects.filter(revoked_at=None).values_list("kid", flat=True).order_by("kid")
+        )
+        SigningKey.objects.filter(kid__in=others).update(revoked_at=now)
+        key = SigningKey.objects.create(**made, published_at=now, signs_from=now)
+        after = {"revoked": others}
+        record("signing_key:made", by=by, now=now, target=key.kid, target_id=key.kid, after=after)
+        for kid in others:
+            record("signing_key:revoked", by=by, now=now, target=kid, target_id=kid)
+    ring.forget()
+    return key
+
+
+class Reencrypted(NamedTuple):
+    """How many private halves were moved, of how many, and how many of those that sign no more nothing opens."""
+
+    moved: int
+    keys: int
+    unreadable: int
+
+
+def reencrypt_signing_keys(*, by: Actor, now: datetime) -> Reencrypted:
+    """Puts every private half under the newest of ``ENCRYPTION_KEYS``; safe to do twice.
+
+    One that is under a key that is no longer known is left as it is if it signs no more. Raises ``CannotDecrypt``, and
+    moves none, where it signs or will.
+    """
+    with transaction.atomic():
+        _lock_keys()
+        keys = SigningKey.objects.verifying(at=now)
+        moved = []
+        unreadable = 0
+        for key in keys:
+            private = bytes(key.private_key)
+            if is_current(private):
+                continue
+            try:
+                fresh = encrypt(decrypt(private))
+            except CannotDecrypt:
+                if key.stage(at=now) != Stage.VERIFYING:
+                    raise
+                unreadable += 1
+                continue
+            SigningKey.objects.filter(pk=key.pk).update(private_key=fresh)
+            moved.append(key.kid)
+        if moved:
+            record("signing_key:reencrypted", by=by, now=now, after={"keys": sorted(moved)})
+    return Reencrypted(len(moved), len(keys), unreadable)
+
+
+def public_files(*, now: datetime) -> dict[str, bytes]:
+    """What a build takes along to verify tokens offline, by file name. The same keys give the same bytes.
+
+    A PEM for each key that verifies now or will; ``jwks.json`` as it is served; and ``keys.json``, which says
+    of each from when it signs and until when it verifies (null while nothing supersedes it).
+    """
+    ring.forget()
+    keys = list(SigningKey.objects.verifying(at=now).order_by("kid"))
+    files = {f"{key.kid}.pem": key.public_pem.encode() for key in keys}
+    files["jwks.json"], _ = ring.jwks(now=now)
+    files["keys.json"] = dumps({"keys": [_times(key) for key in keys]}, indent=2).encode()
+    return files
+
+
+def _times(key: SigningKey) -> dict[str, str | None]:
+    return {
+        "kid": key.kid,
+        "published_at": instant(key.published_at),
+        "signs_from": instant(key.signs_from),
+        "verifies_until": instant(key.verifies_until) if key.verifies_until else None,
+    }
+
+
+def _made() -> dict[str, Any]:
+    """A new key pair, as its row holds it."""
+    private = generate_private_key(public_exponent=65537, key_size=KEY_BITS)
+    public = private.public_key()
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return {
+        "kid": thumbprint(public),
+        "public_pem": public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(),
+        "private_key": encrypt(pem),
+    }
+
+
+def _lock_keys() -> None:
+    """One rotation at a time; the rows cannot be locked where there are none yet."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('accounts.keys.signing_keys'))")
+
+
+def thumbprint(key: RSAPublicKey) -> str:
+    """The RFC 7638 thumbprint: base64url of SHA-256 over the required members in lexical order."""
+    jwk = RSAAlgorithm.to_jwk(key, as_dict=True)
+    canonical = dumps({name: jwk[name] for name in ("e", "kty", "n")}, separators=(",", ":"))
+    return urlsafe_b64encode(sha256(canonical.encode()).digest()).rstrip(b"=").decode()

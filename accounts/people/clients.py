@@ -1,0 +1,78 @@
+"""Customer organisations after they were made; making one includes its licence and stands in ``licensing``."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import ProtectedError
+
+from accounts.audit import Actor, record
+from accounts.models import Client
+from config.api.problems import Fault, InvalidRequest
+
+
+class ClientHasPeople(InvalidRequest):
+    default_detail = (
+        "People belong to this client. Move or delete them first, or suspend its licence."
+    )
+
+
+class NoSuchClient(InvalidRequest):
+    """Nothing, or more than one, goes by a name."""
+
+
+def find_client(written: str) -> Client:
+    """The client of a name, in whatever case, or of an id. Raises ``NoSuchClient``."""
+    named = written.strip()
+    try:
+        found = list(Client.objects.filter(pk=UUID(named)))
+    except ValueError:
+        found = list(Client.objects.filter(name__iexact=named)[:2])
+    if len(found) == 1:
+        return found[0]
+    sentence = (
+        "Several clients are called this: give the id of one."
+        if found
+        else "There is no client of this name."
+    )
+    raise NoSuchClient(errors=[Fault("/client", "ambiguous" if found else "unknown", sentence)])
+
+
+def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Client:
+    """Another name for an organisation; its id, which tokens and the ledger carry, stays."""
+    if not name.strip():
+        raise InvalidRequest(errors=[Fault("/name", "required", "A client needs a name.")])
+    with transaction.atomic():
+        client = _locked(client_id)
+        before, client.name = client.name, name.strip()
+        client.save(update_fields=["name"])
+        if before != client.name:
+            record(
+                "client:renamed",
+                by=by,
+                now=now,
+                target=client.name,
+                target_id=client.pk,
+                before={"name": before},
+                after={"name": client.name},
+            )
+    return client
+
+
+def delete_client(*, client_id: UUID, reason: str, by: Actor, now: datetime) -> None:
+    """Removes a client and its licence. Raises ``ClientHasPeople`` while anybody belongs to it."""
+    if not reason.strip():
+        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    with transaction.atomic():
+        client = _locked(client_id)
+        try:
+            client.delete()
+        except ProtectedError:
+            raise ClientHasPeople from None
+        record(
+            "client:deleted", by=by, now=now, target=client.name, target_id=client_id, reason=reason
+        )
+
+
+def _locked(client_id: UUID) -> Client:
+    return Client.objects.select_for_update(no_key=True).get(pk=client_id)

@@ -1,0 +1,124 @@
+"""Erases a person: personal data goes, the ledger stays. It cannot be undone.
+
+The user's row stays under an anonymous email, because the ledger refers to it. The audit log is not rewritten: it
+holds the email until its events are pruned (ADR 0027).
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.hashers import make_password
+from django.db import transaction
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast, Lower
+from django.utils.module_loading import import_string
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from accounts.audit import Actor, record
+from accounts.connections.disconnecting import disconnect_all
+from accounts.models import Connection, PasswordLink, RefreshToken, Session, User
+from accounts.people.users import check_not_oneself, check_reason, lock_person, sign_anew
+from accounts.sessions.revocation import revoke_all
+from config.api.problems import Fault, InvalidRequest
+
+OTHER_EMAIL = Fault("/email", "mismatch", "This is not the email of the person to be erased.")
+REASON_NAMES = Fault("/reason", "personal", "Leave the email out: the reason is kept.")
+
+
+def erase_user(
+    *, user_id: UUID, email: str, reason: str, by: Actor, now: datetime
+) -> Mapping[str, int]:
+    """Erases a person for good; returns the number of removed rows by kind.
+
+    ``email`` is typed by the operator and must be the person's. Raises ``InvalidRequest`` if it is not, or if the
+    reason is missing or names the person, ``NotYourself``, and ``Erased`` if it has been done before.
+    """
+    check_not_oneself(user_id, by)
+    check_reason(reason)
+    with transaction.atomic():
+        user = lock_person(user_id)
+        was = user.email
+        if email.strip().lower() != was:
+            raise InvalidRequest(errors=[OTHER_EMAIL])
+        if was in reason.lower():
+            raise InvalidRequest(errors=[REASON_NAMES])
+        _make_nobody(user, now=now)
+        sign_anew(was=was, email=user.email)
+        # Under the new email, like every later event.
+        revoke_all(user_id=user_id, by=by, reason=reason, now=now)
+        connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
+        removed = {name: _remove(rows) for name, rows in _belongings(user_id).items()}
+        removed["connections"] = connections
+        removed["queued mails"] = _delete_mail(user_id, was)
+        record(
+            "user:erased",
+            by=by,
+            now=now,
+            target=user.email,
+            target_id=user_id,
+            reason=reason,
+            after={"removed": removed},
+        )
+    return removed
+
+
+def foresee(*, user_id: UUID) -> Mapping[str, int]:
+    """The number of rows by kind that :func:`erase_user` would remove. Changes nothing."""
+    user = User.objects.get(pk=user_id)
+    found = {name: rows.count() for name, rows in _belongings(user_id).items()}
+    found["queued mails"] = _queued_mail(user_id, user.email).count()
+    return found
+
+
+def _make_nobody(user: User, *, now: datetime) -> None:
+    user.email = f"erased-{user.pk}@erased.invalid"
+    user.password = make_password(None)
+    user.is_active = user.is_staff = user.is_superuser = False
+    user.last_login = user.invited_at = None
+    user.erased_at = now
+    user.save()
+    user.groups.clear()
+    user.user_permissions.clear()
+
+
+def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
+    """A person's rows outside the ledger, in the order in which they can be removed."""
+    found: dict[str, QuerySet[Any]] = {
+        "refresh tokens": RefreshToken.objects.filter(user=user_id),
+        "sessions": Session.objects.filter(user=user_id),
+        "mailed links": PasswordLink.objects.filter(user=user_id),
+        "connections": Connection.objects.filter(user=user_id),
+    }
+    for name, source in settings.PERSONAL_RECORDS.items():
+        rows: Callable[[UUID], QuerySet[Any]] = import_string(source)
+        found[name] = rows(user_id)
+    return found
+
+
+def _remove(rows: QuerySet[Any]) -> int:
+    number = rows.count()
+    rows.delete()
+    return number
+
+
+def _queued_mail(user_id: UUID, email: str) -> QuerySet[ProcrastinateJob]:
+    """Jobs with mail to the person, and past mail that names them, except what a worker sends at this moment."""
+    jobs = ProcrastinateJob.objects.filter(queue_name__in=("mail", "resets"))
+    to_them = (
+        Q(args__user_id=str(user_id)) | Q(args__email__iexact=email) | Q(args__to__has_key=email)
+    )
+    names_them = ~Q(status="todo") & Q(text__contains=email)
+    with_text = jobs.annotate(text=Lower(Cast("args", TextField())))
+    found: QuerySet[ProcrastinateJob] = with_text.filter(to_them | names_them)
+    return found.exclude(status="doing")
+
+
+def _delete_mail(user_id: UUID, email: str) -> int:
+    # Locked first: a worker that takes one of them meanwhile keeps it.
+    locked = _queued_mail(user_id, email).select_for_update().values_list("pk", flat=True)
+    found = list(locked)
+    ProcrastinateJob.objects.filter(pk__in=found).delete()
+    return len(found)

@@ -1,0 +1,201 @@
+"""Inviting people of a client: who is named is added where they are new, and mailed a link to set a password."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX
+from django.db import transaction
+from django.db.models import Q
+from procrastinate.contrib.django import app
+from procrastinate.types import JSONValue
+
+from accounts.audit import Actor, record_each
+from accounts.models import Client, PasswordLink, User
+from accounts.people.emails import is_email
+from accounts.people.password_links import LIFETIMES
+from accounts.people.users import add_users
+from config.api.problems import Fault, InvalidRequest
+
+MOST_PEOPLE = 1000
+EMAIL_LENGTH = 254
+LASTS = LIFETIMES[PasswordLink.Kind.INVITATION]
+# Who has no password yet and could set one.
+NOT_ACCEPTED = Q(
+    is_active=True,
+    erased_at=None,
+    password__startswith=UNUSABLE_PASSWORD_PREFIX,
+    client__isnull=False,
+)
+
+
+class Fate(StrEnum):
+    """What becomes of somebody who is named, in the words that people are shown."""
+
+    NEW = "will be added"
+    WAITING = "is here, without a password yet"
+    HERE = "is here"
+    DISABLED = "is here, disabled"
+    TWICE = "was named before"
+    ELSEWHERE = "belongs to another client"
+    OPERATOR = "is an operator without a client"
+    FAULTY = "is not an email address"
+    MISSING = "has no email"
+    TOO_LONG = "is too long for an email address"
+
+    @property
+    def is_new(self) -> bool:
+        return self is Fate.NEW
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether nothing is done for anybody until this has been put right."""
+        return self in {Fate.ELSEWHERE, Fate.OPERATOR, Fate.FAULTY, Fate.MISSING, Fate.TOO_LONG}
+
+
+class Named(NamedTuple):
+    """An email as it was given, and the line it stands in, from 1."""
+
+    line: int
+    email: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What becomes of one who was named; ``user_id`` of those who are here."""
+
+    line: int
+    email: str
+    fate: Fate
+    user_id: UUID | None = None
+
+    def __str__(self) -> str:
+        return f"{self.email[:80]} {self.fate}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How many were added, how many were sent an invitation, and how many were left as they are."""
+
+    added: int
+    invited: int
+    left: int
+
+
+def emails_in(text: str) -> list[Named]:
+    """The emails in a text: one a line, or between commas, semicolons or spaces, or in angle brackets after a name."""
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        for part in re.split(r"[,;]", line):
+            bracketed = re.findall(r"<([^<>]*)>", part)
+            found += [Named(number, each) for each in bracketed or part.split()]
+    return found
+
+
+def judge(named: Iterable[Named], *, client: Client) -> list[Verdict]:
+    """What would become of each of them, in their order. Changes nothing."""
+    given = [Named(line, email.strip().lower()) for line, email in named]
+    known = {
+        user.email: user
+        for user in User.objects.filter(
+            email__in={email for _, email in given if len(email) <= EMAIL_LENGTH}
+        )
+    }
+    seen: set[str] = set()
+    verdicts = []
+    for line, email in given:
+        user = known.get(email)
+        fate = Fate.TWICE if email and email in seen else _fate(email, user, client)
+        seen.add(email)
+        verdicts.append(
+            Verdict(line=line, email=email, fate=fate, user_id=user.pk if user else None)
+        )
+    return verdicts
+
+
+def _fate(email: str, user: User | None, client: Client) -> Fate:
+    if user is None:
+        return _form_of(email)
+    if user.client_id != client.pk:
+        return Fate.ELSEWHERE if user.client_id else Fate.OPERATOR
+    if not user.is_active:
+        return Fate.DISABLED
+    return Fate.HERE if user.has_usable_password() else Fate.WAITING
+
+
+def _form_of(email: str) -> Fate:
+    if not email:
+        return Fate.MISSING
+    if len(email) > EMAIL_LENGTH:
+        return Fate.TOO_LONG
+    return Fate.NEW if is_email(email) else Fate.FAULTY
+
+
+def invite(*, named: Sequence[Named], client: Client, by: Actor, now: datetime) -> Outcome:
+    """Adds whoever is new to a client, and mails everybody named who has no password yet a link to set one.
+
+    All or nobody: raises ``InvalidRequest`` with a fault for each who cannot be invited.
+    """
+    with transaction.atomic():
+        verdicts = judge_alone(named, client=client, field="emails")
+        added = add_new(verdicts, client=client, by=by, now=now)
+        waiting = [each.user_id for each in verdicts if each.fate == Fate.WAITING and each.user_id]
+        invited = invite_again(user_ids=[*added, *waiting], by=by, now=now)
+    return Outcome(added=len(added), invited=invited, left=len(verdicts) - invited)
+
+
+def invite_again(*, user_ids: Sequence[UUID], by: Actor, now: datetime) -> int:
+    """Mails those of them who have no password yet a new link, which voids the one before; gives how many."""
+    with transaction.atomic():
+        waiting = User.objects.filter(NOT_ACCEPTED, pk__in=user_ids).order_by("pk")
+        named = list(
+            waiting.select_for_update(no_key=True, of=("self",)).values_list("email", "pk")
+        )
+        ids = [user_id for _, user_id in named]
+        User.objects.filter(pk__in=ids).update(invited_at=now)
+        kind = PasswordLink.Kind.INVITATION.value
+        record_each("user:password_link_requested", by=by, now=now, of=named, after={"kind": kind})
+        if ids:
+            job = app.configure_task("accounts.send_password_link", queue="mail")
+            wanted: list[dict[str, JSONValue]] = [
+                {"user_id": str(user_id), "kind": kind} for user_id in ids
+            ]
+            job.batch_defer(*wanted)
+    return len(ids)
+
+
+def judge_alone(named: Sequence[Named], *, client: Client, field: str) -> list[Verdict]:
+    """What becomes of each, for a caller that does it: nobody else adds people to this client until it commits.
+
+    Raises ``InvalidRequest`` for nobody, for too many, and with a fault for each who cannot be.
+    """
+    check_number(named, field=field)
+    Client.objects.select_for_update(no_key=True).get(pk=client.pk)
+    verdicts = judge(named, client=client)
+    faults = [
+        Fault(f"/{field}/{each.line}", each.fate.name.lower(), f"Line {each.line}: {each}.")
+        for each in verdicts
+        if each.fate.is_fault
+    ]
+    if faults:
+        raise InvalidRequest(errors=faults)
+    return verdicts
+
+
+def check_number(named: Sequence[Named], *, field: str) -> None:
+    """Raises ``InvalidRequest`` for nobody, and for too many."""
+    if not named:
+        raise InvalidRequest(errors=[Fault(f"/{field}", "required", "There is no email in it.")])
+    if len(named) > MOST_PEOPLE:
+        sentence = f"At most {MOST_PEOPLE:,} people at once; these are {len(named):,}."
+        raise InvalidRequest(errors=[Fault(f"/{field}", "too_many", sentence)])
+
+
+def add_new(verdicts: Sequence[Verdict], *, client: Client, by: Actor, now: datetime) -> list[UUID]:
+    """Adds those who are new, without an invitation; gives their ids."""
+    emails = [each.email for each in verdicts if each.fate.is_new]
+    return [user.pk for user in add_users(emails=emails, client=client, by=by, now=now)]

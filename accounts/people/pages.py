@@ -1,0 +1,183 @@
+"""The pages where a person sets a password: behind a mailed link, and with a one-time password.
+
+They need no script, cookie or sign-in.
+"""
+
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.views import View
+from django.views.decorators.csrf import csrf_exempt
+
+from accounts.models import PasswordLink
+from accounts.people.one_time_passwords import find_one_time
+from accounts.people.password_links import LinkSpent, find_link, use_link
+from accounts.sessions.sign_in import MAX_PASSWORD
+from config.api.problems import InvalidRequest
+from config.console.actions import show_refusal
+from config.middleware.client_address import address_of
+from config.middleware.request_id import current as request_id
+
+PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+ONE_TIME_SPENT = (
+    "This email and one-time password do not go together, or do not any more. Ask for a new one."
+)
+
+
+class PasswordForm(forms.Form):
+    password = forms.CharField(
+        label="New password",
+        max_length=MAX_PASSWORD,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="At least 12 characters. Several words that do not belong together are good.",
+    )
+    again = forms.CharField(
+        label="The same again",
+        max_length=MAX_PASSWORD,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    use_required_attribute = False
+
+    def clean(self) -> dict[str, Any]:
+        given = super().clean() or {}
+        if "again" in given and given.get("password") not in {None, given["again"]}:
+            self.add_error("again", "The two passwords are not the same.")
+        return given
+
+    def focus(self) -> None:
+        """Puts the cursor where something is to be entered: at the first fault, or at the beginning."""
+        name = next((name for name in self.fields if name in self.errors), next(iter(self.fields)))
+        self.fields[name].widget.attrs["autofocus"] = True
+
+
+class OneTimeForm(PasswordForm):
+    email = forms.EmailField(
+        max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "username"})
+    )
+    one_time = forms.CharField(
+        label="One-time password",
+        max_length=100,
+        widget=forms.TextInput(
+            attrs={
+                "autocomplete": "one-time-code",
+                "autocapitalize": "characters",
+                "spellcheck": "false",
+            }
+        ),
+        help_text="Twenty letters and digits, as you were told them. Dashes and spaces do not matter.",
+    )
+    field_order = ("email", "one_time", "password", "again")
+
+
+class AccountPage(View):
+    """Nothing of these pages is kept, indexed, framed, or told to the next page by its address."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = super().dispatch(request, *args, **kwargs)
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Content-Security-Policy"] = PAGE_POLICY
+        response.headers["Referrer-Policy"] = "no-referrer"
+        response.headers["X-Robots-Tag"] = "noindex"
+        return response
+
+
+# The link's secret is in the address, and no cookie counts here: there is nothing that another site could borrow.
+# A browser told to send no referrer says `Origin: null` besides, which the check for forged forms refuses.
+@method_decorator(csrf_exempt, name="dispatch")
+class PasswordPage(AccountPage):
+    """Looking at it consumes nothing, so whatever follows links in mails does no harm."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest, secret: str) -> HttpResponse:
+        try:
+            link = find_link(secret, now=timezone.now())
+        except LinkSpent:
+            return _spent(request)
+        return _page(request, link, PasswordForm())
+
+    def post(self, request: HttpRequest, secret: str) -> HttpResponse:
+        now = timezone.now()
+        form = PasswordForm(request.POST)
+        try:
+            link = find_link(secret, now=now)
+            if form.is_valid():
+                use_link(
+                    presented=secret,
+                    password=form.cleaned_data["password"],
+                    address=address_of(request),
+                    request_id=request_id(),
+                    now=now,
+                )
+        except LinkSpent:
+            return _spent(request)
+        except InvalidRequest as refusal:
+            show_refusal(form, refusal)
+        if not form.is_valid():
+            return _page(request, link, form)
+        # Elsewhere, so that the secret leaves the address bar and a reload sends nothing again.
+        return HttpResponseRedirect(reverse("account:password-set"))
+
+
+@method_decorator(csrf_exempt, name="dispatch")
+class OneTimePage(AccountPage):
+    """The one thing a one-time password is good for."""
+
+    http_method_names = ["get", "head", "post"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return _one_time_page(request, OneTimeForm())
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        now = timezone.now()
+        form = OneTimeForm(request.POST)
+        try:
+            if form.is_valid():
+                given = form.cleaned_data
+                use_link(
+                    presented=find_one_time(
+                        email=given["email"], password=given["one_time"], now=now
+                    ),
+                    password=given["password"],
+                    address=address_of(request),
+                    request_id=request_id(),
+                    now=now,
+                )
+        except LinkSpent:
+            form.add_error("one_time", ONE_TIME_SPENT)
+        except InvalidRequest as refusal:
+            show_refusal(form, refusal)
+        if not form.is_valid():
+            return _one_time_page(request, form)
+        return HttpResponseRedirect(reverse("account:password-set"))
+
+
+class PasswordSetPage(AccountPage):
+    http_method_names = ["get", "head"]
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return render(request, "account/set.html")
+
+
+def _page(request: HttpRequest, link: PasswordLink, form: PasswordForm) -> HttpResponse:
+    form.focus()
+    invited = link.kind == PasswordLink.Kind.INVITATION
+    given = {"form": form, "email": link.user.email, "invited": invited}
+    return render(request, "account/password.html", given)
+
+
+def _one_time_page(request: HttpRequest, form: OneTimeForm) -> HttpResponse:
+    form.focus()
+    return render(request, "account/one_time.html", {"form": form})
+
+
+def _spent(request: HttpRequest) -> HttpResponse:
+    return render(request, "account/spent.html", status=404)

@@ -1,0 +1,167 @@
+"""Who is calling: an access token becomes the rows it stands for, in one query."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol, cast
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+from rest_framework.request import Request
+from rest_framework_simplejwt.authentication import JWTAuthentication
+from rest_framework_simplejwt.exceptions import ExpiredTokenError, TokenError
+
+from accounts.models import User
+from accounts.sessions.access_tokens import AccessToken
+from config.api.problems import NotAuthenticated, Problem
+
+SCHEME = b"bearer"
+# Ours have some 800 bytes; what is much longer is not looked into.
+LONGEST = 8192
+# Tokens whose access this process has found to have ended. They are asked about again all the same: this says no more
+# than that the rows are to be asked first. Some 3 MB when full.
+REMEMBERED = 8192
+_revoked: "OrderedDict[Claimed, None]" = OrderedDict()
+
+
+class InvalidAccessToken(Problem):
+    code = "invalid_access_token"
+    status = 401
+    title = "Not signed in"
+    default_detail = "This access token is not one of ours."
+
+
+class AccessTokenExpired(Problem):
+    code = "access_token_expired"
+    status = 401
+    title = "Access token expired"
+    default_detail = "This access token has expired; refresh it."
+
+
+class AccessRevoked(Problem):
+    code = "access_revoked"
+    status = 401
+    title = "Access revoked"
+    default_detail = "This access has been ended. Please sign in again."
+
+
+class Caller(Protocol):
+    """What accounts needs to know of the row-backed caller that a higher floor loads."""
+
+    user_id: UUID
+    email: str
+    epoch: int
+    is_authenticated: bool
+
+    @property
+    def may_call(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Whom a token of ours names, before the rows have been asked whether that still holds."""
+
+    user_id: UUID
+    session_id: UUID
+    epoch: int
+
+    is_authenticated = True
+
+    @property
+    def pk(self) -> UUID:
+        return self.user_id
+
+    def caller(self) -> Any:
+        """The caller by the rows. Raises ``AccessRevoked``."""
+        caller = _loader()(user_id=self.user_id, session_id=self.session_id)
+        if caller is None or not caller.may_call or caller.epoch != self.epoch:
+            _note_revoked(self)
+            raise AccessRevoked
+        # A client gets its licence back, and nobody's token is the worse for it.
+        _revoked.pop(self, None)
+        return caller
+
+
+class AccessTokenAuthentication(JWTAuthentication):
+    """RFC 6750 bearer tokens. The rows decide: user, session, client and licence come in one query."""
+
+    def __init__(self) -> None:
+        """The library's would look up the model of the rows that it would load."""
+
+    def authenticate(self, request: Request) -> tuple[Any, AccessToken] | None:
+        raw = _presented(request)
+        if raw is None:
+            return None
+        try:
+            token = AccessToken(cast("Any", raw))
+        except ExpiredTokenError:
+            raise AccessTokenExpired from None
+        except TokenError:
+            raise InvalidAccessToken from None
+        return self.get_user(token), token
+
+    def get_user(self, validated_token: Any) -> Any:
+        return _claimed(validated_token).caller()
+
+    def authenticate_header(self, request: Request) -> str:
+        return "Bearer"
+
+
+class ClaimedAuthentication(AccessTokenAuthentication):
+    """For a POST that asks the rows itself, together with what it is there for; until then, its user is ``Claimed``.
+
+    Of whose access is known to have ended they are asked at once, so that nobody goes on spending what is counted for a
+    person with a token that was taken from them.
+    """
+
+    def authenticate(self, request: Request) -> tuple[Any, AccessToken] | None:
+        found = super().authenticate(request)
+        if found is not None and (request.method != "POST" or found[0] in _revoked):
+            found[0].caller()
+        return found
+
+    def get_user(self, validated_token: Any) -> Any:
+        return _claimed(validated_token)
+
+
+@contextmanager
+def still_there() -> Iterator[None]:
+    """Around what is done to the caller's own row: who is deleted meanwhile has lost their access.
+
+    Raises ``AccessRevoked``.
+    """
+    try:
+        yield
+    except User.DoesNotExist:
+        raise AccessRevoked from None
+
+
+def _note_revoked(claimed: Claimed) -> None:
+    if claimed not in _revoked and len(_revoked) >= REMEMBERED:
+        _revoked.popitem(last=False)
+    _revoked[claimed] = None
+
+
+def _claimed(token: AccessToken) -> Claimed:
+    return Claimed(token.user_id, token.session_id, token.epoch)
+
+
+def _presented(request: Request) -> bytes | None:
+    """The token of the Authorization header; None where there is none, a problem where there is half of one."""
+    parts = request.META.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace").split()
+    if not parts:
+        return None
+    if parts[0].lower() != SCHEME:
+        raise NotAuthenticated("This needs a bearer access token.")
+    if len(parts) != 2 or len(parts[1]) > LONGEST:
+        raise InvalidAccessToken
+    return bytes(parts[1])
+
+
+@cache
+def _loader() -> Callable[..., Caller | None]:
+    loader: Callable[..., Caller | None] = import_string(settings.CALLER_LOADER)
+    return loader

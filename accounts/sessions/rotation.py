@@ -1,0 +1,229 @@
+"""Rotation: a refresh token is used once and replaced by the next of its chain.
+
+Presented again it is either the retry of a lost answer (``accounts.sessions.retries``) or reuse
+(``accounts.sessions.reuse``).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from accounts.models import RefreshToken, Session, User
+from accounts.sessions import retries, reuse
+from accounts.sessions.access_tokens import AccessToken, Claims
+from accounts.sessions.claims import claims_of, read, with_claims
+from accounts.sessions.refresh_tokens import RefreshSecret
+from accounts.sessions.revocation import lock_user
+from accounts.sessions.sign_in import Device, TokenPair, token_end
+from config.api.problems import Problem
+from config.statements import Statement
+
+
+class InvalidRefreshToken(Problem):
+    """One answer for unknown, expired, revoked and replaced tokens."""
+
+    code = "invalid_refresh_token"
+    status = 401
+    title = "Sign-in has ended"
+    default_detail = "Please sign in again."
+
+
+def rotate(
+    *, presented: str, device: Device, now: datetime, retry_key: str | None = None
+) -> TokenPair:
+    """The next pair of a session. Of several uses of one token exactly one succeeds, whatever their timing.
+
+    ``retry_key`` is the caller's ``Idempotency-Key``: the same token and key get the same successor again,
+    until that is used. Hashes and the signature are made before the user's row is locked; the one statement that
+    takes the lock decides, and what it refuses is looked into under the lock once more.
+    """
+    secret = RefreshSecret.parse(presented)
+    token = _held(secret) if secret else None
+    if secret is None or token is None or not secret.matches(token.token_hash):
+        raise InvalidRefreshToken
+    rotation = _Rotation(token, secret, device, retry_key, now)
+    pair = rotation.replace() if token.counts(at=now) else None
+    pair = pair or rotation.again()
+    if pair is None:
+        raise InvalidRefreshToken
+    return pair
+
+
+class _Held(NamedTuple):
+    """A token's row as it was found, with what its session and user say; nothing of it is locked."""
+
+    id: UUID
+    token_hash: str
+    device_fp: str
+    expires_at: datetime
+    spent_at: datetime | None
+    session_id: UUID
+    session_end: datetime | None
+    user_id: UUID
+    epoch: int
+    claims: Claims | None
+
+    def counts(self, *, at: datetime) -> bool:
+        lasts = self.session_end is None or self.session_end > at
+        return self.spent_at is None and self.expires_at > at and lasts
+
+
+_FIND = """
+SELECT token.id, token.token_hash, token.device_fp, token.expires_at,
+       COALESCE(token.revoked_at, token.replaced_at, session.ended_at),
+       session.id, session.expires_at, person.id, person.epoch, claims.*
+FROM accounts_refreshtoken token
+JOIN accounts_session session ON session.id = token.session_id
+JOIN accounts_user person ON person.id = token.user_id
+{claims}
+WHERE token.id = %s
+"""
+
+# The lock comes first. Whoever waited for it sees the token as the one before left it: a row that has changed
+# meanwhile is looked at anew before it is updated. What ends a session revokes its tokens in the same transaction.
+_REPLACE = Statement(
+    """
+WITH holder AS (
+    SELECT id FROM accounts_user
+    WHERE id = %(user)s AND is_active AND epoch = %(epoch)s
+    FOR NO KEY UPDATE
+),
+replaced AS (
+    UPDATE accounts_refreshtoken token
+    SET replaced_by_id = %(successor)s, replaced_at = %(now)s, replaced_from = %(address)s, retry_box = %(box)s
+    FROM holder
+    WHERE token.id = %(token)s AND token.user_id = holder.id
+      AND token.revoked_at IS NULL AND token.replaced_at IS NULL AND token.expires_at > %(now)s
+    RETURNING token.id, token.user_id, token.session_id
+),
+arrived AS (
+    -- The presented token has arrived and is used: nobody needs to be given it again.
+    UPDATE accounts_refreshtoken parent SET retry_box = NULL
+    FROM replaced
+    -- Said this way the parent is found by its successor, and not among all that have a box.
+    WHERE parent.replaced_by_id = replaced.id AND COALESCE(octet_length(parent.retry_box), 0) > 0
+),
+used AS (
+    UPDATE accounts_session session SET last_used_at = %(now)s, last_used_from = %(address)s
+    FROM replaced
+    WHERE session.id = replaced.session_id
+)
+INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at)
+SELECT %(successor)s, user_id, session_id, %(hash)s, %(device)s, %(now)s, %(expires)s
+FROM replaced
+RETURNING id
+""",
+    order=itemgetter("user"),
+)
+
+
+@cache
+def _question() -> Statement:
+    return Statement(with_claims(_FIND))
+
+
+def _held(secret: RefreshSecret) -> _Held | None:
+    row = _question().row((secret.id,))
+    return _Held._make([*row[:9], read(row[9:])]) if row else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rotation:
+    """One use of one token."""
+
+    token: _Held
+    secret: RefreshSecret
+    device: Device
+    retry_key: str | None
+    now: datetime
+
+    def replace(self) -> TokenPair | None:
+        """Replaces the token if it still counts, and only then makes its successor."""
+        claims = self.token.claims
+        if claims is None:
+            return None
+        successor = RefreshSecret.new()
+        # Signed before anything is committed, lest a key that cannot sign cost the token.
+        pair = self._pair(successor, claims, epoch=self.token.epoch)
+        return pair if _REPLACE.row(self._values(successor)) else None
+
+    def again(self) -> TokenPair | None:
+        """The pair of a keyed retry; whatever else this use is, is weighed as reuse and committed."""
+        token, now = self.token, self.now
+        with transaction.atomic():
+            try:
+                user = lock_user(token.user_id)
+            except User.DoesNotExist:
+                return None
+            successor = self._given_before()
+            if successor is None:
+                reuse.weigh(token_id=token.id, device=self.device, now=now)
+                return None
+            claims = claims_of(user.pk) if user.is_active else None
+            if claims is None:
+                return None
+            Session.objects.filter(pk=token.session_id).update(
+                last_used_at=now, last_used_from=self.device.address
+            )
+            return self._pair(successor, claims, epoch=user.epoch)
+
+    def _given_before(self) -> RefreshSecret | None:
+        """The successor that this very retry was given before, while it is unused and the session lives."""
+        if self.retry_key is None:
+            return None
+        token = RefreshToken.objects.filter(
+            Q(session__expires_at=None) | Q(session__expires_at__gt=self.now),
+            pk=self.token.id,
+            revoked_at=None,
+            session__ended_at=None,
+            replaced_at__gt=self.now - retries.LIFETIME,
+            replaced_by__in=RefreshToken.objects.live(at=self.now),
+            retry_box__isnull=False,
+        ).first()
+        if token is None or token.retry_box is None:
+            return None
+        return retries.unseal(
+            bytes(token.retry_box),
+            presented=self.secret,
+            key=self.retry_key,
+            device=self.device.fingerprint,
+        )
+
+    def _pair(self, successor: RefreshSecret, claims: Claims, *, epoch: int) -> TokenPair:
+        access = AccessToken.issue(
+            user_id=self.token.user_id,
+            session_id=self.token.session_id,
+            epoch=epoch,
+            claims=claims,
+            now=self.now,
+            session_end=self.token.session_end,
+        )
+        return TokenPair.of(access, successor)
+
+    def _values(self, successor: RefreshSecret) -> dict[str, Any]:
+        token = self.token
+        return {
+            "user": token.user_id,
+            "epoch": token.epoch,
+            "token": token.id,
+            "successor": successor.id,
+            "hash": successor.hash(),
+            "box": self._box(successor),
+            "device": self.device.fingerprint or token.device_fp,
+            "address": self.device.address or None,
+            "now": self.now,
+            "expires": token_end(token.session_end, now=self.now),
+        }
+
+    def _box(self, successor: RefreshSecret) -> bytes | None:
+        if self.retry_key is None:
+            return None
+        return retries.seal(
+            successor, presented=self.secret, key=self.retry_key, device=self.device.fingerprint
+        )

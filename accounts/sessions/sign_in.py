@@ -1,0 +1,172 @@
+"""Sign-in: an email and a password start a session with its first pair of tokens."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Self
+
+from django.conf import settings
+from django.contrib.auth.hashers import check_password, make_password
+from django.db import DatabaseError, transaction
+
+from accounts.audit import Actor, record
+from accounts.models import RefreshToken, Session, User
+from accounts.sessions.access_tokens import AccessToken
+from accounts.sessions.claims import claims_of
+from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
+from accounts.sessions.refresh_tokens import RefreshSecret
+from config.api.problems import Problem, ServiceUnavailable
+from config.database import release_connection
+
+log = logging.getLogger(__name__)
+
+# Checked for an unknown email, so that it takes as long as a wrong password.
+NOBODYS_PASSWORD = (
+    "argon2$argon2id$v=19$m=19456,t=2,p=1"  # noqa: S105 - of random bytes that were thrown away
+    "$YW4tdW5rbm93bi1lbWFpbC0x$YVy7MLkYzIUbxjjglQtKk+FMr7rm2QXLXScr6zTA9Zs"
+)
+MAX_PASSWORD = 1024
+
+
+class InvalidCredentials(Problem):
+    """The one answer to an unknown email, a wrong password, a disabled user and a user without a client."""
+
+    code = "invalid_credentials"
+    status = 401
+    title = "Sign-in failed"
+    default_detail = "That email and password do not go together."
+
+
+class TokenPair(NamedTuple):
+    """The tokens of a shell: an access token, its lifetime in seconds, and the refresh token for the next pair."""
+
+    access: str
+    refresh: str
+    expires_in: int
+
+    @classmethod
+    def of(cls, access: AccessToken, refresh: RefreshSecret) -> Self:
+        """Signs the access token. Call it before the refresh token is committed: signing may fail."""
+        return cls(str(access), refresh.text(), access.expires_in)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The device that a request reports, and its address."""
+
+    fingerprint: str = ""
+    address: str | None = None
+    request_id: str = ""
+
+
+class Account(NamedTuple):
+    """An email, its user if there is one, and the limits that a failed sign-in counts against."""
+
+    email: str
+    user: User | None
+    limits: Limits
+
+
+def account_of(email: str, *, device: Device) -> Account:
+    """Finds an email's user by one query whether or not there is one, so that its time reveals nothing."""
+    name, place = email.lower(), Place(device.fingerprint, device.address)
+    user: Any = User.objects.filter(email=name).annotate(**place.known()).first()
+    limits = limits_of_sign_in(
+        account=name,
+        place=place,
+        at_device=bool(user and user.at_device),
+        at_address=bool(user and user.at_address),
+    )
+    # The password check that follows may wait for its turn.
+    release_connection()
+    return Account(name, user, limits)
+
+
+def sign_in(
+    *, email: str, password: str, device: Device, now: datetime, account: Account | None = None
+) -> TokenPair:
+    """Starts a session, or raises ``InvalidCredentials``. ``account`` is a fresh result of :func:`account_of`.
+
+    The password is checked before the user's row is locked, because that takes 20 ms. The locked row must still hold
+    that password: a login must not outlive a password change or a revocation.
+    """
+    user = (account or account_of(email, device=device)).user
+    outdated: list[str] = []
+    right = check_password(password, user.password if user else NOBODYS_PASSWORD, outdated.append)
+    if not right or user is None or not user.is_active:
+        raise InvalidCredentials
+    pair = _start_session(user, device=device, now=now)
+    if pair is None:
+        # The row has changed meanwhile; another sign-in may have renewed the hash.
+        return sign_in(email=email, password=password, device=device, now=now)
+    if outdated:
+        _renew_hash(user, password)
+    return pair
+
+
+def _start_session(user: User, *, device: Device, now: datetime) -> TokenPair | None:
+    """Starts a session, or returns None if the user has changed since it was read."""
+    secret, session_end = RefreshSecret.new(), _session_end(now)
+    token_hash = secret.hash()
+    by = Actor(name=user.email, id=user.pk, address=device.address, request_id=device.request_id)
+    with transaction.atomic():
+        unchanged = User.objects.filter(email=user.email, password=user.password, is_active=True)
+        locked = unchanged.filter(pk=user.pk).select_for_update(no_key=True, of=("self",)).first()
+        if locked is None:
+            return None
+        claims = claims_of(locked.pk)
+        if claims is None:
+            raise InvalidCredentials
+        User.objects.filter(pk=locked.pk).update(last_login=now)
+        session = Session.objects.create(
+            user=locked,
+            device_fp=device.fingerprint,
+            started_at=now,
+            started_from=device.address or None,
+            last_used_at=now,
+            last_used_from=device.address or None,
+            expires_at=session_end,
+        )
+        RefreshToken.objects.create(
+            id=secret.id,
+            user=locked,
+            session=session,
+            token_hash=token_hash,
+            device_fp=device.fingerprint,
+            issued_at=now,
+            expires_at=token_end(session_end, now=now),
+        )
+        record("session:started", by=by, now=now, target=locked.email, target_id=session.pk)
+        access = AccessToken.issue(
+            user_id=locked.pk,
+            session_id=session.pk,
+            epoch=locked.epoch,
+            claims=claims,
+            now=now,
+            session_end=session_end,
+        )
+        return TokenPair.of(access, secret)
+
+
+def _renew_hash(user: User, password: str) -> None:
+    """Replaces a hash that was made with older settings, unless the password changed meanwhile."""
+    # Hashing may wait for its turn.
+    release_connection()
+    # While many sign in, or the database is away, the next sign-in will do: the session stands.
+    try:
+        renewed = make_password(password)
+        User.objects.filter(pk=user.pk, password=user.password).update(password=renewed)
+    except (ServiceUnavailable, DatabaseError):
+        log.warning("hash_not_renewed")
+        release_connection()
+
+
+def token_end(session_end: datetime | None, *, now: datetime) -> datetime:
+    """Returns the end of a refresh token: in 30 days, or with its session if that ends earlier."""
+    end: datetime = now + settings.REFRESH_LIFETIME
+    return min(end, session_end) if session_end else end
+
+
+def _session_end(now: datetime) -> datetime | None:
+    days = settings.SESSION_DAYS
+    return now + timedelta(days=days) if days else None

@@ -1,0 +1,278 @@
+"""What a request may carry: how much, and for JSON of what kind.
+
+Sizes are checked before anything is read. Bodies that come in chunks, without a length, are counted while
+they are read, so that nobody fills our memory without having signed in. ``request.body`` stays the exact bytes.
+"""
+
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from math import inf, isfinite
+from typing import Any, ClassVar
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.http import parse_header_parameters
+from gunicorn.http.errors import ParseException
+from rest_framework.parsers import JSONParser
+
+from config.api.handlers import answer
+from config.api.problems import (
+    MAX_FAULTS,
+    Fault,
+    InvalidRequest,
+    MalformedRequest,
+    Problem,
+    RequestTooLarge,
+    UnsupportedMediaType,
+    pointer,
+)
+
+KIB = 1024
+MIB = 1024 * KIB
+# Bytes by the beginning of a path. None may pass DATA_UPLOAD_MAX_MEMORY_SIZE, which Django holds all bodies to.
+LIMITS: Mapping[str, int] = {
+    "/v1/llm/": 8 * MIB,
+    "/v1/telemetry": MIB,
+    "/v1/internal/": MIB,
+    "/admin/": 5 * MIB // 2,
+}
+ELSEWHERE = 64 * KIB
+LENGTH_DIGITS = 12
+MAX_DEPTH = 64
+# A body may be all commas; judging each value of it would hold up everyone else.
+MAX_VALUES = 600_000
+
+Container = dict[str, Any] | list[Any]
+_CONTAINERS = (dict, list)
+# A place in a document: the place it is in, and its key there.
+Place = tuple[Any, str | int] | None
+
+
+class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
+    """More bytes than the address takes (``max_bytes``, also ``limit``); Django knows it as its own error."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"This address takes at most {limit:,} bytes.", limit=limit, max_bytes=limit
+        )
+
+
+class BodyLimitMiddleware:
+    """Refuses what is too large or has no clear size, and lets chunked bodies through to who reads them."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            _refuse_nul(request)
+            _bound_body(request)
+        except Problem as problem:
+            return answer(request, problem)
+        return self.get_response(request)
+
+
+def limit_of(path: str) -> int:
+    """The most bytes that a body sent to a path may have."""
+    return next((limit for prefix, limit in LIMITS.items() if path.startswith(prefix)), ELSEWHERE)
+
+
+class ObjectParser(JSONParser):
+    """Strict JSON in UTF-8 whose top level is an object.
+
+    Refused as malformed: anything else, an empty body, NaN and Infinity, a member that comes twice, nesting
+    deeper than 64, more than 600,000 values. Refused as invalid, with a pointer, even where a member would be
+    ignored: half characters (a lone surrogate is no text), numbers that no float can hold, and integers of thousands
+    of digits; of these, 20 at most are named. NUL and other large integers are for each field to judge. A subclass that
+    judges all values itself sets ``checks_values`` to False.
+    """
+
+    checks_values: ClassVar[bool] = True
+
+    def parse(
+        self, stream: Any, media_type: str | None = None, parser_context: Any = None
+    ) -> dict[str, Any]:
+        _refuse_codings(media_type, parser_context)
+        document = parsed(stream.read())
+        if faults := list(islice(_faults(document), MAX_FAULTS)) if self.checks_values else []:
+            raise InvalidRequest(errors=faults)
+        return document
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """A body as the JSON object that it must be, or ``MalformedRequest``."""
+    if not body.strip():
+        raise MalformedRequest("The body must be a JSON object; it was empty.")
+    try:
+        text = body.decode("utf-8-sig")
+        document = _read(text)
+    except UnicodeDecodeError:
+        raise MalformedRequest("The body is not UTF-8.") from None
+    except RecursionError:
+        raise MalformedRequest(_TOO_DEEP) from None
+    except ValueError:
+        raise MalformedRequest("The body is not JSON.") from None
+    if not isinstance(document, dict):
+        raise MalformedRequest("The body must be a JSON object.")
+    if _refuse_shape(document) != _most_members(body):
+        # One came twice, or a text only looks like one that did: this tells, and takes twice as long.
+        _read(text, object_pairs_hook=_members)
+    return document
+
+
+class _Bounded(io.RawIOBase):
+    """A body without a length, counted while it is read."""
+
+    def __init__(self, source: Any, limit: int) -> None:
+        self._source = source
+        self._limit = limit
+        self._taken = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        # One byte over the limit is enough to know.
+        room = self._limit - self._taken + 1
+        try:
+            data: bytes = self._source.read(room if size is None or size < 0 else min(size, room))
+        except ParseException:
+            raise MalformedRequest("The chunks of the body could not be told apart.") from None
+        self._taken += len(data)
+        if self._taken > self._limit:
+            raise BodyTooLarge(self._limit)
+        return data
+
+
+_TOO_DEEP = f"The body is nested deeper than {MAX_DEPTH} levels."
+
+
+def _refuse_nul(request: HttpRequest) -> None:
+    """No text column can hold a NUL, so an address with one names nothing and must not reach a query."""
+    if "\0" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
+        raise MalformedRequest("An address cannot hold a NUL character.")
+
+
+def _bound_body(request: HttpRequest) -> None:
+    length = request.META.get("CONTENT_LENGTH") or ""
+    chunked = bool(request.META.get("HTTP_TRANSFER_ENCODING"))
+    if not (length or chunked):
+        return
+    limit = limit_of(request.path_info)
+    if length and (chunked or not (length.isascii() and length.isdecimal())):
+        raise MalformedRequest("The length of the body is not clear.")
+    if length and (len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit):
+        raise BodyTooLarge(limit)
+    if chunked:
+        if not request.META.get("wsgi.input_terminated"):
+            raise MalformedRequest("Send the body with a Content-Length.")
+        request._stream = _Bounded(request.META["wsgi.input"], limit)  # type: ignore[assignment]  # noqa: SLF001
+        # Django and REST framework take a body without a length for none; it is at most this long.
+        request.META["CONTENT_LENGTH"] = str(limit)
+
+
+def _refuse_codings(media_type: str | None, parser_context: Mapping[str, Any] | None) -> None:
+    _, parameters = parse_header_parameters(media_type or "")
+    if parameters.get("charset", "utf-8").lower() not in {"utf-8", "utf8", "us-ascii"}:
+        raise UnsupportedMediaType("Send the body as application/json in UTF-8.")
+    request = (parser_context or {}).get("request")
+    coding = request.META.get("HTTP_CONTENT_ENCODING", "") if request else ""
+    if coding.lower() not in {"", "identity"}:
+        raise UnsupportedMediaType("Send the body without a content encoding.")
+
+
+def _read(text: str, **options: Any) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, **options)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:
+        # It has an integer of more digits than Python reads, which costs nothing to know and twice the time to get by.
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer, **options)
+
+
+def _integer(digits: str) -> int | float:
+    """One that Python does not read is as infinite as 1e400."""
+    try:
+        return int(digits)
+    except ValueError:
+        return inf
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Two readers of a member that comes twice may see two documents."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise MalformedRequest("The body has an object in which a member comes twice.")
+    return members
+
+
+def _refuse_constant(name: str) -> None:
+    raise MalformedRequest(f"The body holds {name}, which is not JSON.")
+
+
+def _items(container: Container) -> Iterable[tuple[str | int, Any]]:
+    return container.items() if isinstance(container, dict) else enumerate(container)
+
+
+def _most_members(body: bytes) -> int:
+    """The members that a body's objects are written with, or more: a text may look like the name of one."""
+    return body.translate(None, b" \t\r\n").count(b'":')
+
+
+def _refuse_shape(document: dict[str, Any]) -> int:
+    """The number of members there are. Level by level and not recursively; of too many values none is looked at."""
+    level: list[Container] = [document]
+    values = members = 0
+    for _ in range(MAX_DEPTH):
+        values += sum(map(len, level))
+        if values > MAX_VALUES:
+            raise MalformedRequest(f"The body holds more than {MAX_VALUES:,} values.")
+        members += sum(len(each) for each in level if type(each) is dict)
+        level = [value for each in level for value in _values(each) if type(value) in _CONTAINERS]
+        if not level:
+            return members
+    raise MalformedRequest(_TOO_DEEP)
+
+
+def _values(container: Container) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
+
+
+def _faults(document: dict[str, Any]) -> Iterable[Fault]:
+    """What of a document is no value that could be kept or passed on, in no particular order."""
+    waiting: list[tuple[Container, Place]] = [(document, None)]
+    while waiting:
+        container, place = waiting.pop()
+        for key, value in _items(container):
+            if isinstance(key, str) and not _is_text(key):
+                yield Fault(_pointer(place), "invalid_characters", "A name holds half a character.")
+            elif isinstance(value, dict | list):
+                waiting.append((value, (place, key)))
+            elif isinstance(value, str) and not _is_text(value):
+                yield Fault(
+                    _pointer((place, key)), "invalid_characters", "This holds half a character."
+                )
+            elif isinstance(value, float) and not isfinite(value):
+                # 1e400 is read as infinity, as are the longest integers.
+                yield Fault(_pointer((place, key)), "out_of_range", "This number is too large.")
+
+
+def _is_text(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _pointer(place: Place) -> str:
+    parts: list[str | int] = []
+    while place is not None:
+        place, key = place
+        parts.append(key)
+    return pointer(reversed(parts))

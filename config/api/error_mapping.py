@@ -1,0 +1,145 @@
+"""What an exception means to the caller: which problem it is, or that nobody foresaw it."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from itertools import islice
+from traceback import walk_tb
+from typing import Any
+
+import psycopg
+from django import db
+from django.core.exceptions import (
+    BadRequest,
+    DisallowedHost,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+)
+from django.http import Http404, UnreadablePostError
+from django.http.multipartparser import MultiPartParserError
+from django.utils import timezone
+from procrastinate.exceptions import ConnectorException
+from rest_framework import exceptions
+from rest_framework.settings import api_settings
+
+from config.api.problems import (
+    MAX_FAULTS,
+    Fault,
+    InternalError,
+    InvalidRequest,
+    MalformedRequest,
+    MethodNotAllowed,
+    NotAcceptable,
+    NotAuthenticated,
+    NotFound,
+    PermissionRefused,
+    Problem,
+    RefusedUntil,
+    RequestTooLarge,
+    ServiceUnavailable,
+    UnsupportedMediaType,
+    pointer,
+)
+
+THROTTLED_SECONDS = 60
+
+log = logging.getLogger(__name__)
+
+
+class UnknownHost(MalformedRequest):
+    default_detail = "The service does not answer under the host name of this request."
+
+
+DATABASE_AWAY = (
+    db.OperationalError,
+    db.InterfaceError,
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+)
+
+
+DATA_REFUSED = (db.DataError, psycopg.DataError)
+# What psycopg calls reading rows, in C as in Python.
+READING = ("load_row", "load_rows")
+# The first that fits decides.
+KINDS: tuple[tuple[tuple[type[BaseException], ...], type[Problem]], ...] = (
+    ((Http404, exceptions.NotFound), NotFound),
+    ((PermissionDenied, exceptions.PermissionDenied), PermissionRefused),
+    ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), NotAuthenticated),
+    ((exceptions.MethodNotAllowed,), MethodNotAllowed),
+    ((exceptions.NotAcceptable,), NotAcceptable),
+    ((exceptions.UnsupportedMediaType,), UnsupportedMediaType),
+    ((RequestDataTooBig,), RequestTooLarge),
+    ((DisallowedHost,), UnknownHost),
+    ((exceptions.ParseError, BadRequest, SuspiciousOperation), MalformedRequest),
+    ((MultiPartParserError, UnreadablePostError), MalformedRequest),
+)
+BY_STATUS: Mapping[int, type[Problem]] = {
+    400: MalformedRequest,
+    401: NotAuthenticated,
+    403: PermissionRefused,
+    404: NotFound,
+    405: MethodNotAllowed,
+    406: NotAcceptable,
+    413: RequestTooLarge,
+    415: UnsupportedMediaType,
+    500: InternalError,
+    503: ServiceUnavailable,
+}
+
+
+def problem_of(error: BaseException) -> Problem | None:
+    """What an exception means to the caller, or None where nobody foresaw it."""
+    while isinstance(error, ConnectorException) and error.__cause__ is not None:
+        # Whoever queues work meets the database's errors in the queue's wrapping.
+        error = error.__cause__
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, DATABASE_AWAY + DATA_REFUSED):
+        return _of_database(error)
+    if isinstance(error, exceptions.ValidationError):
+        return InvalidRequest(errors=islice(_faults(error.detail), MAX_FAULTS))
+    if isinstance(error, exceptions.Throttled):
+        return _throttled(error)
+    for kinds, problem in KINDS:
+        if isinstance(error, kinds):
+            return problem()
+    kind = BY_STATUS.get(error.status_code) if isinstance(error, exceptions.APIException) else None
+    return kind() if kind else None
+
+
+def _of_database(error: BaseException) -> Problem | None:
+    if isinstance(error, DATABASE_AWAY):
+        log.warning("database_unavailable", exc_info=error)
+        return ServiceUnavailable()
+    if _is_of_reading(error):
+        # What cannot be read, such as the year 12000, somebody else has written.
+        return None
+    # NUL in a text, a number out of a column's range: what no check of ours has caught.
+    log.warning("data_refused", exc_info=error)
+    return InvalidRequest("The request holds a value that cannot be kept.")
+
+
+def _is_of_reading(error: BaseException) -> bool:
+    frames = walk_tb(error.__traceback__)
+    return any(frame.f_code.co_name.endswith(READING) for frame, _ in frames)
+
+
+def _throttled(error: exceptions.Throttled) -> Problem:
+    now = timezone.now()
+    wait: float = getattr(error, "wait", None) or THROTTLED_SECONDS
+    return RefusedUntil(now=now, until=now + timedelta(seconds=wait))
+
+
+def _faults(detail: Any, path: tuple[str | int, ...] = ()) -> Iterator[Fault]:
+    """REST framework's nested details, flattened; its codes are kept."""
+    if isinstance(detail, Mapping):
+        for key, value in detail.items():
+            own = key == api_settings.NON_FIELD_ERRORS_KEY
+            yield from _faults(value, path if own else (*path, key))
+    elif isinstance(detail, list):
+        for index, value in enumerate(detail):
+            yield from _faults(value, path if isinstance(value, str) else (*path, index))
+    else:
+        yield Fault(pointer(path), getattr(detail, "code", None) or "invalid", str(detail))

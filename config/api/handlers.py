@@ -1,0 +1,209 @@
+"""The one renderer of problems, and every way that leads to it.
+
+REST framework, Django's error handlers and our own middleware all end in :func:`render`, so an error has one
+shape wherever it arose. People with a browser on the pages under ``/admin/`` and ``/account/`` get the same
+words as a page.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.core.serializers.json import DjangoJSONEncoder
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.template.loader import render_to_string
+
+from config.api.error_mapping import BY_STATUS, problem_of
+from config.api.problems import (
+    InternalError,
+    InvalidRequest,
+    MalformedRequest,
+    NotFound,
+    PermissionRefused,
+    Problem,
+)
+from config.middleware.request_id import id_of, route_of
+
+CONTENT_TYPE = "application/problem+json"
+CHALLENGE = 'Bearer realm="shell"'
+TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
+PAGES = ("/admin/", "/account/")
+MODEL_CALLS = "/v1/llm/"
+# A page of ours needs nothing from anywhere.
+PAGE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+OPENAI_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+    500: "server_error",
+}
+SPENT = frozenset({"monthly_cap_exceeded", "daily_limit_reached"})
+
+log = logging.getLogger(__name__)
+
+
+def render(request: HttpRequest, problem: Problem) -> HttpResponse:
+    """A problem as ``application/problem+json``."""
+    body: dict[str, Any] = {
+        "type": f"/problems/{problem.code}",
+        "title": problem.title,
+        "status": problem.status,
+        "detail": problem.detail,
+        "code": problem.code,
+        "request_id": id_of(request),
+    }
+    if problem.errors:
+        body["errors"] = [
+            {"pointer": fault.pointer, "code": fault.code, "detail": fault.detail}
+            for fault in problem.errors
+        ]
+    if request.path_info.startswith(MODEL_CALLS):
+        body["error"] = openai_error(problem)
+    body |= {name: value for name, value in problem.members.items() if name not in body}
+    text = json.dumps(body, cls=DjangoJSONEncoder, ensure_ascii=False)
+    # An input may hold half a character, and a pointer repeats names of the input.
+    response = HttpResponse(
+        text.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE
+    )
+    return _with_headers(response, problem)
+
+
+def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
+    """A problem as a page for a browser that is on one of our pages, for everyone else as :func:`render` has it."""
+    if not _on_a_page(request):
+        return render(request, problem)
+    page = render_to_string("problem.html", {"problem": problem, "request_id": id_of(request)})
+    response = HttpResponse(page, status=problem.status)
+    response["Content-Security-Policy"] = PAGE_POLICY
+    return _with_headers(response, problem)
+
+
+def openai_error(problem: Problem) -> dict[str, str | None]:
+    """The member ``error`` that OpenAI clients read: message, type, code, and param of the first fault."""
+    if problem.code in SPENT:
+        kind = "insufficient_quota"
+    else:
+        kind = OPENAI_TYPES.get(
+            problem.status, "api_error" if problem.status > 500 else "invalid_request_error"
+        )
+    return {
+        "message": problem.detail,
+        "type": kind,
+        "code": problem.code,
+        "param": _param(problem.errors[0].pointer) if problem.errors else None,
+    }
+
+
+def for_rest_framework(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
+    """REST framework's exception handler; what nobody foresaw goes on to :func:`server_error`."""
+    request: HttpRequest = context["request"]
+    problem = problem_of(exc)
+    if isinstance(problem, InvalidRequest) and _lacks_a_body(request):
+        problem = MalformedRequest("The body must be a JSON object; it was empty.")
+    return render(request, problem) if problem else None
+
+
+def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Django's handler400: a bad host or body, refused before any view."""
+    return _answer_to(request, exception, MalformedRequest)
+
+
+def permission_denied(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Django's handler403."""
+    return _answer_to(request, exception, PermissionRefused)
+
+
+def page_not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+    """Django's handler404."""
+    return _answer_to(request, exception, NotFound)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's handler500, which is also reached by problems and lost databases outside of views.
+
+    What is left is ours to mend: it is logged here and nowhere else.
+    """
+    error = sys.exc_info()[1]
+    problem = problem_of(error) if error else None
+    if problem is None:
+        log.error("internal_error", exc_info=error, extra={"route": route_of(request)})
+        problem = InternalError()
+    return answer(request, problem)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Django's CSRF_FAILURE_VIEW."""
+    return answer(request, PermissionRefused("This form has expired. Please load the page again."))
+
+
+class ProblemMiddleware:
+    """Gives errors of plain Django views, of middleware and of libraries the shape of all others."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        kind = BY_STATUS.get(response.status_code)
+        if kind is None or response.streaming or _on_a_page(request) or not _is_prose(response):
+            return response
+        kept = ("Allow", "Retry-After", "WWW-Authenticate")
+        headers = {name: response.headers[name] for name in kept if name in response.headers}
+        problem = kind()
+        problem.headers |= headers
+        return render(request, problem)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        problem = problem_of(exception)
+        return answer(request, problem) if problem else None
+
+
+def _answer_to(
+    request: HttpRequest, error: Exception | None, default: type[Problem]
+) -> HttpResponse:
+    problem = problem_of(error) if error else None
+    return answer(request, problem or default())
+
+
+def _with_headers(response: HttpResponse, problem: Problem) -> HttpResponse:
+    response["Cache-Control"] = "no-store"
+    if problem.status == 401:
+        refused = problem.code in TOKEN_REFUSED
+        response["WWW-Authenticate"] = (
+            f'{CHALLENGE}, error="invalid_token"' if refused else CHALLENGE
+        )
+    for name, value in problem.headers.items():
+        response[name] = value
+    return response
+
+
+def _on_a_page(request: HttpRequest) -> bool:
+    return request.path_info.startswith(PAGES) and "text/html" in request.META.get(
+        "HTTP_ACCEPT", ""
+    )
+
+
+def _is_prose(response: HttpResponseBase) -> bool:
+    """An error for eyes, or an empty one; what has a shape of its own, like a health report, is left alone."""
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
+    return kind in {"", "text/html", "text/plain"}
+
+
+def _lacks_a_body(request: HttpRequest) -> bool:
+    return request.method in {"POST", "PUT", "PATCH"} and request.META.get("CONTENT_LENGTH") in {
+        None,
+        "",
+        "0",
+    }
+
+
+def _param(at: str) -> str:
+    """``/messages/0/content`` as OpenAI writes it: ``messages[0].content``."""
+    text = ""
+    for part in at.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        text += f"[{name}]" if name.isdecimal() else f".{name}"
+    return text.removeprefix(".")

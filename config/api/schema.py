@@ -1,0 +1,143 @@
+"""The published description of the API: OpenAPI 3.1 from the views themselves.
+
+Every operation says which problems it can answer with. What can happen to any request, also before a view
+runs, is added here; what a view's rules may refuse is named where the view is:
+
+    @problems("licence_suspended")  # of every action
+    class Calls(ViewSet):
+        @problems("monthly_cap_exceeded", "not_entitled")  # of one
+        @extend_schema(...)
+        def complete(self, request): ...
+
+The views that publish it are in ``config/api/docs.py``.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from django.conf import settings
+from drf_spectacular.drainage import error, set_override
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.openapi import AutoSchema
+
+from config.api.handlers import MODEL_CALLS
+from config.api.negotiation import WhateverAccept
+from config.api.problem_schema import (
+    components,
+    headers_of,
+    health_paths,
+    known_problems,
+    problem_answer,
+)
+from config.ratelimits import limit_of as address_limit_of
+
+TOKEN_PROBLEMS = (
+    "not_authenticated",
+    "invalid_access_token",
+    "access_token_expired",
+    "access_revoked",
+)
+
+_settings: dict[str, Any] = settings.REST_FRAMEWORK
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def problems(*codes: str) -> Callable[[F], F]:
+    """Names the problems that the rules behind an action, or behind every action of a view, may answer with."""
+
+    def note(action_or_view: F) -> F:
+        action_or_view.problems = codes  # type: ignore[attr-defined]
+        return action_or_view
+
+    return note
+
+
+class Schema(AutoSchema):
+    """Adds to an operation the problems it can answer with."""
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
+        if operation is not None:
+            _require_body(operation)
+            for status, codes in self._codes_by_status(operation).items():
+                shape = problem_answer(status, codes, model_call=self.path.startswith(MODEL_CALLS))
+                operation["responses"].setdefault(str(status), shape)
+        return operation
+
+    def _is_list_view(self, serializer: Any = None) -> bool:
+        """Never: a list of ours is a member of an object, also where an action is called `list`."""
+        return False
+
+    def _codes_by_status(self, operation: dict[str, Any]) -> dict[int, list[str]]:
+        known = known_problems()
+        statuses: dict[int, list[str]] = {}
+        for code in dict.fromkeys([*self._common_codes(operation), *self._named_codes()]):
+            if code not in known:
+                error(f"no problem has the code {code!r}")
+                continue
+            statuses.setdefault(known[code].status, []).append(code)
+        return dict(sorted(statuses.items()))
+
+    def _common_codes(self, operation: dict[str, Any]) -> Iterable[str]:
+        """What can happen to any request of this kind, before or without its rules."""
+        yield from (
+            "malformed_request",
+            "request_too_large",
+            "internal_error",
+            "service_unavailable",
+        )
+        if "requestBody" in operation or "parameters" in operation:
+            yield "invalid_request"
+        if "requestBody" in operation:
+            yield "unsupported_media_type"
+        if any(operation.get("security", ())):
+            yield from TOKEN_PROBLEMS
+        if "{" in self.path:
+            yield "not_found"
+        if not issubclass(self.view.content_negotiation_class, WhateverAccept):
+            yield "not_acceptable"
+        if address_limit_of(self.method, self.path):
+            yield "rate_limited"
+
+    def _named_codes(self) -> Iterable[str]:
+        yield from getattr(self.view, "problems", ())
+        action = getattr(self.view, getattr(self.view, "action", None) or self.method.lower(), None)
+        yield from getattr(action, "problems", ())
+
+
+class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base has no types
+    target_class = str(_settings["DEFAULT_AUTHENTICATION_CLASSES"][0])
+    match_subclasses = True
+    name = "accessToken"
+    priority = 1
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
+        # However a view looks at it, to a client it is one and the same.
+        set_override(type(self.target), "suppress_collision_warning", True)
+        return {
+            "type": "http",
+            "scheme": "bearer",
+            "bearerFormat": "JWT",
+            "description": "The access token of a sign-in at /v1/auth/login.",
+        }
+
+
+def _require_body(operation: dict[str, Any]) -> None:
+    """Says that a body must be there where the library cannot know it: from a schema of our own."""
+    body: dict[str, Any] = operation.get("requestBody", {})
+    if any(content["schema"].get("required") for content in body.get("content", {}).values()):
+        body["required"] = True
+
+
+def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Postprocessing: the components that problem answers refer to, the headers of every answer, and health."""
+    result["paths"] = {**health_paths(), **result["paths"]}
+    described = result.setdefault("components", {})
+    for kind, named in components().items():
+        described.setdefault(kind, {}).update(named)
+    for path in result["paths"].values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                response["headers"] = {**headers_of(status), **response.get("headers", {})}
+            operation["responses"] = dict(sorted(operation["responses"].items()))
+    return result

@@ -1,0 +1,78 @@
+"""The demo of a local run: one client, one person, one operator, one key. What is there already is kept."""
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.audit import Actor
+from accounts.keys.signing_keys import rotate_signing_key
+from accounts.models import Client, SigningKey, User
+from licensing.licences import create_client, set_terms
+from licensing.models import Plan
+from llmproxy.models import LanguageModel
+
+CLIENT = "Demo Company"
+APP = "notes"
+PERSON = "ada@demo.test"
+OPERATOR = "operator@demo.test"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What a person needs to try the service."""
+
+    base_url: str
+    email: str
+    password: str = field(repr=False)
+    operator_email: str
+    operator_password: str = field(repr=False)
+    publish_secret: str = field(repr=False)
+
+
+def seed(*, known: Demo | None, now: datetime) -> Demo:
+    """Makes the demo. ``known`` is the demo of the run before, whose passwords go on being good."""
+    by = Actor.command("seed_demo")
+    password = known.password if known else secrets.token_urlsafe(12)
+    operator_password = known.operator_password if known else secrets.token_urlsafe(12)
+    with transaction.atomic():
+        if not SigningKey.objects.exists():
+            rotate_signing_key(publish_ahead=timedelta(0), by=by, now=now)
+        client = Client.objects.filter(name=CLIENT).first()
+        if client is None:
+            client = create_client(
+                name=CLIENT, plan=Plan.objects.get(name="Starter"), by=by, now=now
+            )
+            set_terms(
+                licence_id=client.licence.pk,
+                plan=client.licence.plan,
+                entitlements=[APP],
+                reason="Something to publish an app for.",
+                by=by,
+                now=now,
+            )
+        _person(PERSON, password, client=client)
+        _person(OPERATOR, operator_password, is_staff=True, is_superuser=True)
+        for name in (settings.LLM_DEFAULT_MODEL, "stand-in-large"):
+            LanguageModel.objects.get_or_create(name=name, defaults={"provider_name": name})
+    published = settings.PUBLISH_SECRETS.listed()
+    return Demo(
+        base_url=settings.BASE_URL,
+        email=PERSON,
+        password=password,
+        operator_email=OPERATOR,
+        operator_password=operator_password,
+        publish_secret=published[0] if published else "",
+    )
+
+
+def _person(email: str, password: str, *, client: Client | None = None, **fields: bool) -> None:
+    """A demo person who can sign in with this password, whatever was done to it since."""
+    user = User.objects.filter(email=email).first()
+    if user is None:
+        User.objects.create_user(email, password, client=client, **fields)
+    elif not user.check_password(password):
+        user.set_password(password)
+        user.save(update_fields=["password"])

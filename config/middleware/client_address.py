@@ -1,0 +1,101 @@
+"""Whose request it is: the one address that limits count and the audit log keeps.
+
+``X-Forwarded-*`` and ``Forwarded`` are claims. They are believed only when the peer itself, the other end of the
+connection, is in ``TRUSTED_PROXIES``; from anyone else they are removed before anything can read them, so that
+no later code has to know who may be believed. A trusted proxy must set ``X-Forwarded-Proto`` itself and
+append the peer's address to ``X-Forwarded-For``, as nginx and cloud load balancers do.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+from rest_framework.request import Request
+
+Address = IPv4Address | IPv6Address
+
+# No header can carry this name into META: those begin with HTTP_.
+META_KEY = "config.middleware.client_address"
+# A peer on a unix socket has no address and is on this machine: it is trusted exactly when 127.0.0.1 is.
+LOOPBACK = ip_address("127.0.0.1")
+# 192.0.2.1:443 and [2001:db8::1]:443, as some balancers write it, and both without the port.
+WITH_PORT = re.compile(r"\[(?P<six>[^\]]+)\](?::\d{1,5})?|(?P<four>[\d.]+):\d{1,5}")
+CLAIM = re.compile(r"HTTP_(X_)?FORWARDED")
+
+
+class ClientAddressMiddleware:
+    """Finds the client's address once, and takes from strangers what only a proxy may say."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        peer = _peer(request.META)
+        if _trusted(peer):
+            client = _behind(peer, request.META.get("HTTP_X_FORWARDED_FOR", ""))
+        else:
+            client = peer
+            _remove_claims(request)
+        request.META[META_KEY] = str(client)
+        return self.get_response(request)
+
+
+def address_of(request: HttpRequest | Request) -> str:
+    """The client's address in its shortest form, never empty; that of the peer where the middleware has not run."""
+    known: str | None = request.META.get(META_KEY)
+    return known or str(_peer(request.META))
+
+
+def _peer(meta: dict[str, Any]) -> Address:
+    return _address_of_peer(meta.get("REMOTE_ADDR") or "")
+
+
+# Said by the kernel, so nobody fills it with inventions; a proxy's is the same each time.
+@lru_cache(maxsize=1024)
+def _address_of_peer(text: str) -> Address:
+    return _parsed(text) or LOOPBACK
+
+
+def _trusted(address: Address) -> bool:
+    return any(address in network for network in settings.TRUSTED_PROXIES)
+
+
+def _behind(peer: Address, forwarded_for: str) -> Address:
+    """The first address from the right that is not one of our proxies.
+
+    What stands further left was written by others. A malformed entry ends the walk at the last good one.
+    """
+    client = peer
+    for entry in reversed(forwarded_for.split(",")):
+        address = _parsed(entry)
+        if address is None:
+            break
+        client = address
+        if not _trusted(address):
+            break
+    return client
+
+
+def _parsed(entry: str) -> Address | None:
+    """One address, without port and zone; an IPv4 address that is written as IPv6 counts as IPv4."""
+    text = entry.strip()
+    if match := WITH_PORT.fullmatch(text):
+        text = match["six"] or match["four"]
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def _remove_claims(request: HttpRequest) -> None:
+    claims = [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]
+    for name in claims:
+        del request.META[name]
+    if claims:
+        # Whoever looked at the headers before has left a copy that still has them.
+        request.__dict__.pop("headers", None)

@@ -1,0 +1,124 @@
+"""Is the service up? ``/livez`` says that the process runs; ``/healthz`` that it can do its work.
+
+Both are answered before host checks and https redirects, so that a probe may come over plain HTTP by address.
+``/healthz`` answers 503 when the database is away. The cache is not needed, only missed: without it the status
+is ``degraded`` and the answer 200. Where no cache is configured its check says ``not_configured`` and the
+status stays ``ok``, since limits per process are then what was asked for.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from django.conf import settings
+from django.core.cache import caches
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+
+from config.api.handlers import render
+from config.api.problems import MethodNotAllowed
+from config.counting import ProcessCounters
+
+log = logging.getLogger(__name__)
+
+DATABASE_SECONDS = 2.0
+
+OK = "ok"
+AWAY = "unavailable"
+NOT_CONFIGURED = "not_configured"
+
+
+class HealthMiddleware:
+    """Answers the two addresses itself, with GET and HEAD, and hands everything else on."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+        self._answers = {"/livez": _alive, "/healthz": _healthy}
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        answer = self._answers.get(request.path_info)
+        if answer is None:
+            return self.get_response(request)
+        if request.method not in {"GET", "HEAD"}:
+            return render(request, MethodNotAllowed(headers={"Allow": "GET, HEAD"}))
+        response = answer()
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+
+class Probe:
+    """One look at a time at something that may hang, from a thread of its own.
+
+    Whoever asks waits at most ``seconds``, and those who ask while a look hangs wait for that one: however
+    often an orchestrator probes a frozen database, it holds one connection and no more.
+    """
+
+    def __init__(self, look: Callable[[], None], *, seconds: float) -> None:
+        self._look = look
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._running: _Run | None = None
+
+    def succeeds(self) -> bool:
+        """Whether a look that was under way or begun now has ended well in time."""
+        with self._lock:
+            run = self._running
+            if run is None or run.ended.is_set():
+                run = self._running = _Run(self._look)
+                run.start()
+        return run.ended.wait(self._seconds) and run.well
+
+
+class _Run(threading.Thread):
+    def __init__(self, look: Callable[[], None]) -> None:
+        super().__init__(name="health", daemon=True)
+        self._look = look
+        self.ended = threading.Event()
+        self.well = False
+
+    def run(self) -> None:
+        try:
+            self._look()
+            self.well = True
+        except Exception:
+            # Of any kind: what counts is that the question could not be answered.
+            log.warning("health_check_failed", exc_info=True)
+        finally:
+            self.ended.set()
+
+
+def _ask_database() -> None:
+    """The shortest question over a connection of this thread's own, which goes back to the pool at once."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    finally:
+        connection.close()
+
+
+def _alive() -> HttpResponse:
+    response = HttpResponse(status=204)
+    del response.headers["Content-Type"]
+    return response
+
+
+def _healthy() -> HttpResponse:
+    counters = caches["default"]
+    assert isinstance(counters, ProcessCounters)
+    cache_answers = counters.answers()
+    checks = {
+        "database": OK if _database.succeeds() else AWAY,
+        "cache": NOT_CONFIGURED if cache_answers is None else OK if cache_answers else AWAY,
+    }
+    status = OK
+    if checks["database"] == AWAY:
+        status = AWAY
+    elif checks["cache"] == AWAY:
+        status = "degraded"
+    body = {"status": status, "version": settings.VERSION, "checks": checks}
+    response = JsonResponse(body, status=503 if status == AWAY else 200)
+    response.headers["Content-Length"] = str(len(response.content))
+    return response
+
+
+_database = Probe(_ask_database, seconds=DATABASE_SECONDS)

@@ -1,0 +1,220 @@
+"""Logs: one JSON object a line, and only what is allowed in it.
+
+A record's event is the text that stands in the code that logged it. Text that was put together from values
+is never written, whoever logged it: the place that wrote it stands there instead. Arguments are left out,
+except for numbers of our own. Of what is passed as ``extra`` only the names in :data:`ALLOWED` are written,
+each in its form; of exceptions their classes and frames.
+"""
+
+import json
+import logging
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from ipaddress import ip_address
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, TextIO
+from uuid import UUID
+
+from config.middleware.request_id import current
+from config.observability.redaction import chain, class_name, place_of
+
+Scalar = str | int | float
+MAX_TEXT = 200
+MAX_DEPTH = 60
+# Written where a value is not in the form of its name.
+REFUSED = "?"
+WORD = re.compile(r"[\w.:/<>+@-]{1,80}", re.ASCII)
+PATTERN = re.compile(r"[!-~]{1,120}")
+# What looks like a key or a token: capitals, small letters and digits in one long run, or JSON in base64.
+SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}", re.ASCII)
+
+log = logging.getLogger(__name__)
+# No more than there are in the code.
+_literals: set[str] = set()
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def _number(value: object) -> Scalar:
+    return value if isinstance(value, int | float) and isfinite(value) else REFUSED
+
+
+def _word(value: object) -> Scalar:
+    if isinstance(value, str) and WORD.fullmatch(value) and not SECRET.search(value):
+        return value
+    return REFUSED
+
+
+def _pattern(value: object) -> Scalar:
+    """A route's name, or the pattern that stands in its place."""
+    if isinstance(value, str) and PATTERN.fullmatch(value) and not SECRET.search(value):
+        return value
+    return REFUSED
+
+
+def _identity(value: object) -> Scalar:
+    if isinstance(value, int):
+        return value
+    try:
+        return str(value if isinstance(value, UUID) else UUID(str(value)))
+    except ValueError:
+        return REFUSED
+
+
+def _address(value: object) -> Scalar:
+    return _written_address(str(value))
+
+
+@lru_cache(maxsize=1024)
+def _written_address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return REFUSED
+
+
+_FORMS: tuple[tuple[Callable[[object], Scalar], str], ...] = (
+    (_word, "method"),
+    (_pattern, "route"),
+    (_number, "status duration_ms bytes"),
+    (_word, "ended"),
+    (_identity, "user client session record connection"),
+    (_address, "address"),
+    (
+        _number,
+        "attempt attempts count deleted exit_code input_tokens output_tokens pid port seconds",
+    ),
+    (
+        _word,
+        "action category channel check code command dimension kind limit model outcome place plan",
+    ),
+    (_word, "platform provider queue reason signal slug source state task version"),
+    (_number, "job worker"),
+)
+ALLOWED: Mapping[str, Callable[[object], Scalar]] = MappingProxyType(
+    {name: form for form, names in _FORMS for name in names.split()}
+)
+
+
+class AllowListFormatter(logging.Formatter):
+    """A record as one line of JSON: time, level, logger, event, request_id, what is allowed, exceptions."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat("T", "milliseconds")[:-6]
+            + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        try:
+            line |= _said(record)
+        except Exception as error:  # noqa: BLE001 - logging must neither fail nor print what it was given
+            line |= {"event": "unloggable", "reason": class_name(error)}
+        return _encode(line)
+
+
+def event_of(record: logging.LogRecord) -> str:
+    """The text of a record as it stands in the code, or the place that logged something else."""
+    if not (isinstance(record.msg, str) and _is_literal(record.msg)):
+        file, _ = place_of(record.pathname)
+        return f"{file}:{record.funcName}"
+    if (
+        record.args
+        and isinstance(record.args, tuple)
+        and all(isinstance(each, int | float) for each in record.args)
+        and place_of(record.pathname)[1]
+    ):
+        return record.getMessage()[:MAX_TEXT]
+    return record.msg[:MAX_TEXT]
+
+
+def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
+    """What was passed as ``extra`` and may be written, each in the form of its name."""
+    given = record.__dict__ | _of_job(record)
+    return {
+        name: form(value)
+        for name, form in ALLOWED.items()
+        if name in given and (value := given[name]) is not None
+    }
+
+
+def take_over() -> None:
+    """Sends what Python would print with values in it through the loggers: warnings, and errors that nobody caught."""
+    logging.raiseExceptions = False
+    # What would be found out for each record, to be written by nobody.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    warnings.showwarning = _show_warning
+    sys.excepthook = lambda _kind, error, _where: log.critical("uncaught", exc_info=error)
+    threading.excepthook = _log_thread_error
+    sys.unraisablehook = lambda args: log.error("unraisable", exc_info=args.exc_value)
+
+
+def _said(record: logging.LogRecord) -> dict[str, Any]:
+    said: dict[str, Any] = {"event": event_of(record)}
+    if request_id := current():
+        said["request_id"] = request_id
+    said |= allowed_of(record)
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if error is not None:
+        said["exceptions"] = [
+            {"class": each.name, **each.facts, "frames": [str(frame) for frame in each.frames]}
+            for each in chain(error)
+        ]
+    return said
+
+
+def _is_literal(text: str) -> bool:
+    """Whether a text stands, as it is, in the code of one of the callers, now or at an earlier record.
+
+    A record is formatted while its logging call runs, so the code that wrote it is still on the stack, and
+    a text that is one of that code's constants cannot have been put together from values. One that equals such
+    a constant says no more than that does, so each is looked for once.
+    """
+    if text in _literals:
+        return True
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to one's callers
+    for _ in range(MAX_DEPTH):
+        if any(each is text for each in frame.f_code.co_consts):
+            _literals.add(text)
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
+
+
+def _of_job(record: logging.LogRecord) -> dict[str, object]:
+    """The queue describes a job with its arguments, and its worker; only what names them is taken."""
+    job, worker = record.__dict__.get("job"), record.__dict__.get("worker")
+    of_worker = {"worker": worker.get("worker_id")} if isinstance(worker, dict) else {}
+    if not isinstance(job, dict):
+        return of_worker
+    return {
+        **of_worker,
+        "job": job.get("id"),
+        "task": job.get("task_name"),
+        "queue": job.get("queue"),
+        "attempts": job.get("attempts"),
+    }
+
+
+def _log_thread_error(args: threading.ExceptHookArgs) -> None:
+    if not issubclass(args.exc_type, SystemExit):
+        log.error("uncaught_in_thread", exc_info=args.exc_value)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    place, _ = place_of(filename)
+    log.warning("warning", extra={"category": category.__name__, "place": f"{place}:{lineno}"})

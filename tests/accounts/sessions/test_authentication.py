@@ -1,0 +1,182 @@
+"""Which access tokens are believed, and what is said of the others."""
+
+import time
+from collections import OrderedDict
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+from rest_framework.test import APIClient
+
+from accounts.audit import Actor
+from accounts.keys.key_ring import ring
+from accounts.keys.signing_keys import rotate_signing_key
+from accounts.models import SigningKey, User
+from accounts.sessions import access_tokens
+from accounts.sessions.access_tokens import AccessToken, Claims
+from accounts.sessions.sign_in import TokenPair
+from tests.forgeries import claims_of, forgeries, signed
+
+pytestmark = pytest.mark.django_db
+ME = "/v1/auth/me"
+
+
+def answer(
+    api: APIClient, authorization: str | None, path: str = ME
+) -> tuple[int, str | None, str]:
+    if authorization is not None:
+        api.credentials(HTTP_AUTHORIZATION=authorization)
+    response = api.get(path)
+    return response.status_code, response.json().get("code"), response.get("WWW-Authenticate", "")
+
+
+def changed(pair: TokenPair, **changes: object) -> str:
+    """The caller's own claims, changed, and signed by the service's own key."""
+    kid, key = ring.signer(now=datetime.now(UTC))
+    return signed({**claims_of(pair.access), **changes}, key, kid)
+
+
+def test_a_good_token_says_who_calls(api: APIClient, pair: TokenPair, user: User) -> None:
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        status, *_ = answer(api, f"{scheme} {pair.access}")
+        assert status == 200
+    assert api.get(ME).json() == {
+        "id": str(user.pk),
+        "email": "ada@acme.test",
+        "client": {"id": str(user.client_id), "name": "Acme"},
+    }
+
+
+@pytest.mark.parametrize("authorization", [None, "", "Basic YTpi"])
+def test_no_token_is_a_challenge(api: APIClient, authorization: str | None) -> None:
+    status, code, challenge = answer(api, authorization)
+    assert (status, code) == (401, "not_authenticated")
+    assert challenge.startswith("Bearer")
+    assert "error=" not in challenge
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["Bearer", "Bearer a b", "Bearer x", "Bearer a.b.c", "Bearer é", "Bearer " + "x" * 5000],
+)
+def test_half_a_token_is_not_one(api: APIClient, authorization: str, signing_key: None) -> None:
+    status, code, challenge = answer(api, authorization)
+    assert (status, code) == (401, "invalid_access_token")
+    assert 'error="invalid_token"' in challenge
+
+
+def test_no_forgery_is_believed(api: APIClient, pair: TokenPair) -> None:
+    kid, key = ring.signer(now=datetime.now(UTC))
+    assert answer(api, f"Bearer {signed(claims_of(pair.access), key, kid)}")[0] == 200
+    for what, token in forgeries(pair.access, kid=kid, key=key).items():
+        # An address that is not limited by the caller's.
+        status, code, challenge = answer(api, f"Bearer {token}", "/v1/usage/me")
+        assert (status, code) == (401, "invalid_access_token"), what
+        assert challenge == 'Bearer realm="shell", error="invalid_token"', what
+
+
+@pytest.mark.parametrize("length", [10_000, 5_000_000])
+def test_a_huge_token_is_not_looked_into(
+    api: APIClient, pair: TokenPair, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("accounts.sessions.access_tokens.RingBackend.get_verifying_key")
+    assert answer(api, f"Bearer {pair.access}{'A' * length}")[1] == "invalid_access_token"
+
+
+def test_hosts_whose_clocks_differ_believe_each_other(api: APIClient, pair: TokenPair) -> None:
+    kid, key = ring.signer(now=datetime.now(UTC))
+    ahead = {**claims_of(pair.access), "iat": int(time.time()) + 30}
+    assert answer(api, f"Bearer {signed(ahead, key, kid)}")[0] == 200
+
+
+def test_what_a_retired_or_a_revoked_key_has_signed_is_refused(
+    api: APIClient, pair: TokenPair, now: datetime
+) -> None:
+    kid, key = ring.signer(now=now)
+    token = signed(claims_of(pair.access), key, kid)
+    rows = SigningKey.objects.filter(kid=kid)
+    started = {"published_at": now - timedelta(days=99), "signs_from": now - timedelta(days=99)}
+    for ended, status in (
+        ({**started, "superseded_at": now - timedelta(days=89)}, 200),
+        ({**started, "superseded_at": now - timedelta(days=90)}, 401),
+        ({"superseded_at": None}, 200),
+        ({"revoked_at": now}, 401),
+    ):
+        rows.update(**ended)
+        ring.forget()
+        assert answer(api, f"Bearer {token}")[0] == status, ended
+
+
+def test_an_expired_token_says_so(api: APIClient, pair: TokenPair) -> None:
+    token = changed(pair, exp=int(time.time()) - 1)
+    assert answer(api, f"Bearer {token}")[:2] == (401, "access_token_expired")
+
+
+def test_a_token_that_was_good_expires_all_the_same(api: APIClient, pair: TokenPair) -> None:
+    expires = int(time.time()) + 2
+    token = changed(pair, exp=expires)
+    assert answer(api, f"Bearer {token}")[0] == 200
+    time.sleep(max(0.0, expires - time.time()))
+    assert answer(api, f"Bearer {token}")[:2] == (401, "access_token_expired")
+
+
+def test_a_token_that_was_good_is_verified_by_every_bit(api: APIClient, pair: TokenPair) -> None:
+    assert answer(api, f"Bearer {pair.access}")[0] == 200
+    head, _, signature = pair.access.rpartition(".")
+    for other in ("A" if signature[0] != "A" else "B") + signature[1:], signature[:-2]:
+        assert answer(api, f"Bearer {head}.{other}")[:2] == (401, "invalid_access_token")
+
+
+def test_only_so_many_tokens_are_remembered_and_the_others_are_good_as_well(
+    api: APIClient, pair: TokenPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_tokens, "REMEMBERED", 2)
+    monkeypatch.setattr(access_tokens, "_verified", OrderedDict())
+    tokens = [changed(pair, exp=int(time.time()) + 60 + number) for number in range(4)]
+    for token in [*tokens, *tokens]:
+        assert answer(api, f"Bearer {token}")[0] == 200
+        assert len(access_tokens._verified) <= 2
+
+
+def test_a_session_of_someone_else_is_no_access(api: APIClient, pair: TokenPair) -> None:
+    token = changed(pair, sub=str(uuid4()))
+    assert answer(api, f"Bearer {token}")[:2] == (401, "access_revoked")
+
+
+class TestKeys:
+    def test_a_key_published_ahead_verifies_before_it_signs(
+        self, pair: TokenPair, by: Actor, now: datetime
+    ) -> None:
+        old = SigningKey.objects.get()
+        new = rotate_signing_key(publish_ahead=timedelta(hours=24), by=by, now=now)
+        assert ring.signer(now=now)[0] == old.kid
+        assert ring.verifier(new.kid, now=now) is not None
+        later = now + timedelta(hours=24)
+        assert ring.signer(now=later)[0] == new.kid
+        assert ring.verifier(old.kid, now=later + timedelta(days=89)) is not None
+        assert ring.verifier(old.kid, now=later + timedelta(days=90)) is None
+
+    def test_the_private_half_is_stored_encrypted(self, signing_key: None) -> None:
+        row = SigningKey.objects.get()
+        assert b"PRIVATE" not in bytes(row.private_key)
+        assert bytes(row.private_key).startswith(b"gAAAA")
+
+    def test_without_a_key_signing_in_is_unavailable_and_not_an_error(
+        self, api: APIClient, user: User
+    ) -> None:
+        response = api.post(
+            "/v1/auth/login",
+            {"email": user.email, "password": "correct horse battery staple"},
+            format="json",
+        )
+        assert (response.status_code, response.json()["code"]) == (503, "service_unavailable")
+
+    def test_a_token_is_signed_in_a_third_of_a_millisecond_from_memory(
+        self, pair: TokenPair, user: User, now: datetime, django_assert_num_queries
+    ) -> None:
+        claims = Claims(client_id=user.client_id, plan="Starter", entitlements=[])
+        with django_assert_num_queries(0):
+            token = AccessToken.issue(
+                user_id=user.pk, session_id=uuid4(), epoch=0, claims=claims, now=now
+            )
+            assert str(token)
