@@ -34,9 +34,9 @@ from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
 from config.api.problems import NotFound
 from config.api.schema import problems
-from config.attempts import attempt
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current as request_id
+from config.ratelimits.failed_logins import attempt
 
 # Each for all requests: making its fields anew costs half of what reading a small body does.
 LOGIN, REFRESH, LOGOUT = LoginSerializer(), RefreshSerializer(), LogoutSerializer()

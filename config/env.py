@@ -25,7 +25,8 @@ from django.core.mail.message import sanitize_address
 from django.utils.module_loading import import_string
 from environs import EnvValidationError, FileAwareEnv, ValidationError
 
-from config.rates import DEFAULTS
+from config.ratelimits import servers
+from config.ratelimits.table import DEFAULTS
 
 Network = IPv4Network | IPv6Network
 log = logging.getLogger(__name__)
@@ -206,8 +207,14 @@ def certificates(value: str) -> None:
 
 def redis_address(value: str) -> None:
     """A check that a cache address is one, or empty."""
-    if value and _split(value).scheme not in {"redis", "rediss", "unix"}:
-        raise ValidationError("Must be redis://…, rediss://… or unix://…, or empty.")
+    try:
+        if value:
+            servers.check(value)
+    except ValueError:
+        raise ValidationError(
+            "Must be redis://…, rediss://…, unix://…, redis+sentinel://host,host/service or "
+            "redis+cluster://host,host, or empty."
+        ) from None
 
 
 def address_or_empty(value: str) -> None:

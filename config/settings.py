@@ -4,7 +4,6 @@ The table of variables is in the README; a missing or wrong one stops the start 
 """
 
 from datetime import timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -150,7 +149,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.middleware.cross_origin.CrossOriginMiddleware",
-    "config.ratelimits.AddressLimitMiddleware",
+    "config.ratelimits.limits.AddressLimitMiddleware",
     "config.api.bodies.BodyLimitMiddleware",
     "config.middleware.pages.PageSessions",
     "django.middleware.common.CommonMiddleware",
@@ -206,10 +205,8 @@ DATABASES = {
     }
 }
 
-if CACHE_URL:
-    CACHES = {"default": {"BACKEND": "config.counting.RedisCounters", "LOCATION": CACHE_URL}}
-else:
-    CACHES = {"default": {"BACKEND": "config.counting.ProcessCounters", "LOCATION": ""}}
+# Without an address it counts in each process.
+CACHES = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": CACHE_URL}}
 
 # Where releases are published to; nothing else is stored as files.
 if STORAGE_URL["kind"] == "s3":
@@ -361,14 +358,8 @@ PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks"]
 # --- Rate limits ------------------------------------------------------------------------------------
 
 RATELIMIT_IP_META_KEY = "config.middleware.client_address.address_of"
-# Said although they are the library's own, which looks each up at each count, and long for what is not there.
-RATELIMIT_ENABLE = True
-RATELIMIT_USE_CACHE = "default"
-RATELIMIT_CACHE_PREFIX = "rl:"
-RATELIMIT_HASH_ALGORITHM = sha256
-RATELIMIT_IPV4_MASK, RATELIMIT_IPV6_MASK = 32, 64
-# Our own cache backend counts atomically; the library only knows others by name.
-SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001", "django_ratelimit.E003"]
+# The counting cache increments atomically; the library knows other backends by name only.
+SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # --- Jobs, mail, logs -----------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from accounts.sessions.authentication import ClaimedAuthentication
-from config import ratelimits
 from config.api.negotiation import WhateverAccept
 from config.api.problems import Problem
 from config.api.schema import problems
 from config.middleware.request_id import current as request_id
+from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of, claimed_by
 from licensing.permissions import told_first
 from llmproxy.calls import Call, End, admit

@@ -9,9 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from config import ratelimits
 from config.api.bodies import ObjectParser
 from config.api.schema import problems
+from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
 from telemetry.intake import take_in
 from telemetry.schema import BATCH

@@ -13,8 +13,8 @@ from django.core.management import get_commands
 from django.urls import get_resolver
 from drf_spectacular.generators import SchemaGenerator
 
-from config import rates
 from config.api.problems import Problem
+from config.ratelimits.table import DEFAULTS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -141,7 +141,7 @@ def test_every_problem_of_the_service_is_described_with_its_status() -> None:
 
 def test_every_rate_limit_is_described_with_its_number() -> None:
     table = rows(section(OPERATING, "Rate limits"))
-    assert {CODE.findall(cells[0])[0]: cells[1] for cells in table} == dict(rates.DEFAULTS)
+    assert {CODE.findall(cells[0])[0]: cells[1] for cells in table} == dict(DEFAULTS)
 
 
 def test_every_command_of_ours_is_described() -> None:

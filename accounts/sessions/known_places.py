@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q
 
 from accounts.models import AuditEvent, Session
-from config.rates import FailureLimit
+from config.ratelimits.table import FailureLimit
 
 # The audit log's action for an operator's sign-in to the console.
 OPERATOR_SIGNED_IN = "operator:signed_in"

@@ -29,7 +29,7 @@ from config.api.problem_schema import (
     known_problems,
     problem_answer,
 )
-from config.ratelimits import limit_of as address_limit_of
+from config.ratelimits.table import limit_of as address_limit_of
 
 TOKEN_PROBLEMS = (
     "not_authenticated",

@@ -20,8 +20,8 @@ from accounts.people.users import WrongPassword, change_password
 from accounts.sessions.known_places import limits_of_holder, limits_of_operator
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.problems import InvalidRequest
-from config.attempts import attempt
 from config.middleware.client_address import address_of
+from config.ratelimits.failed_logins import attempt
 
 log = logging.getLogger(__name__)
 

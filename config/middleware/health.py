@@ -17,7 +17,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 
 from config.api.handlers import render
 from config.api.problems import MethodNotAllowed
-from config.counting import ProcessCounters
+from config.ratelimits.cache import CounterCache
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def _alive() -> HttpResponse:
 
 def _healthy() -> HttpResponse:
     counters = caches["default"]
-    assert isinstance(counters, ProcessCounters)
+    assert isinstance(counters, CounterCache)
     cache_answers = counters.answers()
     checks = {
         "database": OK if _database.succeeds() else AWAY,

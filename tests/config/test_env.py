@@ -22,6 +22,7 @@ from config.env import (
     _origins,
     _rates,
     _storage_url,
+    redis_address,
     sender,
     sentry_dsn,
 )
@@ -287,3 +288,26 @@ def test_what_has_to_be_there_stays_when_its_file_is_emptied(
     replace(file, "")
     assert [secret(), secret()] == ["stolen", "stolen"]
     assert caplog.text.count("secret_file_not_usable") == 1
+
+
+def test_a_cache_is_one_redis_a_sentinel_set_or_a_cluster() -> None:
+    for right in (
+        "",
+        "redis://cache:6379/0",
+        "rediss://user:secret@cache",
+        "unix:///run/redis.sock?db=1",
+        "redis+sentinel://a,b:26380,[::1]:1/main",
+        "redis+cluster://user:secret@a,b:7001",
+    ):
+        redis_address(right)
+    for wrong in (
+        "memcached://cache",
+        "redis://cache:port",
+        "redis+sentinel://a,b",
+        "redis+sentinel:///main",
+        "redis+cluster://a,/",
+        "redis+cluster://a/1",
+        "redis+cluster://a:port,b",
+    ):
+        with pytest.raises(ValidationError):
+            redis_address(wrong)

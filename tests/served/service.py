@@ -12,7 +12,7 @@ from pathlib import Path
 
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from config.rates import DEFAULTS
+from config.ratelimits.table import DEFAULTS
 from tests.served.database import Database
 from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT

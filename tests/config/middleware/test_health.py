@@ -18,7 +18,7 @@ from config.middleware.health import Probe
 from tests.config.own_redis import own_redis
 from tests.tools.redis import available
 
-PROCESS_COUNTERS = {"default": {"BACKEND": "config.counting.ProcessCounters", "LOCATION": ""}}
+PROCESS_COUNTERS = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": ""}}
 
 
 def eventually(holds: Callable[[], bool]) -> None:
@@ -161,7 +161,7 @@ def test_without_its_cache_the_service_is_degraded_and_works(
     client: Client, settings: Settings
 ) -> None:
     with own_redis() as server:
-        location = {"BACKEND": "config.counting.RedisCounters", "LOCATION": server.url}
+        location = {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": server.url}
         settings.CACHES = {"default": location}
         assert client.get("/healthz").json()["checks"]["cache"] == "ok"
         with server.frozen():

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from redis.exceptions import RedisError
 
-from config import counting, tallies
-from config.counting import ProcessCounters, RedisCounters, _redis
-from config.tallies import Away, ProcessTally, RedisTally
+from config.ratelimits import redis_counters
+from config.ratelimits.cache import CounterCache, clear_degraded, is_degraded
+from config.ratelimits.process_counters import ProcessCounters
+from config.ratelimits.redis_counters import Away, RedisCounters, RedisGuard
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.tools.folders import ROOT
 from tests.tools.redis import available
@@ -26,35 +26,35 @@ def server() -> Iterator[OwnRedis]:
 
 
 @pytest.fixture(params=["redis", "process"])
-def counters(request: pytest.FixtureRequest) -> ProcessCounters:
+def counters(request: pytest.FixtureRequest) -> CounterCache:
     if request.param == "process":
-        counters = ProcessCounters("", {})
+        counters = CounterCache("", {})
     elif available():
         server: OwnRedis = request.getfixturevalue("server")
-        counters = RedisCounters(server.url, {})
+        counters = CounterCache(server.url, {})
     else:
         pytest.skip("no Redis for this Python")
     counters.clear()
-    counting.watch()
+    clear_degraded()
     return counters
 
 
 @pytest.fixture
-def shared(server: OwnRedis) -> RedisCounters:
+def shared(server: OwnRedis) -> CounterCache:
     server.start()
-    counters = RedisCounters(server.url, {})
+    counters = CounterCache(server.url, {})
     assert counters.answers()
     counters.clear()
-    counting.watch()
+    clear_degraded()
     return counters
 
 
-def counted(counters: ProcessCounters, key: str) -> int:
+def counted(counters: CounterCache, key: str) -> int:
     """Counts one as django-ratelimit does."""
     return 1 if counters.add(key, 1, 60) else counters.incr(key)
 
 
-def looked(counters: ProcessCounters, key: str) -> int:
+def looked(counters: CounterCache, key: str) -> int:
     """Looks as django-ratelimit does."""
     return 0 if counters.add(key, 0, 60) else int(counters.get(key, 0))
 
@@ -66,13 +66,13 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_counts_go_up_by_one(counters: ProcessCounters) -> None:
+def test_counts_go_up_by_one(counters: CounterCache) -> None:
     assert [counted(counters, "a") for _ in range(4)] == [1, 2, 3, 4]
     assert counted(counters, "b") == 1
-    assert not counting.degraded()
+    assert not is_degraded()
 
 
-def test_looking_counts_nothing(counters: ProcessCounters) -> None:
+def test_looking_counts_nothing(counters: CounterCache) -> None:
     assert [looked(counters, "a") for _ in range(3)] == [0, 0, 0]
     counted(counters, "a")
     counted(counters, "a")
@@ -80,7 +80,7 @@ def test_looking_counts_nothing(counters: ProcessCounters) -> None:
     assert counted(counters, "a") == 3
 
 
-def test_a_count_is_remembered_for_one_increment_of_its_key_only(counters: ProcessCounters) -> None:
+def test_a_count_is_remembered_for_one_increment_of_its_key_only(counters: CounterCache) -> None:
     counted(counters, "a")
     assert not counters.add("a", 1, 60)
     counters.add("b", 0, 60)
@@ -95,7 +95,7 @@ def test_a_count_is_remembered_for_one_increment_of_its_key_only(counters: Proce
 
 
 def test_a_count_remembered_by_one_thread_is_not_given_to_another(
-    counters: ProcessCounters,
+    counters: CounterCache,
 ) -> None:
     counted(counters, "a")
     assert not counters.add("a", 1, 60)
@@ -104,7 +104,7 @@ def test_a_count_remembered_by_one_thread_is_not_given_to_another(
     assert counters.incr("a") == 2
 
 
-def test_parallel_counts_lose_nothing(counters: ProcessCounters) -> None:
+def test_parallel_counts_lose_nothing(counters: CounterCache) -> None:
     together = threading.Barrier(8)
 
     def many(_: int) -> list[int]:
@@ -114,10 +114,10 @@ def test_parallel_counts_lose_nothing(counters: ProcessCounters) -> None:
     with ThreadPoolExecutor(8) as pool:
         numbers = [number for part in pool.map(many, range(8)) for number in part]
     assert sorted(numbers) == list(range(1, 401))
-    assert not counting.degraded()
+    assert not is_degraded()
 
 
-def test_it_is_a_cache_of_whole_numbers(counters: ProcessCounters) -> None:
+def test_it_is_a_cache_of_whole_numbers(counters: CounterCache) -> None:
     counters.set("a", 7)
     counters.set("b", 8, None)
     assert counters.get("a") == 7
@@ -143,7 +143,7 @@ def test_it_is_a_cache_of_whole_numbers(counters: ProcessCounters) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", True, 1.5, None, [1]])
-def test_anything_but_a_whole_number_is_refused(counters: ProcessCounters, value: Any) -> None:
+def test_anything_but_a_whole_number_is_refused(counters: CounterCache, value: Any) -> None:
     for store in (counters.set, counters.add):
         with pytest.raises(TypeError, match="whole numbers"):
             store("a", value)
@@ -151,7 +151,7 @@ def test_anything_but_a_whole_number_is_refused(counters: ProcessCounters, value
         counters.add("a", 1, 0)
 
 
-def test_a_count_ends_in_its_time(counters: ProcessCounters) -> None:
+def test_a_count_ends_in_its_time(counters: CounterCache) -> None:
     counters.add("a", 1, 1)
     counters.add("b", 1, 60)
     eventually(lambda: looked(counters, "a") == 0)
@@ -160,7 +160,7 @@ def test_a_count_ends_in_its_time(counters: ProcessCounters) -> None:
 
 
 @needs_redis
-def test_one_count_is_one_round_trip(shared: RedisCounters, server: OwnRedis) -> None:
+def test_one_count_is_one_round_trip(shared: CounterCache, server: OwnRedis) -> None:
     counted(shared, "warm")
     with round_trips(server.client()) as sent:
         assert counted(shared, "a") == 1
@@ -175,7 +175,7 @@ def test_one_count_is_one_round_trip(shared: RedisCounters, server: OwnRedis) ->
 
 
 @needs_redis
-def test_a_key_keeps_the_end_of_its_first_count(shared: RedisCounters, server: OwnRedis) -> None:
+def test_a_key_keeps_the_end_of_its_first_count(shared: CounterCache, server: OwnRedis) -> None:
     shared.add("a", 1, 65)
     shared.add("a", 1, 6500)
     with server.client() as client:
@@ -184,8 +184,8 @@ def test_a_key_keeps_the_end_of_its_first_count(shared: RedisCounters, server: O
 
 
 @needs_redis
-def test_clearing_leaves_the_keys_of_others(shared: RedisCounters, server: OwnRedis) -> None:
-    others = RedisCounters(server.url, {"KEY_PREFIX": "other*[a]"})
+def test_clearing_leaves_the_keys_of_others(shared: CounterCache, server: OwnRedis) -> None:
+    others = CounterCache(server.url, {"KEY_PREFIX": "other*[a]"})
     counted(others, "a")
     with server.client() as client:
         client.set("somebody's", "own")
@@ -199,125 +199,105 @@ def test_clearing_leaves_the_keys_of_others(shared: RedisCounters, server: OwnRe
 
 @needs_redis
 def test_a_server_that_has_lost_the_script_is_taught_it_again(
-    shared: RedisCounters, server: OwnRedis
+    shared: CounterCache, server: OwnRedis
 ) -> None:
     counted(shared, "a")
     with server.client() as client:
         client.script_flush()
     assert counted(shared, "a") == 2
-    assert not counting.degraded()
-
-
-@needs_redis
-def test_a_group_whose_script_was_lost_goes_once_more_and_fails_for_nobody_else(
-    shared: RedisCounters, server: OwnRedis
-) -> None:
-    tally = RedisTally(server.url)
-    held = {name: ((name, f"{name}:held"), (3, 60_000, "attempt")) for name in ("a", "b", "c")}
-    with server.client() as client:
-        client.script_flush()
-        # Whose attempts are no longer a set that can be added to.
-        client.set("b:held", "spoilt")
-    with round_trips(server.client()) as sent:
-        first, spoilt, last = tally._hold._ask(list(held.values()))
-    assert sent == ["EVALSHA"] * 3 + ["SCRIPT"] + ["EVALSHA"] * 3
-    assert first == last == tallies.HELD
-    assert isinstance(spoilt, RedisError)
-    with server.client() as client:
-        assert [client.zcard(f"{name}:held") for name in ("a", "c")] == [1, 1]
-        client.delete(*(f"{name}:held" for name in held))
+    assert not is_degraded()
 
 
 @needs_redis
 def test_without_redis_counting_goes_on_in_the_process_and_with_it_there_again(
-    shared: RedisCounters, server: OwnRedis, caplog: pytest.LogCaptureFixture
+    shared: CounterCache, server: OwnRedis, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert [counted(shared, "a") for _ in range(3)] == [1, 2, 3]
     server.kill()
     assert [counted(shared, "a") for _ in range(3)] == [1, 2, 3]
     assert looked(shared, "a") == 3
-    assert counting.degraded()
+    assert is_degraded()
     assert not shared.answers()
 
     server.start()
     with server.client() as client:
         eventually(lambda: counted(shared, "b") > 0 and bool(client.keys("*b")))
-    counting.watch()
+    clear_degraded()
     assert counted(shared, "c") == 1
-    assert not counting.degraded()
+    assert not is_degraded()
     assert shared.answers()
     assert [record.getMessage() for record in caplog.records] == ["cache_away", "cache_back"]
 
 
 @needs_redis
 def test_a_restart_between_two_counts_is_not_even_noticed(
-    shared: RedisCounters, server: OwnRedis
+    shared: CounterCache, server: OwnRedis
 ) -> None:
     counted(shared, "a")
     server.start()
     assert counted(shared, "a") == 1
-    assert not counting.degraded()
+    assert not is_degraded()
 
 
 @needs_redis
 def test_one_caller_tries_a_redis_that_is_away_and_the_others_do_not_wait(
-    shared: RedisCounters, server: OwnRedis, monkeypatch: pytest.MonkeyPatch
+    shared: CounterCache, server: OwnRedis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tally = RedisTally(server.url)
-    tries = []
-    tried = RedisTally._tried
+    redis = RedisGuard(server.url)
+    tries: list[int] = []
 
-    def noting(self: RedisTally, command: Callable[[], Any]) -> Any:
+    def count(counters: RedisCounters) -> int:
         tries.append(threading.get_ident())
-        return tried(self, command)
+        return counters.increment("a", 1, 60)
 
-    monkeypatch.setattr(RedisTally, "_tried", noting)
-    monkeypatch.setattr(tallies, "PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr(redis_counters, "PAUSE_SECONDS", 0.0)
     with server.frozen():
+        # The pause after this failure is over at once, and the next is long.
         with pytest.raises(Away):
-            tally.count("a", 1, 60)
-        assert len(tries) == 1
-        # The pause is over.
-        tally._next_try = 0.0
+            redis.run(count)
+        monkeypatch.setattr(redis_counters, "PAUSE_SECONDS", 3600.0)
         together = threading.Barrier(10)
 
         def ask(_: int) -> bool:
             together.wait()
             with pytest.raises(Away):
-                tally.count("a", 1, 60)
+                redis.run(count)
             return True
 
         with ThreadPoolExecutor(10) as pool:
             assert all(pool.map(ask, range(10)))
         assert len(tries) == 2
-    tally._next_try = 0.0
-    # What was sent into the frozen server may have been counted there, and harms nobody.
-    assert tally.count("b", 1, 60) == 1
+    assert redis.answers()
+    # The frozen server may have counted what was sent to it, which harms nobody.
+    assert redis.run(lambda counters: counters.increment("b", 1, 60)) == 1
+
+
+@needs_redis
+def test_an_answer_that_comes_too_late_is_nobodys(shared: CounterCache, server: OwnRedis) -> None:
+    shared.set("a", 7)
+    with server.frozen():
+        assert shared.get("a") is None
+    assert shared.answers()
+    assert shared.get("b") is None
 
 
 @needs_redis
 def test_an_error_of_redis_is_an_outage_like_any_other(
-    shared: RedisCounters, server: OwnRedis
+    shared: CounterCache, server: OwnRedis
 ) -> None:
     with server.client() as client:
         client.config_set("maxmemory", "1")
         client.config_set("maxmemory-policy", "noeviction")
     assert counted(shared, "a") == 1
-    assert counting.degraded()
-
-
-def test_a_process_has_one_client_of_its_own_for_each_redis() -> None:
-    assert _redis("unix:///nowhere.sock", 1) is _redis("unix:///nowhere.sock", 1)
-    assert _redis("unix:///nowhere.sock", 1) is not _redis("unix:///nowhere.sock", 2)
-    assert _redis("unix:///nowhere.sock", 1) is not _redis("unix:///elsewhere.sock", 1)
+    assert is_degraded()
 
 
 FORKED = """
 import os, sys
-from config.counting import RedisCounters
+from config.ratelimits.cache import CounterCache
 
 def counted():
-    counters = RedisCounters(sys.argv[1], {})
+    counters = CounterCache(sys.argv[1], {})
     return 1 if counters.add("forked", 1, 60) else counters.incr("forked")
 
 counted()
@@ -337,7 +317,7 @@ print(counted())
 
 
 @needs_redis
-def test_forked_processes_count_together(shared: RedisCounters, server: OwnRedis) -> None:
+def test_forked_processes_count_together(shared: CounterCache, server: OwnRedis) -> None:
     assert _printed(FORKED, server.url) == "252"
 
 
@@ -347,10 +327,10 @@ monkey.patch_all()
 import sys
 from gevent import spawn, wait
 import redis
-from config.counting import RedisCounters
-from config.redis_client import CONNECTIONS
+from config.ratelimits.cache import CounterCache
+from config.ratelimits.redis_counters import CONNECTIONS
 
-counters = RedisCounters(sys.argv[1], {})
+counters = CounterCache(sys.argv[1], {})
 numbers = []
 
 def count(_):
@@ -367,7 +347,7 @@ print("all")
 
 @needs_redis
 def test_greenlets_share_a_bounded_number_of_connections(
-    shared: RedisCounters, server: OwnRedis
+    shared: CounterCache, server: OwnRedis
 ) -> None:
     assert _printed(GREENLETS, server.url) == "all"
 
@@ -386,22 +366,22 @@ def _printed(script: str, *arguments: str) -> str:
 
 
 def test_a_flood_of_new_keys_throws_out_its_own_and_no_number_that_has_grown() -> None:
-    tally = ProcessTally(room=100)
+    counters = ProcessCounters(room=100)
     for _ in range(10):
-        tally.count("attacker", 1, 60)
+        counters.increment("attacker", 1, 60)
     for number in range(5000):
-        tally.count(f"address {number}", 1, 60)
-    assert tally.read("attacker") == 10
-    assert len(tally._numbers) <= 100
+        counters.increment(f"address {number}", 1, 60)
+    assert counters.read("attacker") == 10
+    assert len(counters._numbers) <= 100
 
 
 def test_the_expired_make_room_first() -> None:
-    tally = ProcessTally(room=100)
+    counters = ProcessCounters(room=100)
     for number in range(90):
-        tally.count(f"old {number}", 5, 0)
+        counters.increment(f"old {number}", 5, 0)
     for number in range(10):
-        tally.count(f"living {number}", 1, 60)
-    tally.count("new", 1, 60)
-    assert [tally.read(f"living {number}") for number in range(10)] == [1] * 10
-    assert tally.read("new") == 1
-    assert len(tally._numbers) == 11
+        counters.increment(f"living {number}", 1, 60)
+    counters.increment("new", 1, 60)
+    assert [counters.read(f"living {number}") for number in range(10)] == [1] * 10
+    assert counters.read("new") == 1
+    assert len(counters._numbers) == 11

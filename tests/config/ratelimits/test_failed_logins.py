@@ -9,11 +9,12 @@ import pytest
 from django.core.cache import cache, caches
 from pytest_django import Settings
 
-from config import attempts, tallies
 from config.api.problems import ServiceUnavailable
-from config.attempts import attempt
-from config.ratelimits import RateLimited
-from config.rates import FailureLimit
+from config.ratelimits import failed_logins, redis_counters
+from config.ratelimits.failed_logins import attempt
+from config.ratelimits.limits import RateLimited
+from config.ratelimits.redis_counters import BUSY, STARTED
+from config.ratelimits.table import FailureLimit
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.races import race
 from tests.tools.redis import available
@@ -42,7 +43,9 @@ def redis() -> Iterator[OwnRedis]:
 
 @pytest.fixture
 def in_process(settings: Settings) -> Iterator[None]:
-    settings.CACHES = {"default": {"BACKEND": "config.counting.ProcessCounters", "LOCATION": ""}}
+    settings.CACHES = {
+        "default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": ""}
+    }
     settings.RATE_LIMITS = {"auth.account": f"{LIMIT}/h", "auth.all": "5/h"}
     cache.clear()
     yield
@@ -51,7 +54,7 @@ def in_process(settings: Settings) -> Iterator[None]:
 
 @pytest.fixture
 def in_redis(redis: OwnRedis, in_process: None, settings: Settings) -> None:
-    backend = {"BACKEND": "config.counting.RedisCounters", "LOCATION": redis.url}
+    backend = {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": redis.url}
     settings.CACHES = {"default": backend}
     cache.clear()
 
@@ -131,7 +134,7 @@ class TestCounting:
         assert outcomes == ["done"]
 
     def test_and_not_for_ever(self, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(attempts, "WAIT_SECONDS", 0.05)
+        monkeypatch.setattr(failed_logins, "WAIT_SECONDS", 0.05)
         with ExitStack() as held:
             for _ in range(LIMIT):
                 held.enter_context(attempt(ACCOUNT, failing=Wrong, now=now))
@@ -196,12 +199,12 @@ class TestInRedis:
     def test_one_whose_process_was_killed_keeps_its_place_for_a_while_only(
         self, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tallies, "HELD_SECONDS", 0.1)
+        monkeypatch.setattr(redis_counters, "ATTEMPT_SECONDS", 0.1)
         for number in range(LIMIT):
-            assert caches["default"].hold("killed", str(number), limit=LIMIT) == tallies.HELD
-        assert caches["default"].hold("killed", "next", limit=LIMIT) == tallies.BUSY
+            assert caches["default"].begin_attempt("killed", str(number), limit=LIMIT) == STARTED
+        assert caches["default"].begin_attempt("killed", "next", limit=LIMIT) == BUSY
         ended = Event()
-        while caches["default"].hold("killed", "next", limit=LIMIT) != tallies.HELD:
+        while caches["default"].begin_attempt("killed", "next", limit=LIMIT) != STARTED:
             assert not ended.wait(0.01)
             assert datetime.now(UTC) - now < timedelta(seconds=30)
 

@@ -1,0 +1,160 @@
+"""A Django cache of counters: in Redis at ``LOCATION``, and in this process where there is none or it is away.
+
+django-ratelimit counts by ``add(key, 1, timeout)`` and, for a key that exists already, ``incr(key)``. Here ``add``
+increments and sets the expiry in one atomic step, and the next ``incr`` of the same thread returns that result, so
+that a count is one round trip. It reads without counting by ``add(key, 0, timeout)`` and ``get(key)``, likewise.
+So this cache holds whole numbers and refuses everything else.
+
+What this process counted while Redis was away stays here when Redis is back.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
+
+from config.ratelimits.process_counters import ProcessCounters
+from config.ratelimits.redis_counters import Away, RedisCounters, RedisGuard
+
+T = TypeVar("T")
+Counters = ProcessCounters | RedisCounters
+
+
+class CounterCache(BaseCache):
+    """Django's cache interface over counters, and the two operations of ``failed_logins.py``."""
+
+    def __init__(self, location: str, params: dict[str, Any]) -> None:
+        super().__init__(params)
+        self._redis = _redis(location) if location else None
+
+    def answers(self) -> bool | None:
+        """Whether Redis answers; ``None`` where none is configured."""
+        return self._redis.answers() if self._redis else None
+
+    def add(
+        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> bool:
+        """Counts ``value`` and returns whether the key is new. A value of 0 only reads."""
+        full_key, by, seconds = self.make_key(key, version), _whole(value), self._seconds(timeout)
+        if by == 0:
+            number = self._run(lambda counters: counters.read(full_key))
+        elif seconds is not None and seconds <= 0:
+            raise ValueError("A count needs some time to live.")
+        else:
+            number = self._run(lambda counters: counters.increment(full_key, by, seconds))
+        _thread.last = full_key, by, number
+        return number is None if by == 0 else number == by
+
+    def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
+        full_key, by = self.make_key(key, version), _whole(delta)
+        number = _recalled(full_key, by)
+        if number is not None:
+            return number
+        if self._run(lambda counters: counters.read(full_key)) is None:
+            raise ValueError("There is no such key.")
+        seconds = self._seconds(DEFAULT_TIMEOUT)
+        return self._run(lambda counters: counters.increment(full_key, by, seconds))
+
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        full_key = self.make_key(key, version)
+        number = _recalled(full_key, 0)
+        if number is None:
+            number = self._run(lambda counters: counters.read(full_key))
+        return default if number is None else number
+
+    def set(
+        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> None:
+        full_key, number, seconds = (
+            self.make_key(key, version),
+            _whole(value),
+            self._seconds(timeout),
+        )
+        self._run(lambda counters: counters.write(full_key, number, seconds))
+
+    def touch(self, key: str, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        number = self.get(key, version=version)
+        if number is not None:
+            self.set(key, number, timeout, version)
+        return number is not None
+
+    def delete(self, key: str, version: int | None = None) -> bool:
+        full_key = self.make_key(key, version)
+        return self._run(lambda counters: counters.delete(full_key))
+
+    def clear(self) -> None:
+        """Removes every key of this prefix and version, here and in Redis."""
+        prefix = self.make_key("")
+        _process.clear(prefix)
+        self._run(lambda counters: counters.clear(prefix))
+
+    def begin_attempt(self, key: str, name: str, *, limit: int) -> int:
+        """Starts an attempt while failures and running attempts are fewer than ``limit``.
+
+        Returns ``STARTED``, ``BUSY`` while running attempts take the places that are left, or the milliseconds until
+        the failures are forgotten.
+        """
+        full_key = self._attempts_key(key)
+        return self._run(lambda counters: counters.begin_attempt(full_key, name, limit))
+
+    def end_attempt(self, key: str, name: str, *, failed_for: int) -> None:
+        """Ends an attempt; a failed one counts for ``failed_for`` seconds from the first failure on."""
+        full_key = self._attempts_key(key)
+        self._run(lambda counters: counters.end_attempt(full_key, name, failed_for))
+
+    def _attempts_key(self, key: str) -> str:
+        # A cluster keeps keys with the same braces in one slot, which the two keys of one script have to share.
+        return self.make_key(f"{{{key}}}")
+
+    def _run(self, operation: Callable[[Counters], T]) -> T:
+        if self._redis is not None:
+            try:
+                return self._redis.run(operation)
+            except Away:
+                _thread.degraded = True
+        return operation(_process)
+
+    def _seconds(self, timeout: Any) -> int | None:
+        chosen = self.default_timeout if timeout is DEFAULT_TIMEOUT else timeout
+        return None if chosen is None else int(chosen)
+
+
+class _Thread(threading.local):
+    """State of one thread or greenlet: its last ``add``, and whether it has counted without Redis."""
+
+    last: tuple[str, int, int | None] | None = None
+    degraded: bool = False
+
+
+def clear_degraded() -> None:
+    """Starts a request: ``is_degraded`` reports on what this thread counts from here on."""
+    _thread.degraded = False
+
+
+def is_degraded() -> bool:
+    """Whether this thread has counted in this process because Redis was away."""
+    return _thread.degraded
+
+
+def _recalled(key: str, by: int) -> int | None:
+    """Returns, once, the result of this thread's last ``add`` if it added ``by`` to this key."""
+    last, _thread.last = _thread.last, None
+    return last[2] if last and last[:2] == (key, by) else None
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError("This cache counts: it holds whole numbers and nothing else.")
+    return value
+
+
+@cache
+def _redis(location: str) -> RedisGuard:
+    """The process's one client of a Redis; Django makes a cache object for every thread."""
+    return RedisGuard(location)
+
+
+_process = ProcessCounters()
+_thread = _Thread()

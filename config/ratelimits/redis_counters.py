@@ -1,0 +1,155 @@
+"""Counters in Redis.
+
+After a failure Redis is left alone: one caller tries it again every ``PAUSE_SECONDS`` and the others go on without it,
+so that an outage costs neither requests nor time.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
+
+from redis.exceptions import RedisClusterException, RedisError
+
+from config.ratelimits.servers import SOCKET_SECONDS, Client, client_of
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PAUSE_SECONDS = 1.5
+CONNECTIONS = 32
+# Longer than any attempt runs: the place of one whose process was killed is free again then.
+ATTEMPT_SECONDS = 60
+STARTED, BUSY = 0, -1
+
+COUNT = """
+local count = redis.call('INCRBY', KEYS[1], ARGV[1])
+if count == tonumber(ARGV[1]) and tonumber(ARGV[2]) > 0 then
+    redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+return count
+"""
+# KEYS: failures, running attempts. ARGV: limit, the longest time of an attempt in ms, its name.
+BEGIN_ATTEMPT = """
+local failed = tonumber(redis.call('GET', KEYS[1]) or 0)
+if failed >= tonumber(ARGV[1]) then
+    return math.max(redis.call('PTTL', KEYS[1]), 1)
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[2])
+if failed + redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[1]) then
+    return -1
+end
+redis.call('ZADD', KEYS[2], now, ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[2])
+return 0
+"""
+# KEYS as above. ARGV: the attempt's name, the window in seconds or 0 unless it failed.
+END_ATTEMPT = """
+redis.call('ZREM', KEYS[2], ARGV[1])
+if tonumber(ARGV[2]) > 0 and redis.call('INCR', KEYS[1]) == 1 then
+    redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+"""
+
+
+class Away(Exception):
+    """Redis does not answer at the moment."""
+
+
+class RedisCounters:
+    """The operations on one client; each is one round trip."""
+
+    def __init__(self, client: Client) -> None:
+        self._client: Any = client
+
+    def increment(self, key: str, by: int, seconds: int | None) -> int:
+        return self._script(COUNT, [key], [by, seconds or 0])
+
+    def read(self, key: str) -> int | None:
+        number = self._client.get(key)
+        return None if number is None else int(number)
+
+    def write(self, key: str, number: int, seconds: int | None) -> None:
+        self._client.set(key, number, ex=seconds)
+
+    def delete(self, key: str) -> bool:
+        return bool(self._client.delete(key))
+
+    def clear(self, prefix: str) -> None:
+        # Never the whole database, which others may share.
+        pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"
+        for key in self._client.scan_iter(pattern, 1000):
+            self._client.delete(key)
+
+    def begin_attempt(self, key: str, name: str, limit: int) -> int:
+        return self._script(
+            BEGIN_ATTEMPT, [key, f"{key}:running"], [limit, int(ATTEMPT_SECONDS * 1000), name]
+        )
+
+    def end_attempt(self, key: str, name: str, failed_for: int) -> None:
+        self._script(END_ATTEMPT, [key, f"{key}:running"], [name, failed_for])
+
+    def _script(self, text: str, keys: list[str], arguments: list[Any]) -> int:
+        # Sends the script itself only to a server that does not know it yet.
+        return int(self._client.register_script(text)(keys, arguments) or 0)
+
+
+class RedisGuard:
+    """Connects to a Redis for all threads, and keeps an outage from costing requests time."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._counters: RedisCounters | None = None
+        # A burst waits for a moment, instead of opening a thousand connections.
+        self._room = threading.BoundedSemaphore(CONNECTIONS)
+        self._lock = threading.Lock()
+        self._away = False
+        self._next_try = 0.0
+
+    def run(self, operation: Callable[[RedisCounters], T]) -> T:
+        """Runs an operation; raises ``Away`` when Redis fails, and at once while it is known to be away."""
+        with self._lock:
+            if self._away:
+                if monotonic() < self._next_try:
+                    raise Away
+                # The caller that moves this on is the one that tries.
+                self._next_try = monotonic() + PAUSE_SECONDS
+        return self._try(operation)
+
+    def answers(self) -> bool:
+        """Whether Redis answers now, however long it has been away."""
+        try:
+            self._try(lambda counters: counters.read("health"))
+        except Away:
+            return False
+        return True
+
+    def _try(self, operation: Callable[[RedisCounters], T]) -> T:
+        if not self._room.acquire(timeout=SOCKET_SECONDS):
+            raise Away
+        try:
+            # A cluster's client connects as it is made.
+            counters = self._counters or RedisCounters(client_of(self._address))
+            result = operation(counters)
+            self._counters = counters
+        # The last is no error of Redis by its class.
+        except (RedisError, OSError, RedisClusterException) as error:
+            # The idle connections may be as dead as this one, and a cluster may have moved.
+            self._counters = None
+            self._note(away=True)
+            raise Away from error
+        finally:
+            self._room.release()
+        self._note(away=False)
+        return result
+
+    def _note(self, *, away: bool) -> None:
+        if away:
+            self._next_try = monotonic() + PAUSE_SECONDS
+        if away != self._away:
+            self._away = away
+            log.warning("cache_away" if away else "cache_back")
