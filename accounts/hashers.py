@@ -3,7 +3,7 @@
 from argon2 import PasswordHasher, Type
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
-from config.off_loop import off_loop
+from config.greenlets import run_exclusively
 
 # The least that argon2 takes for one lane, in KiB.
 LEAST_MEMORY = 8
@@ -21,10 +21,10 @@ class GatedArgon2Hasher(Argon2PasswordHasher):
     parallelism = 1
 
     def encode(self, password: str, salt: str) -> str:
-        return str(off_loop(super().encode, password, salt))
+        return str(run_exclusively(super().encode, password, salt))
 
     def verify(self, password: str, encoded: str) -> bool:
-        return bool(off_loop(super().verify, password, encoded))
+        return bool(run_exclusively(super().verify, password, encoded))
 
     def harden_runtime(self, password: str, encoded: str) -> None:
         """Does the rest of today's work where a hash asks for less, so that time does not tell whose hash is old."""
@@ -32,7 +32,7 @@ class GatedArgon2Hasher(Argon2PasswordHasher):
         rest = self.memory_cost * self.time_cost - old["memory_cost"] * old["time_cost"]
         if rest > 0:
             memory = max(rest // self.time_cost, LEAST_MEMORY)
-            off_loop(PasswordHasher(self.time_cost, memory, self.parallelism).hash, password)
+            run_exclusively(PasswordHasher(self.time_cost, memory, self.parallelism).hash, password)
 
 
 # Refresh tokens are 32 random bytes of which 16 stay secret even to those who see record ids, so work

@@ -4,8 +4,13 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from config.greenlets import spawn, time_limit
+import pytest
+
+from config import greenlets
+from config.api.problems import ServiceUnavailable
+from config.greenlets import run_exclusively, spawn, time_limit
 
 UNDER_GEVENT = """
 import gevent.monkey; gevent.monkey.patch_all()
@@ -67,6 +72,79 @@ except KeyError:
 near.close(), far.close()
 """
 
+EXCLUSIVELY = """
+import gevent.monkey; gevent.monkey.patch_all()
+import os, threading, time, weakref
+from gevent import spawn
+from gevent.monkey import get_original
+from config import greenlets
+from config.greenlets import run_exclusively
+from config.api.problems import ServiceUnavailable
+
+sleep, running, most, order = get_original("time", "sleep"), [], [], []
+
+def slow(number):
+    running.append(number)
+    most.append(len(running))
+    sleep(0.02)
+    running.remove(number)
+    order.append(number)
+    return 2 * number
+
+ticks = []
+ticking = spawn(lambda: [ticks.append(time.sleep(0.005)) for _ in range(1000)])
+asked = [spawn(run_exclusively, slow, number) for number in range(12)]
+print("answers", [each.get(timeout=20) for each in asked] == [2 * each for each in range(12)])
+ticking.kill()
+print("in turn", order == list(range(12)), max(most))
+print("the loop went on", len(ticks) > 12)
+
+def nice():
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+print("nice", run_exclusively(nice), nice() < 19)
+
+def fails():
+    raise KeyError("own")
+
+try:
+    run_exclusively(fails)
+except KeyError as error:
+    print("raised", error)
+
+class Password: pass
+
+password = Password()
+kept = weakref.ref(password)
+run_exclusively(id, password)
+del password
+time.sleep(0.01)
+print("forgotten", kept() is None)
+
+greenlets.QUEUE_SECONDS = 0.2
+hold, order[:] = get_original("_thread", "allocate_lock")(), []
+hold.acquire()
+
+def held(number):
+    with hold:
+        order.append(number)
+
+# One at work and the one after it, which the thread has at hand.
+begun = [spawn(run_exclusively, held, number) for number in (1, 2)]
+time.sleep(0.01)
+killed = spawn(run_exclusively, held, 3)
+time.sleep(0.01)
+killed.kill()
+try:
+    run_exclusively(held, 4)
+except ServiceUnavailable as refusal:
+    print("refused", refusal.headers["Retry-After"])
+hold.release()
+[each.get(timeout=20) for each in begun]
+time.sleep(0.05)
+print("done", order)
+"""
+
 
 def test_a_thread_runs_beside_its_caller_and_ends_by_itself() -> None:
     done = threading.Event()
@@ -105,3 +183,42 @@ def test_under_gevent_tasks_are_killed_and_blocks_end_in_time() -> None:
         "errors pass",
     ]
     assert done.stderr == ""
+
+
+def test_argon2_runs_in_one_thread_of_lowest_priority_and_refuses_a_long_queue() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EXCLUSIVELY], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "answers True",
+        "in turn True 1",
+        "the loop went on True",
+        "nice 19 True",
+        "raised 'own'",
+        "forgotten True",
+        "refused 2",
+        "done [1, 2]",
+    ]
+
+
+def test_without_gevent_callers_run_it_themselves_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(greenlets, "QUEUE_SECONDS", 0.05)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        begun.set()
+        assert may_end.wait(20)
+        return "done"
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(run_exclusively, slow)
+        assert begun.wait(20)
+        with pytest.raises(ServiceUnavailable) as refusal:
+            run_exclusively(str)
+        may_end.set()
+        assert first.result(20) == "done"
+    assert refusal.value.headers["Retry-After"] == "2"
+    assert run_exclusively(int, "7") == 7
