@@ -10,17 +10,24 @@ from django.core.management import execute_from_command_line
 from config.env import env
 
 LOCAL = Path(__file__).resolve().parent / ".local" / "env"
+HINT = f"{LOCAL} keeps no secret that `make run` was given, and no address with one: export them here too."
 
 
-def _read_local_run() -> None:
-    """Reads the variables of `make run`; those of the process environment take precedence."""
+def main() -> None:
+    """Runs a command; variables of the process environment take precedence over those of `make run`."""
     try:
-        env.read_env(LOCAL, recurse=False)
+        is_local = bool(env.read_env(LOCAL, recurse=False))
     except PermissionError:
         sys.exit(f"{LOCAL} belongs to another user; run as that user, or in a copy of your own.")
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    try:
+        execute_from_command_line(sys.argv)
+    except SystemExit as end:
+        # Settings that cannot be read end the command with a text that names each variable.
+        if is_local and isinstance(end.code, str):
+            end.code += f"\n{HINT}"
+        raise
 
 
 if __name__ == "__main__":
-    _read_local_run()
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-    execute_from_command_line(sys.argv)
+    main()

@@ -1,19 +1,43 @@
-"""The environment file: who may read it, what it holds, and what goes before it."""
+"""The environment file: its readers, its values, and which servers a start brings itself."""
 
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.tools import environment
+from config.env import env
+from tests.tools import environment, redis
+from tests.tools.folders import ROOT, claim, held
+from tests.tools.run import Servers, ensure_environment
+from tests.tools.variables import outside
 
-AWKWARD = {"PLAIN": "x", "EQUALS": "a=b==", "MARKS": "#\"'$ \\ ü", "EMPTY": "", "SPACES": " a  b "}
+SERVERS = ("database", "cache", "provider", "cdn")
 
 
-def test_every_value_comes_back_as_it_was(tmp_path: Path) -> None:
-    environment.write(tmp_path / "env", AWKWARD)
-    assert environment.read(tmp_path / "env") == AWKWARD
+def write(folder: Path, environ: dict[str, str]) -> tuple[set[str], dict[str, str]]:
+    """The names of the servers to start, and the file's values."""
+    folder = claim(folder)
+    servers = Servers(folder, Path("/tmp/sockets"), environ)
+    values = servers.write("127.0.0.1", 8000, environ)
+    return {name for name in SERVERS if getattr(servers, name) is not None}, values
+
+
+def manage(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """manage.py of a copy of the project, beside the ``.local`` in that folder."""
+    shutil.copy(ROOT / "manage.py", folder)
+    return subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=folder,
+        env={**outside(os.environ), "PYTHONPATH": str(ROOT), **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_only_its_owner_may_read_it_whatever_was_there_before(tmp_path: Path) -> None:
@@ -29,36 +53,137 @@ def test_only_its_owner_may_read_it_whatever_was_there_before(tmp_path: Path) ->
     assert environment.read(path) == {"NEW": "1"}
 
 
-def test_a_value_with_a_newline_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", ["x\ny", "a #b", "${HOME}", "'a'", '"a"', " a"])
+def test_a_value_that_would_read_differently_is_refused_and_changes_nothing(
+    tmp_path: Path, value: str
+) -> None:
     environment.write(tmp_path / "env", {"A": "1"})
-    with pytest.raises(ValueError, match="B has a newline"):
-        environment.write(tmp_path / "env", {"A": "2", "B": "x\ny"})
+    with pytest.raises(ValueError, match="B needs quotes"):
+        environment.write(tmp_path / "env", {"A": "2", "B": value})
     assert environment.read(tmp_path / "env") == {"A": "1"}
 
 
-def test_loading_sets_what_is_missing_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        os, "environ", {"SET": "by hand", "BY_FILE_FILE": "/somewhere", "BLANK": ""}
-    )
-    environment.write(tmp_path / "env", {"SET": "1", "BY_FILE": "2", "BLANK": "3", "MISSING": "4"})
-    environment.load(tmp_path / "env")
-    assert os.environ == {
-        "SET": "by hand",
-        "BY_FILE_FILE": "/somewhere",
-        "BLANK": "",
-        "MISSING": "4",
+def test_manage_reads_every_value_as_it_was_written(tmp_path: Path) -> None:
+    odd = tmp_path / "Odd #name? ü $HOME 'x'"
+    values = write(odd, {})[1]
+    assert environment.read(odd / "env") == values
+    reader = type(env)()
+    assert reader.read_env(odd / "env", recurse=False)
+    given = {
+        name: value for name, value in values.items() if not environment.given(name, os.environ)
     }
+    assert {name: reader.str(name) for name in given} == given
 
 
-def test_loading_without_a_file_is_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {"A": "1"})
-    environment.load(tmp_path / "env")
-    assert os.environ == {"A": "1"}
+def test_variables_of_the_process_go_before_the_file(tmp_path: Path) -> None:
+    write(tmp_path / ".local", {})
+    ask = (
+        "shell",
+        "-c",
+        "from django.conf import settings; print(settings.BASE_URL, settings.SECRET_KEY)",
+    )
+    (tmp_path / "key").write_text("k" * 60)
+    given = {"BASE_URL": "https://by.hand", "SECRET_KEY_FILE": str(tmp_path / "key")}
+    done = manage(tmp_path, *ask, **given)
+    assert done.stdout.splitlines()[-1] == f"https://by.hand {'k' * 60}", done.stderr
 
 
-def test_what_a_run_needs_itself_is_read_from_files(tmp_path: Path) -> None:
+def test_manage_names_a_variable_that_the_file_does_not_keep_and_asks_to_export_it(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / ".local", {"DATABASE_URL": "postgresql://shell:s3cret@db.example/shell"})
+    done = manage(tmp_path, "check")
+    assert done.returncode == 1
+    assert "DATABASE_URL: Environment variable not set." in done.stderr
+    assert "export" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_manage_without_a_local_run_names_every_variable(tmp_path: Path) -> None:
+    done = manage(tmp_path, "check")
+    assert done.returncode == 1
+    assert "SECRET_KEY: Environment variable not set." in done.stderr
+    assert ".local" not in done.stderr
+
+
+def test_a_start_brings_all_servers_by_default(tmp_path: Path) -> None:
+    started, values = write(tmp_path, {})
+    assert started == {"database", "provider", "cdn"} | ({"cache"} if redis.available() else set())
+    assert values == environment.read(tmp_path / "env")
+    assert values.keys() >= {"DATABASE_URL", "CACHE_URL", "LLM_BASE_URL", "CDN_URL", "CDN_PURGE"}
+
+
+@pytest.mark.parametrize(
+    ("name", "server"),
+    [
+        ("DATABASE_URL", "database"),
+        ("CACHE_URL", "cache"),
+        ("LLM_BASE_URL", "provider"),
+        ("CDN_URL", "cdn"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["", "_FILE"])
+def test_a_server_with_credentials_is_neither_brought_nor_written(
+    tmp_path: Path, name: str, server: str, suffix: str
+) -> None:
+    address = "https://user:s3cret@server.example/v1"
+    started, values = write(tmp_path, {f"{name}{suffix}": address})
+    assert server not in started
+    assert name not in values
+    assert "s3cret" not in (tmp_path / "env").read_text()
+
+
+def test_addresses_without_credentials_are_kept_until_they_are_no_longer_given(
+    tmp_path: Path,
+) -> None:
+    given = {
+        "BASE_URL": "https://shell.example",
+        "CDN_URL": "https://cdn.example",
+        "LLM_BASE_URL": "http://127.0.0.1:11434/v1",
+        "STRIPE_API_BASE": "http://127.0.0.1:12111",
+    }
+    started, values = write(tmp_path, {**given, "LLM_API_KEY": "s3cret", "PORT": "8000"})
+    assert {name: values[name] for name in given} == given
+    assert not {"provider", "cdn"} & started
+    assert "CDN_PURGE" not in values
+    assert "s3cret" not in (tmp_path / "env").read_text()
+    assert {"provider", "cdn"} <= write(tmp_path, {})[0]
+    after = environment.read(tmp_path / "env")
+    assert after["BASE_URL"] == "http://127.0.0.1:8000"
+    assert "STRIPE_API_BASE" not in after
+
+
+@pytest.mark.parametrize("tail", ["?key=s3cret", "#s3cret"])
+def test_an_address_that_may_hold_a_key_is_not_kept(tmp_path: Path, tail: str) -> None:
+    assert (
+        "LLM_BASE_URL" not in write(tmp_path, {"LLM_BASE_URL": f"https://llm.example/v1{tail}"})[1]
+    )
+
+
+@pytest.mark.parametrize("name", ["LLM_BASE_URL", "CDN_URL"])
+def test_a_stand_in_keeps_its_port_because_published_manifests_name_it(
+    tmp_path: Path, name: str
+) -> None:
+    first = write(tmp_path, {})[1][name]
+    assert urlsplit(first).hostname == "127.0.0.1"
+    assert write(tmp_path, {})[1][name] == first
+
+
+def test_the_file_is_made_once_without_a_start(tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    ensure_environment(folder, {})
+    made = (folder / "env").read_bytes()
+    ensure_environment(folder, {"PORT": "9000"})
+    assert (folder / "env").read_bytes() == made
+
+
+def test_only_the_holder_of_the_folder_writes_its_file(tmp_path: Path) -> None:
+    with held(tmp_path):
+        ensure_environment(tmp_path, {})
+        assert not (tmp_path / "env").exists()
+
+
+def test_variables_can_be_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "port").write_text("8974\n")
     given = {"PORT_FILE": str(tmp_path / "port"), "HOST": "::1", "CDN_URL_FILE": "/nowhere"}
     environment.read_files(given, "HOST", "PORT", "CDN_URL")

@@ -2,13 +2,16 @@
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
+from tests.local.processes import alive
 from tests.tools import Unready
 from tests.tools.folders import LONGEST, ROOT, RUNNING_SECONDS, claim, held, is_held, sockets_of
 
@@ -30,6 +33,21 @@ from pathlib import Path
 from tests.tools.folders import sockets_of
 with sockets_of(Path(sys.argv[1])) as sockets:
     print(sockets, flush=True)
+    time.sleep(600)
+"""
+
+# Takes the folder, starts a child that does not end with it, says its number, and waits to be killed.
+FAMILY = """
+import os, signal, sys, time
+from pathlib import Path
+from tests.tools.children import Program
+from tests.tools.folders import held
+sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+with held(Path(sys.argv[1])):
+    program = Program(
+        name="c", command=sleep, log=Path(sys.argv[1]) / "log", environ=os.environ, orphaned_by=signal.SIGCONT
+    )
+    print(program.start().pid, flush=True)
     time.sleep(600)
 """
 
@@ -124,7 +142,6 @@ def test_sockets_lie_elsewhere_where_it_does_not(tmp_path: Path, name: str) -> N
     with sockets_of(folder) as sockets:
         assert len(bytes(sockets)) <= LONGEST
         assert mode(sockets) == 0o700
-        assert (folder / "sockets").resolve() == sockets
     assert not sockets.exists()
 
 
@@ -145,3 +162,28 @@ def test_a_killed_runs_place_for_sockets_is_used_again_but_never_a_copys(tmp_pat
         assert again == left
         assert not (again / "redis.sock").exists()
     assert not left.exists()
+
+
+def test_a_link_in_place_of_the_sockets_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    folder = tmp_path / "Folder"
+    folder.mkdir()
+    with sockets_of(folder) as sockets:
+        pass
+    (folder / "precious").touch()
+    sockets.symlink_to(folder)
+    with sockets_of(folder) as sockets:
+        assert sockets.resolve() != folder
+    assert (folder / "precious").exists()
+
+
+def test_children_of_a_killed_process_are_waited_for(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FAMILY, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as killed:
+        assert killed.stdout is not None
+        child = int(killed.stdout.readline())
+        killed.kill()
+    assert is_held(tmp_path)
+    Timer(0.5, os.kill, [child, signal.SIGKILL]).start()
+    with held(tmp_path):
+        assert not alive(child)

@@ -13,8 +13,7 @@ from tests.tools.folders import ROOT
 
 PARTS = ["tests/__init__.py"]
 PARTS += [
-    f"tests/tools/{name}.py"
-    for name in ("__init__", "children", "folders", "install", "leftovers", "stops")
+    f"tests/tools/{name}.py" for name in ("__init__", "children", "folders", "install", "stops")
 ]
 
 

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -15,15 +16,39 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import redis
 
 from tests.local.processes import until
 from tests.tools import environment
-from tests.tools.folders import ROOT
-from tests.tools.leftovers import processes_of
+from tests.tools.folders import ROOT, is_held
+from tests.tools.minisign import key_pair
 from tests.tools.ports import same_or_free
 from tests.tools.variables import outside
 
 SECONDS = 100.0
+# The folder as version 704cb02 left it, apart from its database: variables, demo, lock, and a link to sockets.
+BEFORE = {
+    "HOST": "127.0.0.1",
+    "PORT": "8000",
+    "BASE_URL": "http://127.0.0.1:8000",
+    "ALLOWED_HOSTS": "127.0.0.1,localhost,[::1]",
+    "DATABASE_URL": "postgresql://shell@%2Ftmp%2Fshell-gone/shell",
+    "CACHE_URL": "unix:///tmp/shell-gone/redis.sock?db=0",
+    "LLM_BASE_URL": "http://127.0.0.1:38571/v1",
+    "CDN_URL": "http://127.0.0.1:38572",
+    "CDN_PURGE": "purge",
+    "LLM_PROVIDER": "openai",
+    "LLM_DEFAULT_MODEL": "stand-in-small",
+    "STORAGE_URL": "file:///gone/.local/storage",
+    "EMAIL_URL": "file:///gone/.local/mail",
+    "DEFAULT_FROM_EMAIL": "Shell <shell@example.test>",
+    "OPERATOR_EMAILS": "operator@example.test",
+    "SECRET_KEY": "k3y-of_before" * 5,
+    "ENCRYPTION_KEYS": "Zm9yIHRlc3RzIG9ubHksIG9mIDMyIGJ5dGVzIGxlbmc=",
+    "LLM_API_KEY": "key-of-before",
+    "PUBLISH_SECRETS": "publish-secret-of-before-with-32-characters",
+}
+PASSWORD = "a password of before"
 SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS", "LLM_API_KEY", "PUBLISH_SECRETS", "UPDATE_PUBLIC_KEY")
 
 
@@ -63,7 +88,28 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Run]:
-    run = Run(tmp_path_factory.mktemp("run") / "local", port)
+    folder = tmp_path_factory.mktemp("a run") / "local"
+    folder.mkdir()
+    lines = ["# Written by `make run`; what is set in the process environment goes before it."]
+    lines += [f"{name}={value}" for name, value in BEFORE.items()]
+    (folder / "env").write_text("\n".join(lines) + "\n")
+    key_pair(folder, "update")
+    key_pair(folder, "apps")
+    (folder / "demo.json").write_text(
+        json.dumps(
+            {
+                "base_url": "http://127.0.0.1:8000",
+                "email": "ada@demo.test",
+                "password": PASSWORD,
+                "operator_email": "operator@demo.test",
+                "operator_password": PASSWORD,
+                "publish_secret": BEFORE["PUBLISH_SECRETS"],
+            }
+        )
+    )
+    (folder / "lock").write_text("4194304 stopping")
+    (folder / "sockets").symlink_to("/tmp/shell-gone")
+    run = Run(folder, port)
     run.wait_for("Ctrl-C stops it.")
     yield run
     run.process.kill()
@@ -83,12 +129,48 @@ def demo(run: Run) -> dict[str, str]:
     return loaded
 
 
-def test_it_answers_and_its_demo_person_can_sign_in(first: Run) -> None:
-    person = demo(first)
+def test_it_goes_on_in_a_folder_of_an_earlier_version(first: Run) -> None:
+    person, now = demo(first), environment.read(first.folder / "env")
+    assert {name: now[name] for name in SECRETS[:4]} == {name: BEFORE[name] for name in SECRETS[:4]}
     assert call(person["base_url"], "GET", "/healthz")[0] == 200
-    login = {"email": person["email"], "password": person["password"]}
+    login = {"email": person["email"], "password": PASSWORD}
     status, tokens = call(person["base_url"], "POST", "/v1/auth/login", login)
     assert (status, sorted(tokens)) == (200, ["access", "expires_in", "refresh"])
+
+
+def test_the_blocks_of_the_readme_can_be_pasted(first: Run, tmp_path: Path) -> None:
+    _, _, text = (ROOT / "README.md").read_text().partition("\n## A session\n")
+    blocks = re.findall(
+        r"^```bash\n(.*?)^```$", text.partition("\n## ")[0], re.DOTALL | re.MULTILINE
+    )
+    assert len(blocks) >= 6
+    assert not any(line.startswith("$") for block in blocks for line in block.splitlines())
+    (tmp_path / ".local").symlink_to(first.folder)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    script = "\necho\n".join(blocks)
+    for before, after in (
+        ("http://127.0.0.1:8000", demo(first)["base_url"]),
+        ("release 1.0.0", "release 1.0.0 --folder .local"),
+    ):
+        assert before in script
+        script = script.replace(before, after)
+    done = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for words in (
+        '"status":"active"',
+        '"chat.completion"',
+        "data: [DONE]",
+        '"calls":2',
+        '"purged":true',
+    ):
+        assert words in done.stdout.replace('": ', '":'), done.stdout
 
 
 def test_what_it_keeps_is_closed_to_others(first: Run) -> None:
@@ -116,8 +198,9 @@ def test_a_copy_on_the_same_port_is_refused_before_anything_starts(
 
 def test_the_run_goes_on_without_its_cache_and_starts_it_again(first: Run) -> None:
     base = demo(first)["base_url"]
-    servers = {Path(f"/proc/{pid}/exe").readlink().name: pid for pid in processes_of(first.folder)}
-    os.kill(servers["redis-server"], signal.SIGKILL)
+    url = environment.read(first.folder / "env")["CACHE_URL"]
+    with redis.Redis.from_url(url) as cache:
+        os.kill(cache.info("server")["process_id"], signal.SIGKILL)
     first.wait_for("Redis is started again")
     until(lambda: call(base, "GET", "/healthz")[1]["checks"]["cache"] == "ok", seconds=SECONDS)
     assert call(base, "GET", "/healthz")[0] == 200
@@ -139,7 +222,7 @@ def test_a_killed_run_is_taken_over_with_its_data_and_secrets_and_ctrl_c_ends_it
     assert call(person["base_url"], "POST", "/v1/auth/login", login)[0] == 200
     os.killpg(second.process.pid, signal.SIGINT)
     assert second.ended() == 0
-    assert processes_of(first.folder) == []
+    assert not is_held(first.folder)
     assert not (first.folder / "postgres" / "postmaster.pid").exists()
     with socket.create_server(("127.0.0.1", port)):
         pass
@@ -151,4 +234,4 @@ def test_a_termination_while_it_starts_leaves_nothing(first: Run, port: int) -> 
     third.process.terminate()
     assert third.ended() == 128 + signal.SIGTERM
     assert "Everything is stopped" in third.printed
-    assert processes_of(first.folder) == []
+    assert not is_held(first.folder)

@@ -14,8 +14,7 @@ import redis as client
 
 from tests.tools import Unready
 from tests.tools.children import Child
-from tests.tools.folders import sockets_of
-from tests.tools.leftovers import end_leftovers
+from tests.tools.folders import held, sockets_of
 from tests.tools.postgres import Postgres
 from tests.tools.redis import Redis
 
@@ -68,7 +67,9 @@ def test_what_was_committed_outlives_a_kill_and_a_pid_file_that_names_a_stranger
         connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
     kill(child)
     child.stop()
-    end_leftovers(postgres.folder)
+    with held(postgres.folder):
+        # Its processes have ended, because they inherit the lock.
+        pass
     pid_file = postgres.data / "postmaster.pid"
     with subprocess.Popen(["sleep", "600"]) as stranger:
         # The first line is the number of the server, which somebody else has by now.

@@ -6,57 +6,41 @@ from urllib.parse import unquote, urlsplit
 
 from tests.tools import variables
 from tests.tools.folders import ROOT
-from tests.tools.variables import Addresses
 
-HERE = Addresses(
-    host="127.0.0.1",
-    port=8000,
-    database="postgresql://shell@%2Fhere/shell",
-    cache="unix:///here/redis.sock?db=0",
-    provider="http://127.0.0.1:9000/v1",
-    cdn="http://127.0.0.1:9001",
-)
-GIVEN = Addresses(host="127.0.0.1", port=8001, database=None, cache=None, provider=None)
+HERE = {
+    "DATABASE_URL": "postgresql://shell@%2Fhere/shell",
+    "CACHE_URL": "unix:///here/redis.sock?db=0",
+    "LLM_BASE_URL": "http://127.0.0.1:9000/v1",
+    "CDN_URL": "http://127.0.0.1:9001",
+}
 SECRETS = ("SECRET_KEY", "ENCRYPTION_KEYS", "LLM_API_KEY", "PUBLISH_SECRETS")
 KEYS = ("UPDATE_PUBLIC_KEY", "APPS_PUBLIC_KEY")
 
 
+def for_run(
+    folder: Path, before: dict[str, str], host: str = "127.0.0.1", **moved: str
+) -> dict[str, str]:
+    return variables.for_run(folder, host=host, port=8000, addresses=HERE | moved, before=before)
+
+
 def test_secrets_and_keys_stay_and_addresses_follow(tmp_path: Path) -> None:
-    first = variables.for_run(tmp_path, HERE, {})
-    moved = Addresses(host="::1", port=9, database="d", cache="", provider="p", cdn="c")
-    second = variables.for_run(tmp_path, moved, first)
+    first = for_run(tmp_path, {})
+    second = for_run(tmp_path, first, host="::1", CDN_URL="c", DATABASE_URL="d", CACHE_URL="")
     assert {name: second[name] for name in (*SECRETS, *KEYS)} == {
         name: first[name] for name in (*SECRETS, *KEYS)
     }
-    assert (second["BASE_URL"], second["CDN_URL"]) == ("http://[::1]:9", "c")
-    assert (second["DATABASE_URL"], second["CACHE_URL"], second["LLM_BASE_URL"]) == ("d", "", "p")
+    assert (second["BASE_URL"], second["CDN_URL"]) == ("http://[::1]:8000", "c")
+    assert (second["DATABASE_URL"], second["CACHE_URL"]) == ("d", "")
 
 
 def test_a_secret_that_was_taken_out_of_the_file_is_made_anew(tmp_path: Path) -> None:
-    first = variables.for_run(tmp_path, HERE, {})
+    first = for_run(tmp_path, {})
     del first["SECRET_KEY"]
-    assert len(variables.for_run(tmp_path, HERE, first)["SECRET_KEY"]) >= 50
+    assert len(for_run(tmp_path, first)["SECRET_KEY"]) >= 50
 
 
-def test_the_address_of_a_server_of_ones_own_is_not_written(tmp_path: Path) -> None:
-    before = variables.for_run(tmp_path, HERE, {})
-    after = variables.for_run(tmp_path, GIVEN, before)
-    assert (
-        after.keys()
-        & {
-            "DATABASE_URL",
-            "CACHE_URL",
-            "LLM_BASE_URL",
-            "CDN_URL",
-            "CDN_PURGE",
-        }
-        == set()
-    )
-
-
-def test_a_host_for_every_address_is_reached_through_loopback() -> None:
-    everywhere = Addresses(host="0.0.0.0", port=8000, database=None, cache=None, provider=None)
-    assert everywhere.base == "http://127.0.0.1:8000"
+def test_a_host_for_every_address_is_reached_through_loopback(tmp_path: Path) -> None:
+    assert for_run(tmp_path, {}, host="0.0.0.0")["BASE_URL"] == "http://127.0.0.1:8000"
 
 
 def test_folders_with_odd_names_come_back_from_their_addresses(tmp_path: Path) -> None:
@@ -75,7 +59,7 @@ def test_a_test_run_shares_no_value_with_the_environment_file_and_names_all_of_i
     """manage.py fills what is missing from that file, so nothing may be missing."""
     (tmp_path / "run").mkdir()
     (tmp_path / "tests").mkdir()
-    run = variables.for_run(tmp_path / "run", HERE, {})
+    run = for_run(tmp_path / "run", {})
     tests = variables.for_tests(tmp_path / "tests")
     assert run.keys() - tests.keys() == {"DATABASE_URL", "CACHE_URL", "HOST", "PORT"}
     assert all(tests[name] != run[name] for name in (*SECRETS, *KEYS))

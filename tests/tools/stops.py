@@ -1,6 +1,6 @@
-"""How this process is told to stop: a signal is only noted, and raised where something is waited for.
+"""Signals that end this process: noted by the handler, raised where the process waits.
 
-A handler that raised would do so anywhere, also where Python swallows it (inside a fork, in a finaliser).
+A handler that raised could do so inside a fork or a finaliser, where Python swallows it.
 """
 
 import signal
@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class Stopped(Exception):
-    """A signal has asked this process to stop."""
+    """A signal that asks this process to stop."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -17,27 +17,27 @@ class Stopped(Exception):
 
 
 _noted: list[int] = []
-_unheard: list[int] = []
+_unraised: list[int] = []
 
 
 def listen_for_stops() -> None:
-    """Takes Ctrl-C, also for a job in the background, termination and the end of the terminal as wishes to stop."""
+    """Treats Ctrl-C, also in a background job, termination and the end of the terminal as stops."""
     signal.signal(signal.SIGINT, _note)
     signal.signal(signal.SIGTERM, _note)
-    # nohup means to be left alone.
+    # nohup ignores this signal, and that is respected.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _note)
 
 
 def pause(seconds: float) -> None:
-    """Sleeps; raises Stopped for a wish to stop that has not been raised yet."""
+    """Sleeps; raises Stopped once for each stop."""
     time.sleep(seconds)
-    if _unheard:
-        raise Stopped(_unheard.pop(0))
+    if _unraised:
+        raise Stopped(_unraised.pop(0))
 
 
 def _note(number: int, _frame: FrameType | None) -> None:
-    # make passes on what its whole group has had already, so only Ctrl-C can ask twice.
+    # make repeats the signal that its whole group has received, so only Ctrl-C counts twice.
     if not _noted or number == signal.SIGINT:
-        _unheard.append(number)
+        _unraised.append(number)
     _noted.append(number)

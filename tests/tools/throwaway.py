@@ -1,17 +1,21 @@
-"""Servers and an environment of a test run's own, in a folder that goes with them."""
+"""Servers and an environment for one command or test run, in a folder that goes with them."""
 
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.tools import redis
+from tests.tools.children import POLL_SECONDS, die_with
 from tests.tools.folders import held, is_held, sockets_of
 from tests.tools.postgres import Postgres
-from tests.tools.variables import for_tests
+from tests.tools.stops import Stopped, pause
+from tests.tools.variables import for_tests, outside
 
 PREFIX = "shell-test-"
 YOUNG_SECONDS = 60.0
@@ -21,7 +25,7 @@ YOUNG_SECONDS = 60.0
 def throwaway_environment() -> Iterator[dict[str, str]]:
     """Every variable a test run needs, with the addresses of servers started for it.
 
-    Call it from the main thread. Nothing is left once it is over, and what a killed one left goes with the next.
+    Call it from the main thread. Nothing is left afterwards, and the next one removes what a killed one left.
     """
     _sweep()
     with ExitStack() as stack:
@@ -29,30 +33,43 @@ def throwaway_environment() -> Iterator[dict[str, str]]:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.enter_context(held(folder))
         sockets = stack.enter_context(sockets_of(folder))
-        cache, database = _cache(folder, sockets, stack), _database(folder, sockets, stack)
-        yield {**for_tests(folder), "CACHE_URL": cache, "DATABASE_URL": database}
+        cache = ""
+        if redis.available():
+            server = redis.Redis(folder=folder, sockets=sockets, log=folder / "redis.log")
+            stack.callback(server.start().stop)
+            cache = server.url
+        database = Postgres(
+            folder=folder, sockets=sockets, log=folder / "postgres.log", durable=False
+        )
+        stack.callback(database.start().stop)
+        yield {**for_tests(folder), "CACHE_URL": cache, "DATABASE_URL": database.url}
 
 
-def _database(folder: Path, sockets: Path, stack: ExitStack) -> str:
-    server = Postgres(folder=folder, sockets=sockets, log=folder / "postgres.log", durable=False)
-    stack.callback(server.start().stop)
-    return server.url
-
-
-def _cache(folder: Path, sockets: Path, stack: ExitStack) -> str:
-    if not redis.available():
-        return ""
-    server = redis.Redis(folder=folder, sockets=sockets, log=folder / "redis.log")
-    stack.callback(server.start().stop)
-    return server.url
+def beside_servers(command: Sequence[str]) -> int:
+    """Runs a command with such an environment; its exit code, or 128 and the number of its signal."""
+    parent = os.getpid()
+    with throwaway_environment() as environ:
+        process = subprocess.Popen(
+            command,
+            env={**outside(os.environ), **environ},
+            preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - only two system calls
+        )
+        while (code := process.poll()) is None:
+            try:
+                pause(POLL_SECONDS)
+            except Stopped as stop:
+                # Ctrl-C has reached the command too, at the same terminal.
+                if stop.number != signal.SIGINT:
+                    process.send_signal(stop.number)
+    return code if code >= 0 else 128 - code
 
 
 def _sweep() -> None:
-    """Removes the folders of test runs that were killed; a living one holds its folder."""
+    """Removes the folders of killed test runs; a living one holds its folder."""
     for lock in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/lock"):
         with suppress(FileNotFoundError):
             state = lock.stat()
-            # One that is only just being made may not be held yet.
+            # A folder made this moment may not be held yet.
             old = time.time() - state.st_mtime > YOUNG_SECONDS
             if old and state.st_uid == os.geteuid() and not is_held(lock.parent):
                 shutil.rmtree(lock.parent, ignore_errors=True)

@@ -1,10 +1,9 @@
-"""The values of the service's variables: for `make run`, which keeps its secrets, and for one run of the tests."""
+"""Values of the service's variables: for `make run`, which keeps its secrets, and for one test run."""
 
 import base64
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.tools.minisign import tauri_public_key
@@ -24,45 +23,24 @@ AUDIT_RETENTION_DAYS TELEMETRY_RETENTION_DAYS SENTRY_DSN
 NAMES = tuple(_NAMES.split())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Addresses:
-    """Where this run's servers are; None for what the process environment gives instead."""
-
-    host: str
-    port: int
-    database: str | None
-    cache: str | None
-    provider: str | None
-    cdn: str | None = None
-
-    @property
-    def base(self) -> str:
-        return f"http://{reachable(self.host)}:{self.port}"
-
-
-def for_run(folder: Path, addresses: Addresses, before: Mapping[str, str]) -> dict[str, str]:
+def for_run(
+    folder: Path, *, host: str, port: int, addresses: Mapping[str, str], before: Mapping[str, str]
+) -> dict[str, str]:
     """The environment file of `make run`: secrets as they were before, addresses as they are now.
 
-    What the process environment gives is left out, so that no credential of a real server is copied, and a
-    command started without it fails instead of reaching another server.
+    A server that the process environment names with credentials has no address here. A command started without
+    that variable fails, instead of reaching another server.
     """
-    kept = new_secrets() | {name: value for name, value in before.items() if name in new_secrets()}
-    embedded = {
-        "DATABASE_URL": addresses.database,
-        "CACHE_URL": addresses.cache,
-        "LLM_BASE_URL": addresses.provider,
-        "CDN_URL": addresses.cdn,
-        # The stand-in keeps what it has read, as a CDN does.
-        "CDN_PURGE": "purge" if addresses.cdn is not None else None,
-    }
+    new = new_secrets()
     return {
-        "HOST": addresses.host,
-        "PORT": str(addresses.port),
-        "BASE_URL": addresses.base,
+        "HOST": host,
+        "PORT": str(port),
+        "BASE_URL": f"http://{reachable(host)}:{port}",
         "ALLOWED_HOSTS": "127.0.0.1,localhost,[::1]",
-        **{name: value for name, value in embedded.items() if value is not None},
         **_in_folder(folder),
-        **kept,
+        **new,
+        **{name: value for name, value in before.items() if name in new},
+        **addresses,
     }
 
 
@@ -87,7 +65,7 @@ def outside(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def new_secrets() -> dict[str, str]:
-    """Fresh values of everything that must be kept between runs."""
+    """Fresh values of every secret that stays the same between runs."""
     return {
         "SECRET_KEY": secrets.token_urlsafe(48),
         "ENCRYPTION_KEYS": base64.urlsafe_b64encode(os.urandom(32)).decode(),
@@ -97,7 +75,7 @@ def new_secrets() -> dict[str, str]:
 
 
 def reachable(host: str) -> str:
-    """The host as it stands in an address that this machine can open."""
+    """The host in an address that this machine can open."""
     if host in {"0.0.0.0", "::", ""}:
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
