@@ -291,7 +291,13 @@ CSRF_FAILURE_VIEW = "config.api.handlers.csrf_failure"
 LOGIN_URL = "/admin/login/"
 LOGIN_REDIRECT_URL = "/admin/"
 
-ACCESS_LIFETIME = timedelta(hours=1)
+SIMPLE_JWT = {
+    "ACCESS_TOKEN_LIFETIME": timedelta(hours=1),
+    "ALGORITHM": "RS256",
+    "ISSUER": BASE_URL,
+    # The clocks of hosts differ; AccessToken checks the end of a token without it.
+    "LEEWAY": 60,
+}
 REFRESH_LIFETIME = timedelta(days=30)
 # What accounts needs of a higher floor, handed down by name.
 ACCESS_CLAIMS = "licensing.callers.CLAIMS"

@@ -12,14 +12,18 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 from rest_framework.request import Request
 from rest_framework_simplejwt.authentication import JWTAuthentication
-from rest_framework_simplejwt.exceptions import ExpiredTokenError, TokenError
+from rest_framework_simplejwt.exceptions import (
+    AuthenticationFailed,
+    ExpiredTokenError,
+    TokenError,
+)
+from rest_framework_simplejwt.tokens import Token
 
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
-from config.api.problems import NotAuthenticated, Problem
+from config.api.problems import Problem
 
-SCHEME = b"bearer"
-# Ours have some 800 bytes; what is much longer is not looked into.
+# A token has some 800 bytes; a much longer one is refused unread.
 LONGEST = 8192
 # Tokens whose access this process has found to have ended. They are asked about again all the same: this says no more
 # than that the rows are to be asked first. Some 3 MB when full.
@@ -88,26 +92,35 @@ class Claimed:
 class AccessTokenAuthentication(JWTAuthentication):
     """RFC 6750 bearer tokens. The rows decide: user, session, client and licence come in one query."""
 
-    def __init__(self) -> None:
-        """The library's would look up the model of the rows that it would load."""
+    www_authenticate_realm = "shell"
 
-    def authenticate(self, request: Request) -> tuple[Any, AccessToken] | None:
-        raw = _presented(request)
-        if raw is None:
-            return None
+    def get_header(self, request: Request) -> Any:
+        """The Authorization header with the scheme in the library's spelling: schemes ignore case (RFC 9110)."""
+        parts = (super().get_header(request) or b"").split(maxsplit=1)
+        if parts and parts[0].lower() == b"bearer":
+            parts[0] = b"Bearer"
+        return b" ".join(parts)
+
+    def get_raw_token(self, header: bytes) -> bytes | None:
         try:
-            token = AccessToken(cast("Any", raw))
+            token = super().get_raw_token(header)
+        except AuthenticationFailed:
+            raise InvalidAccessToken from None
+        if token is not None and len(token) > LONGEST:
+            raise InvalidAccessToken
+        return token
+
+    def get_validated_token(self, raw_token: bytes) -> AccessToken:
+        try:
+            return AccessToken(cast("Any", raw_token))
         except ExpiredTokenError:
             raise AccessTokenExpired from None
-        except TokenError:
+        # PyJWT lets an endless number overflow.
+        except (TokenError, OverflowError):
             raise InvalidAccessToken from None
-        return self.get_user(token), token
 
     def get_user(self, validated_token: Any) -> Any:
         return _claimed(validated_token).caller()
-
-    def authenticate_header(self, request: Request) -> str:
-        return "Bearer"
 
 
 class ClaimedAuthentication(AccessTokenAuthentication):
@@ -117,8 +130,8 @@ class ClaimedAuthentication(AccessTokenAuthentication):
     person with a token that was taken from them.
     """
 
-    def authenticate(self, request: Request) -> tuple[Any, AccessToken] | None:
-        found = super().authenticate(request)
+    def authenticate(self, request: Request) -> tuple[Any, Token] | None:
+        found: tuple[Any, Token] | None = super().authenticate(request)
         if found is not None and (request.method != "POST" or found[0] in _revoked):
             found[0].caller()
         return found
@@ -147,18 +160,6 @@ def _note_revoked(claimed: Claimed) -> None:
 
 def _claimed(token: AccessToken) -> Claimed:
     return Claimed(token.user_id, token.session_id, token.epoch)
-
-
-def _presented(request: Request) -> bytes | None:
-    """The token of the Authorization header; None where there is none, a problem where there is half of one."""
-    parts = request.META.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace").split()
-    if not parts:
-        return None
-    if parts[0].lower() != SCHEME:
-        raise NotAuthenticated("This needs a bearer access token.")
-    if len(parts) != 2 or len(parts[1]) > LONGEST:
-        raise InvalidAccessToken
-    return bytes(parts[1])
 
 
 @cache

@@ -1,7 +1,6 @@
 """Which access tokens are believed, and what is said of the others."""
 
 import time
-from collections import OrderedDict
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -12,7 +11,6 @@ from accounts.audit import Actor
 from accounts.keys.key_ring import ring
 from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import SigningKey, User
-from accounts.sessions import access_tokens
 from accounts.sessions.access_tokens import AccessToken, Claims
 from accounts.sessions.sign_in import TokenPair
 from tests.forgeries import claims_of, forgeries, signed
@@ -125,17 +123,6 @@ def test_a_token_that_was_good_is_verified_by_every_bit(api: APIClient, pair: To
     head, _, signature = pair.access.rpartition(".")
     for other in ("A" if signature[0] != "A" else "B") + signature[1:], signature[:-2]:
         assert answer(api, f"Bearer {head}.{other}")[:2] == (401, "invalid_access_token")
-
-
-def test_only_so_many_tokens_are_remembered_and_the_others_are_good_as_well(
-    api: APIClient, pair: TokenPair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access_tokens, "REMEMBERED", 2)
-    monkeypatch.setattr(access_tokens, "_verified", OrderedDict())
-    tokens = [changed(pair, exp=int(time.time()) + 60 + number) for number in range(4)]
-    for token in [*tokens, *tokens]:
-        assert answer(api, f"Bearer {token}")[0] == 200
-        assert len(access_tokens._verified) <= 2
 
 
 def test_a_session_of_someone_else_is_no_access(api: APIClient, pair: TokenPair) -> None:
