@@ -31,4 +31,4 @@ HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 \
 
 # On SIGTERM running streams may end by themselves, which takes up to LLM_MAX_SECONDS and 30 s: grant that much.
 STOPSIGNAL SIGTERM
-CMD ["gunicorn", "-c", "python:config.serving", "config.wsgi:application"]
+CMD ["gunicorn", "-c", "python:config.gunicorn", "config.wsgi:application"]

@@ -92,7 +92,7 @@ def problems() -> Iterator[type[Problem]]:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if kind.__module__.split(".")[0] in OWN and kind.__module__ != "config.serving":
+        if kind.__module__.split(".")[0] in OWN and kind.__module__ != "config.gunicorn":
             yield kind
 
 
@@ -104,7 +104,7 @@ def test_every_place_in_the_readme_exists() -> None:
     script = (
         "import json, sys, importlib, operator\n"
         "places = [each.split(':') for each in json.loads(sys.argv[1])]\n"
-        "importlib.import_module('config.serving')\n"
+        "importlib.import_module('config.gunicorn')\n"
         "import django; django.setup()\n"
         "for module, name in places: operator.attrgetter(name)(importlib.import_module(module))\n"
     )

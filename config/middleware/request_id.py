@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
+from http import HTTPStatus
 from time import perf_counter
 
 from django.http import (
@@ -47,6 +48,9 @@ class RequestIdMiddleware:
         _current.set(request_id)
         response = self.get_response(request)
         response[HEADER] = request_id
+        if response.status_code == HTTPStatus.NOT_MODIFIED:
+            # Django writes 0; RFC 9110, 8.6 wants the length of the full answer or none.
+            del response["Content-Length"]
         _say_when_sent(request, response, started)
         return response
 

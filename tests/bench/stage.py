@@ -104,7 +104,7 @@ class Stage:
     def service(self, *, workers: int = WORKERS, **environ: str) -> Iterator[Served]:
         """The service as it is run, with everything switched on; variables that are given go before the usual."""
         given = {"WEB_WORKERS": str(workers), **environ}
-        with self._gunicorn("service", "config.serving", "config.wsgi", given) as served:
+        with self._gunicorn("service", "config.gunicorn", "config.wsgi", given) as served:
             yield served
 
     @contextmanager

@@ -21,7 +21,7 @@ REFERENCE = "proxy"
 IMPORT = """
 import time
 began = time.perf_counter()
-import config.serving, config.wsgi
+import config.gunicorn, config.wsgi
 print(time.perf_counter() - began)
 """
 # As on any host but those that forbid it: what was compiled at the first start is there at the next.

@@ -5,11 +5,12 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from django.core.wsgi import get_wsgi_application
 from gunicorn.config import Config
 from gunicorn.http.parser import RequestParser
 from gunicorn.http.wsgi import create
 
-from config.entrance import Entrance
+from config.middleware.content_type import Application, with_safe_content_type
 
 
 def serve(raw: Iterable[bytes]) -> SimpleNamespace:
@@ -23,7 +24,7 @@ def serve(raw: Iterable[bytes]) -> SimpleNamespace:
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
         answer.status, answer.headers = int(status[:3]), dict(headers)
 
-    response = _application()(environ, start_response)
+    response: Any = _application()(environ, start_response)
     answer.body = b"".join(response)
     response.close()
     return answer
@@ -41,5 +42,5 @@ def chunked(
 
 
 @cache
-def _application() -> Entrance:
-    return Entrance()
+def _application() -> Application:
+    return with_safe_content_type(get_wsgi_application())

@@ -7,12 +7,12 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 from django.core.signals import request_finished, request_started
+from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections
 from django.test import override_settings
 from playwright.sync_api import Page, sync_playwright
 
 from config.api.docs import _document
-from config.entrance import Entrance
 
 pytestmark = pytest.mark.wire
 
@@ -32,7 +32,7 @@ def base_url() -> Iterator[str]:
         SECURE_SSL_REDIRECT=False,
         ALLOWED_HOSTS=["127.0.0.1"],
     ):
-        server = make_server("127.0.0.1", 0, Entrance(), handler_class=Quiet)
+        server = make_server("127.0.0.1", 0, get_wsgi_application(), handler_class=Quiet)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"

@@ -58,7 +58,7 @@ FAULTY = {
     "start",
     [
         ["manage.py", "check"],
-        ["-m", "gunicorn", "-c", "python:config.serving", "config.wsgi"],
+        ["-m", "gunicorn", "-c", "python:config.gunicorn", "config.wsgi"],
     ],
 )
 def test_one_report_names_every_faulty_variable_and_repeats_no_value(start: list[str]) -> None:

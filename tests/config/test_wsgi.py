@@ -7,7 +7,7 @@ from tests.tools.folders import ROOT
 
 # Each takes a good part of a second and some MB of every worker, and most installations never use it.
 SELDOM_USED = ("boto3", "stripe", "sentry_sdk")
-LOADED = f"import sys, config.serving, config.wsgi; print(*set({SELDOM_USED}) & set(sys.modules))"
+LOADED = f"import sys, config.gunicorn, config.wsgi; print(*set({SELDOM_USED}) & set(sys.modules))"
 
 
 def test_what_most_installations_never_use_is_not_loaded_at_the_start() -> None:

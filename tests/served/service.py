@@ -51,7 +51,7 @@ class Service:
 
 @contextmanager
 def running_service(
-    folder: Path, environ: Mapping[str, str], *, serving: str = "config.serving"
+    folder: Path, environ: Mapping[str, str], *, serving: str = "config.gunicorn"
 ) -> Iterator[Service]:
     """Starts it on a free port and stops it at the end; variables that are not given are those of this test run."""
     port = free(HOST, 0)

@@ -180,7 +180,7 @@ def test_fifty_calls_of_one_person_at_once_never_pass_a_cap(
 
 def test_what_bounds_a_statement_of_a_web_process_holds_through_it(pooler: Pooler) -> None:
     # To import it would make this process one that serves.
-    source = (ROOT / "config" / "serving.py").read_text()
+    source = (ROOT / "config" / "gunicorn.py").read_text()
     limits = dict(re.findall(r"-c (\w+_timeout)=(\w+)", source))
     assert len(limits) == 3
     with psycopg.connect(pooler.address) as connection:

@@ -1,6 +1,6 @@
 """The service's own gunicorn configuration with a watch that does not wait for minutes."""
 
-from config.serving import *  # noqa: F403 - it patches first, and every name of it is a setting of gunicorn's
+from config.gunicorn import *  # noqa: F403 - it patches first, and every name of it is a setting of gunicorn's
 
 from datetime import timedelta  # isort: skip
 from typing import Any  # isort: skip

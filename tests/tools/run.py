@@ -179,7 +179,7 @@ class Start:
         child.wait_until(lambda: b"listening on" in log.read_bytes(), seconds=30)
 
     def _web(self) -> None:
-        command = ["-m", "gunicorn", "--no-control-socket", "-c", "python:config.serving"]
+        command = ["-m", "gunicorn", "--no-control-socket", "-c", "python:config.gunicorn"]
         # Orphaned, its master ends its workers at once and frees the port.
         program = self._program(
             "web", *command, "config.wsgi:application", orphaned_by=signal.SIGQUIT

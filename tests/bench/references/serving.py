@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from config.serving import *  # noqa: F403 - gunicorn reads its settings from this module's names
+from config.gunicorn import *  # noqa: F403 - gunicorn reads its settings from this module's names
 
 
 def post_worker_init(worker: Any) -> None:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Service:
 
 
 @contextmanager
-def serving(config: str = "config.serving", **environ: str) -> Iterator[Service]:
+def serving(config: str = "config.gunicorn", **environ: str) -> Iterator[Service]:
     with tempfile.TemporaryDirectory(prefix="serving-") as folder, ExitStack() as stack:
         program = Program(
             name="gunicorn",
@@ -174,6 +174,19 @@ def test_nobody_becomes_secure_or_someone_else_by_a_header(service: Service) -> 
     assert response.status == 204
 
 
+def test_an_answer_to_head_has_the_head_of_get_and_no_body(service: Service) -> None:
+    with service.connect() as client:
+        client.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n")
+        answer = b""
+        while part := client.recv(4096):
+            answer += part
+    head, end, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert (end, body) == (b"\r\n\r\n", b"")
+    assert b"Content-Length:" in head
+    assert not [line for line in service.log().splitlines() if "gunicorn.http" in line]
+
+
 def test_logs_are_json_and_name_the_place(service: Service) -> None:
     lines = service.log().splitlines()
     assert lines
@@ -189,51 +202,6 @@ def test_a_killed_worker_is_replaced(service: Service) -> None:
     os.kill(before, signal.SIGKILL)
     eventually(lambda: _children(service.child.pid) not in ([], [before]))
     assert service.get("/healthz").status == 200
-
-
-def test_workers_share_clients_evenly() -> None:
-    with serving(WEB_WORKERS="2", TRUSTED_PROXIES="127.0.0.1") as service, ExitStack() as clients:
-
-        def arrive() -> None:
-            client = clients.enter_context(service.connect())
-            client.sendall(b"GET /livez HTTP/1.1\r\nHost: probe\r\n\r\n")
-
-        def shares() -> list[int]:
-            return [_clients_of(each, service.port) for each in _children(service.child.pid)]
-
-        def become_even(*, soon: int) -> None:
-            """One after the other arrives until both have about as many."""
-            for _ in range(soon):
-                arrive()
-                time.sleep(0.01)
-                had = shares()
-                if len(had) == 2 and abs(had[0] - had[1]) <= 2:
-                    return
-            pytest.fail(f"they have {had} connections")
-
-        eventually(lambda: arrive() or (len(shares()) == 2 and min(shares()) > 0))
-        one, other = _children(service.child.pid)
-
-        # Whoever is stuck holds up nobody.
-        os.kill(one, signal.SIGSTOP)
-        had = _clients_of(other, service.port)
-        for _ in range(30):
-            arrive()
-        eventually(lambda: _clients_of(other, service.port) == had + 30)
-
-        # Nearly all that come go to who has fewer; were it by chance, both would go on to have more and more.
-        os.kill(one, signal.SIGCONT)
-        become_even(soon=150)
-
-        # And to one who comes anew.
-        os.kill(other, signal.SIGKILL)
-        eventually(
-            lambda: (
-                other not in _children(service.child.pid) and len(_children(service.child.pid)) == 2
-            )
-        )
-        eventually(lambda: arrive() or min(shares()) > 0)
-        become_even(soon=300)
 
 
 def test_told_to_stop_it_finishes_what_is_running_and_waits_for_nobody_else() -> None:
@@ -266,7 +234,7 @@ def test_told_to_stop_it_finishes_what_is_running_and_waits_for_nobody_else() ->
 
 def test_a_client_that_stalls_in_mid_request_is_given_up() -> None:
     with (
-        serving("tests.config.impatient_serving", TRUSTED_PROXIES="127.0.0.1") as service,
+        serving("tests.config.impatient_gunicorn", TRUSTED_PROXIES="127.0.0.1") as service,
         service.connect() as client,
     ):
         lines = [
@@ -298,7 +266,7 @@ def test_a_frozen_database_stops_nobody_who_does_not_need_it() -> None:
 
 
 STATEMENTS = """
-import config.serving
+import config.gunicorn
 import os, socket, threading
 import django
 from gevent import socket as cooperative
@@ -330,7 +298,7 @@ def test_web_processes_ask_little_of_the_database_at_a_time(
 
 def test_an_incomplete_environment_ends_the_start_and_is_named() -> None:
     environ = {**os.environ, "PORT": "http", "SECRET_KEY": ""}
-    command = [sys.executable, "-m", "gunicorn", "-c", "python:config.serving", "config.wsgi"]
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:config.gunicorn", "config.wsgi"]
     done = _run(command, environ)
     assert done.returncode != 0
     assert "PORT: Not a valid integer." in done.stderr
@@ -346,18 +314,6 @@ def _run(command: list[str], environ: dict[str, str]) -> subprocess.CompletedPro
 
 def _children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _clients_of(pid: int, port: int) -> int:
-    """How many connections a process has that came in by a port."""
-    tables = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    came_in = {f"socket:[{row[9]}]" for row in tables if row[1].endswith(f":{port:04X}")}
-    listening = {f"socket:[{row[9]}]" for row in tables if row[3] == "0A"}
-    held = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):
-            held.add(str(each.readlink()))
-    return len(held & (came_in - listening))
 
 
 def _connects(port: int) -> bool:

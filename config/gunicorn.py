@@ -1,6 +1,6 @@
 """How the service is served: gunicorn's configuration, its worker and the start of each process.
 
-``gunicorn -c python:config.serving config.wsgi:application``
+``gunicorn -c python:config.gunicorn config.wsgi:application``
 
 The application is loaded once, before the workers are forked: a fault in it ends the start instead of starting
 workers for ever, a worker that died is replaced in milliseconds, and all share one copy of the code in memory.
@@ -8,35 +8,29 @@ What must not be shared is made on first use and thus after the fork: the pool o
 Redis client (which looks at its process id besides), the thread of slow hashes. The price: new code needs a new start.
 """
 
-from gevent import events, monkey
+from gevent import monkey
 
-# Only who is in this process is told of what is replaced. Plugins would be looked for 25 times in the metadata of every
-# package that is installed, a seventh of the start, and there are none.
-events.notify_and_call_entry_points = events.notify
-# Before anything else is imported: what was imported earlier would block every client of the process.
+# Before any other import: a module imported earlier would block every client of its process.
 monkey.patch_all()
 
 import gc  # noqa: E402
-
-# Nothing that is imported becomes garbage; looking for it takes a fifth of the start. Until when_ready().
-gc.disable()
-
 import logging  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
+from contextlib import suppress  # noqa: E402
 from pathlib import Path  # noqa: E402
-from socket import SHUT_RD, socket  # noqa: E402
+from socket import SHUT_RD, SHUT_WR, socket  # noqa: E402
 from typing import Any, cast  # noqa: E402
 
 from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
+from django.utils.http import http_date  # noqa: E402
 from django.utils.module_loading import import_string  # noqa: E402
+from gevent import Timeout  # noqa: E402
 from gunicorn.glogging import Logger  # noqa: E402
 from gunicorn.http import errors  # noqa: E402
-from gunicorn.util import close_graceful, http_date  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
-from config import sending, sharing  # noqa: E402
 from config.api.handlers import render  # noqa: E402
 from config.api.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
 from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
@@ -97,40 +91,24 @@ PROBLEMS: tuple[tuple[type[Exception], type[Problem]], ...] = (
 
 
 class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's, which gathers an access line for each request wherever logging is configured by a dictionary."""
+    """gunicorn's logger without its access line; config.middleware.request_id writes the one line of a request."""
 
     def access(self, *_: Any) -> None:
-        """That line is config.middleware.request_id' to write."""
+        """Writes nothing."""
 
 
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's gevent worker that answers its own errors as problems and ends idle connections when it stops."""
-
-    # Among the shares.
-    place: int | None = None
+    """A gevent worker that answers gunicorn's own errors as problems and closes idle connections when it stops."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._idle: set[socket] = set()
-        self._connections = 0
-
-    def run(self) -> None:
-        sharing.Accepting.among = shares, self.place
-        try:
-            super().run()
-        finally:
-            # Its last settlements are still to come, but no connections.
-            shares.leave(self.place)
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         self._idle.add(client)
-        self._connections += 1
-        shares.say(self.place, self._connections)
         try:
             super().handle(listener, client, addr)
         finally:
-            self._connections -= 1
-            shares.say(self.place, self._connections)
             self._idle.discard(client)
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket, addr: Any) -> None:
@@ -139,7 +117,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         try:
             super().handle_request(listener_name, req, sock, addr)
         except TimeoutError:
-            # What ends a connection quietly for the caller.
+            # gunicorn closes the connection without a word.
             raise StopIteration from None
         self._idle.add(sock)
 
@@ -147,26 +125,25 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         """The heartbeat, once a second."""
         super().notify()
         if not self.alive:
-            shares.leave(self.place)
-            # Without this a stop would wait for every client that keeps a connection for later. What such a
-            # client has sent already can still be read and is answered.
+            # A client that keeps its connection for later must not hold up the stop. A request that it has sent
+            # already can still be read and is answered.
             for client in tuple(self._idle):
-                _hang_up(client)
+                with suppress(OSError):
+                    client.shutdown(SHUT_RD)
 
     def handle_error(self, req: Any, client: socket, addr: Any, exc: BaseException) -> None:
-        """Answers what never reached the application; the log names the kind and none of the client's bytes."""
+        """Answers a request that never reached the application; the log names the kind and none of its bytes."""
         if not isinstance(exc, Exception):
             return
         response = _answer(exc, addr[0] if addr else "")
-        client.settimeout(LINGER_SECONDS)
-        try:
+        with Timeout(LINGER_SECONDS, False), suppress(OSError):
             client.sendall(_bytes_of(response))
-        except OSError:
-            return
-        finally:
-            response.close()
-        # The rest of an unreadable request is thrown away before closing, or the answer would be lost with it.
-        close_graceful(client, timeout=LINGER_SECONDS, max_drain=LINGER_BYTES)
+            # Closing with unread bytes would reset the connection, and the answer would be lost.
+            client.shutdown(SHUT_WR)
+            unread = LINGER_BYTES
+            while unread > 0 and (data := client.recv(65536)):
+                unread -= len(data)
+        response.close()
 
 
 def _answer(exc: Exception, peer: str) -> HttpResponse:
@@ -200,14 +177,6 @@ def _bytes_of(response: HttpResponse) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + response.content
 
 
-def _hang_up(client: socket) -> None:
-    try:
-        client.shutdown(SHUT_RD)
-    except OSError:
-        # It has gone by itself.
-        return
-
-
 def _allow_many_connections() -> None:
     """Takes as many open files as this process may have; the usual 1,024 are 500 streams."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -218,25 +187,13 @@ def _allow_many_connections() -> None:
 
 def when_ready(server: Any) -> None:
     """Says where it serves: gunicorn's own words about this lose their values in our logs."""
-    # What was loaded stays for good: workers neither look through it for garbage nor copy its pages by doing so. What
-    # little of it is garbage stays too: to look for it takes a tenth of the start.
+    # Loaded modules stay for good: workers need neither search them for garbage nor copy their pages by doing so.
     gc.freeze()
-    # Requests leave little garbage, and what lives for long is
-    # streams, of some two hundred objects each: to look through those of a thousand stops all of them for a twentieth
-    # of a second. So this is done seldom, and not so seldom that garbage nobody has thought of fills the memory.
+    # A search stops every stream of its process: 4 to 40 ms with thousands of streams, so it must be rare.
     gc.set_threshold(50_000)
-    gc.enable()
     for listener in server.LISTENERS:
         address, port = listener.sock.getsockname()[:2]
         log.info("serving", extra={"address": address, "port": port, "count": server.num_workers})
-
-
-def pre_fork(server: Any, worker: Any) -> None:
-    worker.place = shares.take()
-
-
-def child_exit(server: Any, worker: Any) -> None:
-    shares.give_back(worker.place)
 
 
 def post_worker_init(worker: Any) -> None:
@@ -253,8 +210,6 @@ def worker_exit(server: Any, worker: Any) -> None:
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-sending.install()
-sharing.install()
 _allow_many_connections()
 limit_statements(STATEMENT_LIMITS)
 
@@ -266,8 +221,6 @@ bind = (
     else f"{settings.HOST}:{settings.PORT}"
 )
 workers = settings.WEB_WORKERS or len(os.sched_getaffinity(0))
-# With room for a second set of workers, which takes over from the first, and some that are added by hand.
-shares = sharing.Shares(2 * workers + 8)
 worker_class = Worker
 worker_connections = 4096
 preload_app = True
@@ -310,6 +263,8 @@ logconfig_dict = {
     "loggers": {
         **_logging["loggers"],
         "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
+        # It warns of each HEAD, whose body gunicorn leaves out.
+        "gunicorn.http.wsgi": {"level": "ERROR"},
         "gunicorn.access": {"level": "CRITICAL", "handlers": [], "propagate": False},
     },
 }

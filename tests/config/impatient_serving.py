@@ -1,7 +1,0 @@
-"""The service's own gunicorn configuration with less patience for stalled clients."""
-
-from config.serving import *  # noqa: F403 - it patches first, and every name of it is a setting of gunicorn's
-
-from config import serving  # isort: skip
-
-serving.STALLED_SECONDS = 1
