@@ -9,7 +9,12 @@ from tests.bench.stage import Load, Served, Stage, others
 PART = "complete"
 CALLERS = (1, 16, 64)
 PEOPLE = 64
-BODY = json.dumps({"messages": [{"role": "user", "content": "What do we know about this?"}]})
+BODY = json.dumps(
+    {
+        "model": "stand-in-small",
+        "messages": [{"role": "user", "content": "What do we know about this?"}],
+    }
+)
 HEADERS = {"Content-Type": "application/json"}
 
 

@@ -16,15 +16,16 @@ from django.utils import timezone
 
 from tests.bench.callers import CAPS, Caller
 from tests.bench.figures import Line
-from tests.bench.provider import CHUNKS
 from tests.bench.stage import HOST, Served, Stage
+from tests.bench.streams import CHUNKS
 from tests.served.shell import Shell
 from usage.models import MonthlyUsage, UsageRecord
 
 # Each of these people asks every host for as many calls as the cap allows in all.
 CAPPED, CALLS = 8, 40
-# What a call of the stand-in says that it cost is what is asked for, so that a cap holds a whole number of calls.
-BODY = json.dumps({"messages": [{"role": "user", "content": "What?"}], "max_tokens": CHUNKS})
+# A call costs exactly its max_tokens, so that a cap holds a whole number of calls.
+ASKED = {"role": "user", "content": f"[[stand-in: tokens={CHUNKS}]]"}
+BODY = json.dumps({"messages": [ASKED], "max_tokens": CHUNKS})
 TELEMETRY_LIMIT = 100
 SESSIONS = 20
 

@@ -205,7 +205,7 @@ def stage(folder: Path, postgres: Child) -> Iterator[Stage]:
         provider = running.enter_context(
             _program(
                 "provider",
-                [sys.executable, "-m", "tests.bench.provider", str(port)],
+                [sys.executable, "-m", "tests.standins.provider", "--port", str(port)],
                 port,
                 log=folder / "provider.log",
                 environ=os.environ,

@@ -15,22 +15,28 @@ from threading import Event, Thread
 
 import psycopg
 
+from tests.bench.complete import BODY as ONE_SHOT
 from tests.bench.crowd_of_streams import Crowd, Seen, percentile
 from tests.bench.figures import Line, in_turns
 from tests.bench.probes import Probe, probed
 from tests.bench.processes import cpu_seconds, pss_mib, rss_mib
-from tests.bench.provider import CHUNKS
 from tests.bench.stage import HOST, WORKERS, Served, Stage
 from tests.tools.folders import ROOT
 
 PART = "streams"
+CHUNKS, EVERY = 50, 0.1
 RAMP = 4.5
 MANY, OF_ONE = 1_000, 500
+PROVIDERS = "/v1/chat/completions"
 WARM = 50
 WATCHED_EVERY = 0.2
 BODY = json.dumps(
     {
-        "messages": [{"role": "user", "content": "What do we know about this?"}],
+        "model": "stand-in-small",
+        # The text of each chunk is the moment at which it was due.
+        "messages": [
+            {"role": "user", "content": f"[[stand-in: tokens={CHUNKS} delay={EVERY} clock=yes]]"}
+        ],
         "stream": True,
         "max_tokens": 400,
     }
@@ -77,7 +83,9 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
             let_all_call(stage, served, [*tokens, one])
         many = _in_turns(stage, all_three, tokens, streams=MANY, rounds=rounds)
         of_one = _in_turns(stage, all_three, [one], streams=OF_ONE, rounds=rounds)
-        alone = [streamed(stage.provider, tokens, streams=MANY) for _ in range(rounds)]
+        alone = [
+            streamed(stage.provider, tokens, streams=MANY, path=PROVIDERS) for _ in range(rounds)
+        ]
         beside = _beside(stage, ours, tokens, one, rounds=rounds)
     return [
         *_lines(f"{MANY:,} streams", many),
@@ -92,7 +100,6 @@ def measure(stage: Stage, *, rounds: int) -> list[Line]:
 
 def let_all_call(stage: Stage, served: Served, tokens: Sequence[str]) -> None:
     """Everybody has called before in this month, as nearly all have whenever they call; who has not pays for a row."""
-    body = json.dumps({**json.loads(BODY), "stream": False})
     headers = {"Content-Type": "application/json"}
     asked = 0
     while asked < len(tokens):
@@ -102,7 +109,7 @@ def let_all_call(stage: Stage, served: Served, tokens: Sequence[str]) -> None:
             callers=16,
             seconds=2,
             method="POST",
-            body=body,
+            body=ONE_SHOT,
             headers=headers,
             tokens=tokens[asked:],
         )
@@ -127,12 +134,14 @@ def _run(stage: Stage, served: Served, tokens: Sequence[str], *, streams: int) -
     return Run(seen=seen, cpu=spent * 1e6 / max(1, seen.chunks), meanwhile=meanwhile)
 
 
-def streamed(served: Served, tokens: Sequence[str], *, streams: int) -> Seen:
+def streamed(
+    served: Served, tokens: Sequence[str], *, streams: int, path: str = "/v1/llm/stream"
+) -> Seen:
     """What became of so many streams, read by a process of their own."""
     crowd = Crowd(
         host=HOST,
         port=served.port,
-        path="/v1/llm/stream",
+        path=path,
         body=BODY,
         tokens=tokens,
         streams=streams,

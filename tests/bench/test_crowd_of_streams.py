@@ -1,24 +1,28 @@
 """The load of streams: what it says of a crowd is what became of it."""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
-from tests.bench import test_provider
 from tests.bench.crowd_of_streams import Crowd, Seen, read
-from tests.bench.test_provider import CHUNKS, HOST, SECONDS
+from tests.standins.provider_process import Provider, provider, provider_process
 
-provider = test_provider.provider
+__all__ = ["provider", "provider_process"]
+
+CHUNKS, SECONDS = 5, 0.02
+ASKED = {"role": "user", "content": f"[[stand-in: tokens={CHUNKS} delay={SECONDS} clock=yes]]"}
+BODY = {"model": "stand-in-small", "messages": [ASKED], "stream": True}
 
 
 @pytest.fixture
-def crowd(provider: str) -> Callable[..., Seen]:
+def crowd(provider: Provider) -> Callable[..., Seen]:
     def seen(**more: object) -> Seen:
         plan: dict[str, object] = {
-            "host": HOST,
-            "port": int(provider.rpartition(":")[2]),
+            "host": provider.host,
+            "port": provider.port,
             "path": "/v1/chat/completions",
-            "body": '{"stream": true}',
+            "body": json.dumps(BODY),
             "tokens": ["one", "two"],
             "streams": 8,
             "chunks": CHUNKS,

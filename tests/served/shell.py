@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from json import loads
+from json import dumps, loads
+from shlex import quote
 from typing import Any
 
 import requests
@@ -138,8 +139,26 @@ def asked(text: str, **members: Any) -> dict[str, Any]:
 
 
 def stand_in(directive: str) -> str:
-    """A message that tells the stand-in provider how to answer (`tests/standins/provider/directive.py`)."""
-    return f"[[stand-in: {directive}]]"
+    """A message that asks the stand-in provider for a behaviour (`tests/standins/provider/behaviour.py`)."""
+    return f"[[stand-in: {directive} ]]"
+
+
+def sending(*writes: bytes, directive: str = "") -> str:
+    """A message to which the stand-in provider answers exactly these bytes, one write each."""
+    given = dumps([each.decode("latin-1") for each in writes])
+    return stand_in(f"send={quote(given)} {directive}")
+
+
+def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    """One event of a provider's stream."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"object": "chat.completion.chunk", "choices": [choice]}
+
+
+def as_event(data: dict[str, Any] | str) -> bytes:
+    """An event as providers write it."""
+    text = data if isinstance(data, str) else dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return f"data: {text}\n\n".encode()
 
 
 def events(body: bytes) -> list[str]:

@@ -82,7 +82,7 @@ def test_the_last_call_before_a_cap_gets_what_is_left(
     last = shell.complete(stand_in("tokens=70"), max_tokens=70)
     assert last.headers["X-Tokens-Remaining-Month"] == "0"
     stats = provider.stats()
-    assert stats["last"]["output_limit"] == 30
+    assert provider.last()["body"]["max_tokens"] == 30
     assert last.json()["usage"]["completion_tokens"] == 30
     assert last.json()["choices"][0]["finish_reason"] == "length"
 

@@ -11,7 +11,7 @@ from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
 from tests.served.service import HOST, Service
-from tests.served.shell import PATIENCE, Shell, asked, stand_in
+from tests.served.shell import PATIENCE, Shell, as_event, asked, chunk, sending, stand_in
 from tests.standins.provider_process import Provider
 
 # Nothing beyond packages is needed: these only wait for long.
@@ -96,7 +96,7 @@ def test_a_client_that_leaves_before_the_first_byte_is_found_out_too(
     ("path", "telling"),
     [
         # Its provider says nothing before the whole answer.
-        pytest.param("complete", "tokens=2000 delay=60", id="one-shot-before"),
+        pytest.param("complete", "first=60", id="one-shot-before"),
         pytest.param("complete", "fault=stall after=1", id="one-shot-between", marks=LONG),
         pytest.param("stream", "first=60", id="stream-before", marks=LONG),
         pytest.param("stream", "fault=stall after=3", id="stream-between"),
@@ -146,7 +146,14 @@ def test_a_client_that_leaves_with_the_last_words_unread_has_had_its_answer(
 def test_who_leaves_before_the_usage_is_told_pays_for_hidden_thoughts_too(
     service: Service, database: Database, provider: Provider, person: Person, shell: Shell
 ) -> None:
-    telling = stand_in("tokens=5 delay=0.3 reasoning_tokens=3000")
+    usage = {
+        "prompt_tokens": 9,
+        "completion_tokens": 3005,
+        "total_tokens": 3014,
+        "completion_tokens_details": {"reasoning_tokens": 3000},
+    }
+    said = [chunk(content="Well"), chunk("stop"), {"choices": [], "usage": usage}, "[DONE]"]
+    telling = sending(*map(as_event, said), directive="delay=0.3")
     caller = Caller(shell, service.port, "/v1/llm/stream", telling)
     caller.read(word=b'"finish_reason":"stop"')
     caller.close()

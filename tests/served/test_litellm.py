@@ -14,7 +14,7 @@ from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
 from tests.served.people import Person, add_person
 from tests.served.service import Service
-from tests.served.shell import Shell, stand_in
+from tests.served.shell import Shell, as_event, chunk, sending, stand_in
 from tests.standins.provider_process import Provider
 from tests.tools.folders import ROOT
 
@@ -129,8 +129,12 @@ def test_a_tool_is_called_and_its_result_taken(ask: Ask, how: str) -> None:
 
 
 def test_thoughts_come_as_it_calls_them(ask: Ask) -> None:
-    for how in ("complete", "stream"):
-        message = ask(how, stand_in('part=reasoning text="Hm."'))["choices"][0]["message"]
+    message = {"role": "assistant", "content": None, "reasoning_content": "Hm."}
+    whole = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    streamed = [chunk(**message), chunk("stop"), "[DONE]"]
+    told = {"complete": [json.dumps(whole).encode()], "stream": map(as_event, streamed)}
+    for how, writes in told.items():
+        message = ask(how, sending(*writes))["choices"][0]["message"]
         assert message["reasoning_content"] == "Hm."
 
 

@@ -111,7 +111,7 @@ def test_silence_is_filled_also_before_the_first_byte(shell: Shell) -> None:
         ("stream", "first=60"),
         ("stream", "tokens=100000 delay=0.02"),
         ("stream", "fault=stall after=3"),
-        ("complete", "tokens=2000 delay=60"),
+        ("complete", "first=60"),
     ],
 )
 def test_a_client_that_leaves_is_noticed_through_it(

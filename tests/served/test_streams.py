@@ -1,8 +1,10 @@
 """Streams as they come: what a shell sees, when the ledger is settled, and every shape a provider gives them."""
 
+import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from json import loads
+from json import dumps, loads
 from math import ceil
 from typing import Any
 
@@ -14,12 +16,25 @@ from tests.served.database import Database
 from tests.served.ledger import DEADLINE, assert_nothing_is_reserved, eventually, the_record
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service
-from tests.served.shell import DONE, Shell, events, stand_in, text_of
+from tests.served.shell import (
+    DONE,
+    Shell,
+    as_event,
+    chunk,
+    events,
+    sending,
+    stand_in,
+    text_of,
+)
 from tests.standins.provider_process import Provider
 from usage.models import MonthlyUsage, UsageRecord
 
-FRAMINGS = ("lf", "crlf", "cr", "nospace", "split", "multiline", "comments")
 WORDS = "déjà vu – „naïve“ 雪 🎈 \u00a0 fin"
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+# A provider's answer of ten words, its end, and its usage alone.
+SAID = [chunk(role="assistant", content=""), *(chunk(content=f" {n}") for n in range(10))]
+FINISH = chunk("stop")
+ALONE = {"object": "chat.completion.chunk", "choices": [], "usage": USAGE}
 End = UsageRecord.End
 
 
@@ -68,11 +83,38 @@ def test_words_come_as_they_are_said_and_not_at_the_end(
     provider.wait_for(lambda stats: stats["streams_open"] == 0)
 
 
+def inside_characters(event: bytes) -> list[bytes]:
+    """An event cut in the name of its field, inside a character, and between its line ends."""
+    middle = next((at + 1 for at, byte in enumerate(event) if byte >= 0xC0), len(event) // 2)
+    return [event[:3], event[3:middle], event[middle:-1], event[-1:]]
+
+
+def over_several_lines(event: bytes) -> list[bytes]:
+    """An event whose JSON is written over several lines, each a field of its own."""
+    data = event.decode().removeprefix("data: ").strip()
+    lines = [data] if data == DONE else dumps(loads(data), indent=1).splitlines()
+    return [("".join(f"data: {line}\n" for line in lines) + "\n").encode()]
+
+
+COMMENTED = b": a comment\n\n: another one\n%b\n: and one more\n\n"
+FRAMINGS: dict[str, Callable[[bytes], list[bytes]]] = {
+    "lf": lambda event: [event],
+    "crlf": lambda event: [event.replace(b"\n", b"\r\n")],
+    "cr": lambda event: [event.replace(b"\n", b"\r")],
+    "nospace": lambda event: [event.replace(b"data: ", b"data:", 1)],
+    "split": inside_characters,
+    "multiline": over_several_lines,
+    "comments": lambda event: [COMMENTED % event.strip()],
+}
+
+
 @pytest.mark.parametrize("framing", FRAMINGS)
 def test_every_framing_comes_through_intact(
     shell: Shell, database: Database, person: Person, framing: str
 ) -> None:
-    asked = stand_in(f'framing={framing} text="{WORDS}"')
+    words = [chunk(content=piece) for piece in re.findall(r"\s*\S+|\s+", WORDS)]
+    written = map(FRAMINGS[framing], map(as_event, [SAID[0], *words, FINISH, ALONE, DONE]))
+    asked = sending(*(part for parts in written for part in parts))
     with shell.stream(asked, stream_options={"include_usage": True}) as stream:
         *chunks, last, done = events(stream.rest())
     assert done == DONE
@@ -155,10 +197,30 @@ def _somebody_waits(database: Database) -> bool:
         return bool(cursor.fetchone() != (0,))
 
 
+ZERO = {**ALONE, "usage": dict.fromkeys(USAGE, 0)}
+# usage: the events in which a provider reports it.
+REPORTS: dict[str, list[dict[str, Any]]] = {
+    "once": [*SAID, FINISH, ALONE],
+    "twice": [*SAID, FINISH, ALONE, ALONE],
+    "every": [
+        *(
+            {**each, "usage": {**USAGE, "completion_tokens": min(number, 7)}}
+            for number, each in enumerate(SAID)
+        ),
+        {**FINISH, "usage": USAGE},
+        ALONE,
+    ],
+    "last-content": [*SAID[:-1], {**SAID[-1], "usage": USAGE}, FINISH],
+    "finish": [*SAID, {**FINISH, "usage": USAGE}],
+    "zero": [*SAID, FINISH, ZERO],
+    "never": [*SAID, FINISH],
+}
+
+
 @pytest.mark.parametrize(
     ("usage", "source", "tokens"),
     [
-        ("asked", "provider", (11, 7)),
+        ("once", "provider", (11, 7)),
         ("twice", "provider", (11, 7)),
         ("every", "provider", (11, 7)),
         ("last-content", "provider", (11, 7)),
@@ -179,8 +241,8 @@ def test_usage_is_settled_as_it_was_reported_last(
     tokens: tuple[int | None, int | None],
     asks: bool,
 ) -> None:
-    told = f"tokens=10 usage={usage} prompt_tokens=11 completion_tokens=7"
-    with shell.stream(stand_in(told), stream_options={"include_usage": asks}) as stream:
+    told = sending(*map(as_event, [*REPORTS[usage], DONE]))
+    with shell.stream(told, stream_options={"include_usage": asks}) as stream:
         *chunks, done = stream
     assert done == DONE
     given, output = tokens
@@ -197,8 +259,15 @@ def test_usage_is_settled_as_it_was_reported_last(
 
 
 def test_parts_of_a_count_are_kept(shell: Shell, database: Database, person: Person) -> None:
-    told = "tokens=10 prompt_tokens=90 cached_tokens=60 reasoning_tokens=25"
-    with shell.stream(stand_in(told)) as stream:
+    usage = {
+        "prompt_tokens": 90,
+        "completion_tokens": 35,
+        "total_tokens": 125,
+        "prompt_tokens_details": {"cached_tokens": 60},
+        "completion_tokens_details": {"reasoning_tokens": 25},
+    }
+    told = sending(*map(as_event, [*SAID, FINISH, {**ALONE, "usage": usage}, DONE]))
+    with shell.stream(told) as stream:
         assert list(stream)[-1] == DONE
     assert_settled(
         database,
@@ -210,11 +279,12 @@ def test_parts_of_a_count_are_kept(shell: Shell, database: Database, person: Per
     )
 
 
-@pytest.mark.parametrize("part", ["content", "refusal", "reasoning"])
+@pytest.mark.parametrize("part", ["content", "refusal", "reasoning_content"])
 def test_whatever_carries_the_text_is_counted(
     shell: Shell, database: Database, person: Person, part: str
 ) -> None:
-    with shell.stream(stand_in(f'text="a b c d e f" usage=never part={part}')) as stream:
+    words = [chunk(**{part: f" {letter}"}) for letter in "abcdef"]
+    with shell.stream(sending(*map(as_event, [*words, FINISH, DONE]))) as stream:
         assert list(stream)[-1] == DONE
     assert_settled(database, person, source="counted", output_tokens=6)
 
@@ -224,7 +294,7 @@ def test_what_a_tool_is_called_with_is_counted(
 ) -> None:
     parameters = {"type": "object", "properties": {"place": {"type": "string"}}}
     tool = {"type": "function", "function": {"name": "look_up", "parameters": parameters}}
-    with shell.stream(stand_in('usage=never text="a b c d e f"'), tools=[tool]) as stream:
+    with shell.stream(stand_in('usage=no text="a b c d e f"'), tools=[tool]) as stream:
         *chunks, done = stream
     assert done == DONE
     calls = [
@@ -261,9 +331,9 @@ def test_one_that_is_a_little_over_is_not(shell: Shell, database: Database, pers
 def test_a_provider_that_never_says_done_is_done_when_its_answer_is(
     shell: Shell, database: Database, person: Person
 ) -> None:
-    with shell.stream(stand_in("tokens=5 done=no")) as stream:
+    with shell.stream(sending(*map(as_event, [*SAID, FINISH, ALONE]))) as stream:
         assert list(stream)[-1] == DONE
-    assert_settled(database, person, end=End.DONE, output_tokens=5)
+    assert_settled(database, person, end=End.DONE, output_tokens=7)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +381,7 @@ def test_a_failure_before_the_first_byte_is_an_answer_with_a_status(
     assert record.input_tokens == (record.reserved_input if began else 0)
 
 
-@pytest.mark.parametrize("fault", ["reset", "cut", "truncate", "malformed", "error-event"])
+@pytest.mark.parametrize("fault", ["reset", "cut", "truncate", "malformed", "error"])
 @pytest.mark.parametrize("after", [1, 6])
 def test_a_failure_after_the_first_byte_is_an_event_without_a_last_word(
     shell: Shell, database: Database, person: Person, fault: str, after: int
@@ -331,7 +401,7 @@ def test_a_failure_after_the_first_byte_is_an_event_without_a_last_word(
     assert record.input_tokens == record.reserved_input
 
 
-@pytest.mark.parametrize("fault", ["truncate", "malformed", "error-event", "reset after=1"])
+@pytest.mark.parametrize("fault", ["truncate", "malformed", "error", "reset after=1"])
 def test_half_an_answer_is_no_answer(
     shell: Shell, database: Database, person: Person, fault: str
 ) -> None:
@@ -343,7 +413,7 @@ def test_half_an_answer_is_no_answer(
 def test_an_event_that_is_too_large_ends_the_stream(
     shell: Shell, database: Database, person: Person
 ) -> None:
-    with shell.stream(stand_in("tokens=5 fault=gigantic mib=5 after=2")) as stream:
+    with shell.stream(stand_in("tokens=5 fault=gigantic after=2")) as stream:
         *chunks, last = stream
     assert len(chunks) == 2
     assert error_of(last)["code"] == "provider_error"

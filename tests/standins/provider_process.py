@@ -31,14 +31,14 @@ class Provider:
         self.port = address.port
 
     def stats(self) -> dict[str, Any]:
-        """The counters of `/__stats`; `tests/standins/provider/tally.py` says what they mean."""
+        """Requests so far, requests and streams that are open, and streams that ended before their time."""
         report: dict[str, Any] = self._call("GET", "/__stats")
         return report
 
-    def last(self) -> dict[str, Any] | None:
-        """The body of the last authorised model call, None before the first."""
-        body: dict[str, Any] | None = self._call("GET", "/__last")
-        return body
+    def last(self) -> dict[str, Any]:
+        """The body and the header names of the last authorised model call."""
+        last: dict[str, Any] = self._call("GET", "/__last")
+        return last
 
     def reset(self) -> None:
         """Set the counters to zero and forget the last body."""
@@ -76,15 +76,12 @@ class Provider:
 
 
 @contextmanager
-def running_provider(
-    *, api_key: str | None = None, host: str = "127.0.0.1", port: int = 0
-) -> Iterator[Provider]:
-    """Start a stand-in, wait until it listens, and end it on the way out.
+def running_provider(*, api_key: str | None = None) -> Iterator[Provider]:
+    """Starts a stand-in, waits until it listens, and ends it on the way out.
 
     It also ends when this process does, however that dies: its standard input is a pipe from here.
     """
     command = [sys.executable, "-m", "tests.standins.provider", "--until-eof"]
-    command += ["--host", host, "--port", str(port)]
     command += [f"--api-key={api_key}"] if api_key is not None else []
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,263 +1,215 @@
-"""The stand-in provider as a server: its process, its HTTP, its keys, its counters."""
+"""The stand-in provider behaves as an OpenAI-compatible server does, by OpenAI's own SDK, and fails on demand."""
 
-import http.client
 import json
 import signal
-import subprocess
-import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
+import httpx
 import openai
 import pytest
-import requests
 
-from tests.standins.provider_process import DEADLINE, ROOT, Provider, running_provider
-from tests.standins.wire import (
-    KEY,
-    ask,
-    connect,
-    post,
-    read_to_the_end,
-    read_until,
-    receive,
-    request_bytes,
+from tests.standins.provider_process import DEADLINE, Provider, running_provider
+
+MODEL = "stand-in-small"
+PARAMETERS = {
+    "type": "object",
+    "properties": {"place": {"type": "string"}, "days": {"type": "integer"}},
+}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}
+WITH_USAGE = {"stream_options": {"include_usage": True}}
+
+
+class Sdk(openai.OpenAI):
+    """OpenAI's SDK without retries."""
+
+    def __init__(self, provider: Provider, *, key: str = "any-key") -> None:
+        client = openai.DefaultHttpxClient(trust_env=False)
+        super().__init__(base_url=provider.base_url, api_key=key, max_retries=0, http_client=client)
+
+    def ask(self, text: str, **members: Any) -> Any:
+        messages = [{"role": "user", "content": text}]
+        return self.chat.completions.create(**{"model": MODEL, "messages": messages, **members})
+
+    def stream(self, text: str, **members: Any) -> list[Any]:
+        with self.ask(text, stream=True, **members) as stream:
+            return list(stream)
+
+
+@pytest.fixture
+def sdk(provider: Provider) -> Iterator[Sdk]:
+    with Sdk(provider) as sdk:
+        yield sdk
+
+
+def text_of(chunks: list[Any]) -> str:
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+
+
+def test_a_stream_and_a_one_shot_answer_say_and_cost_the_same(sdk: Sdk) -> None:
+    whole = sdk.ask("What is a haiku?")
+    *chunks, last = sdk.stream("What is a haiku?", **WITH_USAGE)
+    assert "haiku" in whole.choices[0].message.content
+    assert text_of(chunks) == whole.choices[0].message.content
+    assert [chunk.choices[0].finish_reason for chunk in chunks[-2:]] == [None, "stop"]
+    assert last.choices == []
+    assert last.usage == whole.usage
+    assert whole.usage.completion_tokens == len(chunks) - 2
+    assert all(chunk.usage is None for chunk in sdk.stream("And without?"))
+
+
+@pytest.mark.parametrize("member", ["max_tokens", "max_completion_tokens"])
+def test_a_limit_cuts_the_answer(sdk: Sdk, member: str) -> None:
+    answer = sdk.ask("[[stand-in: tokens=20]]", **{member: 7})
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage.completion_tokens == 7
+    assert sdk.ask("[[stand-in: overrun=5]]", **{member: 7}).usage.completion_tokens == 12
+
+
+def test_a_tool_is_called_and_its_result_taken(sdk: Sdk) -> None:
+    first = sdk.ask("Kiel", tools=[WEATHER]).choices[0]
+    assert first.finish_reason == "tool_calls"
+    [call] = first.message.tool_calls
+    assert (call.function.name, json.loads(call.function.arguments)) == (
+        "weather",
+        {"place": "Kiel", "days": 1},
+    )
+    deltas = [chunk.choices[0].delta for chunk in sdk.stream("Kiel", tools=[WEATHER])]
+    streamed = [call.function for delta in deltas for call in delta.tool_calls or ()]
+    assert streamed[0].name == "weather"
+    assert "".join(each.arguments for each in streamed) == call.function.arguments
+    messages = [
+        {"role": "user", "content": "Kiel"},
+        first.message,
+        {"role": "tool", "tool_call_id": call.id, "content": "It is raining."},
+    ]
+    second = sdk.ask("", messages=messages, tools=[WEATHER]).choices[0]
+    assert "It is raining." in second.message.content
+    assert sdk.ask("Kiel", tools=[WEATHER], tool_choice="none").choices[0].finish_reason == "stop"
+
+
+def test_an_answer_fits_its_schema(sdk: Sdk) -> None:
+    form = {"name": "forecast", "schema": PARAMETERS}
+    answer = sdk.ask("Kiel", response_format={"type": "json_schema", "json_schema": form})
+    assert json.loads(answer.choices[0].message.content) == {"place": "Kiel", "days": 1}
+    answer = sdk.ask("Some JSON", response_format={"type": "json_object"})
+    assert json.loads(answer.choices[0].message.content) == {"reply": "Some JSON"}
+
+
+def test_models_are_listed(sdk: Sdk) -> None:
+    assert [model.id for model in sdk.models.list()] == ["stand-in-small", "stand-in-large"]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"messages": []},
+        {"extra_body": {"unheard_of": 1}},
+        {"max_tokens": 1, "max_completion_tokens": 1},
+        WITH_USAGE,
+    ],
 )
+def test_a_bad_request_is_refused(sdk: Sdk, members: dict[str, Any]) -> None:
+    with pytest.raises(openai.BadRequestError):
+        sdk.ask("Hello", **members)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_at_once_when_told_to_with_streams_open(number: signal.Signals) -> None:
-    with running_provider() as provider, connect(provider) as client:
-        client.sendall(request_bytes(ask("[[stand-in: fault=stall after=1]]", stream=True)))
-        read_until(client, b"\n\n")
-        provider.process.send_signal(number)
+def test_an_unknown_model_is_not_found(sdk: Sdk) -> None:
+    with pytest.raises(openai.NotFoundError) as raised:
+        sdk.ask("Hello", model="gpt-4o")
+    assert raised.value.code == "model_not_found"
+
+
+@pytest.mark.parametrize("directive", ["tokens=many", "nothing=1", "fault=none", "tokens"])
+def test_a_directive_with_a_mistake_is_refused(sdk: Sdk, directive: str) -> None:
+    with pytest.raises(openai.BadRequestError) as raised:
+        sdk.ask(f"[[stand-in: {directive}]]")
+    assert raised.value.code == "invalid_directive"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
+def test_a_status_is_the_sdks_own_exception(sdk: Sdk, status: int) -> None:
+    with pytest.raises(openai.APIStatusError) as raised:
+        sdk.ask(f'[[stand-in: fault=status:{status} message="No, thanks." retry_after=7]]')
+    assert raised.value.status_code == status
+    assert raised.value.message.endswith("No, thanks.") or "No, thanks." in str(raised.value)
+    assert raised.value.response.headers["Retry-After"] == "7"
+
+
+@pytest.mark.parametrize("fault", ["reset", "cut", "malformed", "error"])
+def test_a_stream_fails_where_it_should(sdk: Sdk, fault: str) -> None:
+    with sdk.ask(f"[[stand-in: tokens=9 fault={fault} after=4]]", stream=True) as stream:
+        assert [next(stream).choices[0].finish_reason for _ in range(4)] == [None] * 4
+        with pytest.raises((openai.APIError, httpx.HTTPError, ValueError)):
+            next(stream)
+
+
+def test_a_stream_can_end_too_early(sdk: Sdk) -> None:
+    chunks = sdk.stream("[[stand-in: tokens=9 fault=truncate after=4]]")
+    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * 4
+
+
+@pytest.mark.parametrize("after", [0, 1])
+@pytest.mark.parametrize("fault", ["reset", "cut"])
+def test_a_one_shot_answer_can_break_off(sdk: Sdk, fault: str, after: int) -> None:
+    with pytest.raises(openai.APIConnectionError):
+        sdk.ask(f"[[stand-in: fault={fault} after={after}]]")
+
+
+def test_given_events_are_sent_as_they_are(sdk: Sdk) -> None:
+    content = {"choices": [{"index": 0, "delta": {"content": "é"}}]}
+    events = [f"data: {json.dumps(content)}\n", "\n", "data: [DONE]\n\n"]
+    assert text_of(sdk.stream(f"[[stand-in: send='{json.dumps(events)}' ]]")) == "é"
+
+
+def test_events_come_in_their_time_and_can_name_it(sdk: Sdk) -> None:
+    chunks = sdk.stream("[[stand-in: tokens=5 delay=0.05 clock=yes]]")
+    due = [float(text_of([chunk])) for chunk in chunks if text_of([chunk])]
+    assert [round(later - sooner, 3) for sooner, later in pairwise(due)] == [0.05] * 4
+    assert due[-1] <= time.monotonic()
+    began = time.monotonic()
+    sdk.ask("[[stand-in: first=0.2]]")
+    assert time.monotonic() - began >= 0.2
+
+
+def test_a_client_that_leaves_is_noticed(sdk: Sdk, provider: Provider) -> None:
+    for directive in ("fault=stall after=2", "tokens=100000 delay=60", "tokens=1000000"):
+        provider.reset()
+        with sdk.ask(f"[[stand-in: {directive}]]", stream=True) as stream:
+            next(stream)
+            next(stream)
+            assert provider.stats()["streams_open"] == 1
+        gone = provider.wait_for(lambda stats: stats["requests_open"] == 0)
+        assert (gone["streams_open"], gone["streams_aborted"]) == (0, 1)
+
+
+def test_a_test_can_see_what_was_sent_but_not_the_key(provider: Provider) -> None:
+    with Sdk(provider, key="very-secret") as sdk:
+        sdk.ask("Hello", temperature=0.5)
+    last = provider.last()
+    assert last["body"]["temperature"] == 0.5
+    assert "authorization" in last["header_names"]
+    assert "very-secret" not in json.dumps(last)
+
+
+def test_with_a_key_of_its_own_it_accepts_no_other_and_ends_when_it_is_told() -> None:
+    stalled = "[[stand-in: fault=stall after=1]]"
+    with (
+        running_provider(api_key="right") as provider,
+        Sdk(provider, key="wrong") as other,
+        Sdk(provider, key="right") as sdk,
+        sdk.ask(stalled, stream=True),
+    ):
+        with pytest.raises(openai.AuthenticationError):
+            other.models.list()
+        provider.process.send_signal(signal.SIGINT)
         assert provider.process.wait(DEADLINE) == 0
-        _, reset = read_to_the_end(client)
-        assert not reset
 
 
-def test_a_killed_stand_in_frees_its_port_for_the_next() -> None:
-    with running_provider() as first:
-        port = first.port
-        assert post(first, ask("hello")).status_code == requests.codes.ok
-        first.kill()
-    with running_provider(port=port) as second:
-        assert second.port == port
-        assert post(second, ask("hello")).status_code == requests.codes.ok
-        assert second.stop() == 0
-
-
-def test_it_ends_with_whoever_started_it() -> None:
+def test_it_ends_with_its_starter() -> None:
     with running_provider() as provider:
         assert provider.process.stdin is not None
         provider.process.stdin.close()
         assert provider.process.wait(DEADLINE) == 0
-
-
-def test_a_taken_port_is_a_clear_error(provider: Provider) -> None:
-    command = [sys.executable, "-m", "tests.standins.provider", "--port", str(provider.port)]
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stdout == ""
-    assert ended.stderr.startswith(f"cannot listen on 127.0.0.1:{provider.port}: ")
-    assert ended.stderr.count("\n") == 1
-
-
-def test_one_connection_serves_many_requests(provider: Provider) -> None:
-    connection = http.client.HTTPConnection(provider.host, provider.port, timeout=DEADLINE)
-    headers = {"Authorization": f"Bearer {KEY}"}
-    for text in ("one", "two", "three"):
-        for stream, end in ((True, b"data: [DONE]\n\n"), (False, b"}")):
-            body = json.dumps(ask(text, stream=stream))
-            connection.request("POST", "/v1/chat/completions", body, headers)
-            assert connection.getresponse().read().endswith(end)
-    stats = provider.stats()
-    assert stats["requests"] == 6
-    assert (stats["connections"], stats["connections_open"]) == (1, 1)
-    connection.close()
-    provider.wait_for(lambda now: now["connections_open"] == 0)
-
-
-def test_pipelined_requests_are_answered_in_their_order(provider: Provider) -> None:
-    with connect(provider) as client:
-        client.sendall(
-            request_bytes(ask("first"))
-            + request_bytes(ask("second", stream=True))
-            + request_bytes(ask("third"), headers="Connection: close\r\n")
-        )
-        data, _ = read_to_the_end(client)
-    text = data.decode()
-    assert text.count("HTTP/1.1 200 OK\r\n") == 3
-    assert text.index("first") < text.index("[DONE]") < text.index("third")
-
-
-def test_a_chunked_request_body_is_read(provider: Provider) -> None:
-    raw = json.dumps(ask("in pieces")).encode()
-    connection = http.client.HTTPConnection(provider.host, provider.port, timeout=DEADLINE)
-    connection.request(
-        "POST",
-        "/v1/chat/completions",
-        body=iter([raw[:7], raw[7:20], raw[20:]]),
-        headers={"Authorization": f"Bearer {KEY}"},
-        encode_chunked=True,
-    )
-    assert "in pieces" in connection.getresponse().read().decode()
-    connection.close()
-    assert provider.last() == ask("in pieces")
-
-
-def test_a_client_that_waits_for_the_go_ahead_gets_it(provider: Provider) -> None:
-    request = request_bytes(ask("hello"), headers="Expect: 100-continue\r\nConnection: close\r\n")
-    head, mark, body = request.partition(b"\r\n\r\n")
-    with connect(provider) as client:
-        client.sendall(head + mark)
-        assert read_until(client, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        client.sendall(body)
-        data, _ = read_to_the_end(client)
-    assert data.startswith(b"HTTP/1.1 200 OK\r\n")
-
-
-def test_a_stream_to_an_old_client_ends_with_the_connection(provider: Provider) -> None:
-    got = receive(provider, ask("hello", stream=True), version="HTTP/1.0")
-    assert "transfer-encoding" not in got.head.lower()
-    assert "Connection: close" in got.head
-    assert got.body.startswith(b'data: {"id":')
-    assert got.body.endswith(b"data: [DONE]\n\n")
-
-
-@pytest.mark.parametrize(
-    ("sent", "status"),
-    [
-        (b"nonsense\r\n\r\n", 400),
-        (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
-        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
-        (b"POST / HTTP/1.1\r\nContent-Length: 999999999\r\n\r\n", 413),
-        (b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000, 431),
-    ],
-)
-def test_what_is_not_http_is_refused_and_the_connection_closed(
-    provider: Provider, sent: bytes, status: int
-) -> None:
-    with connect(provider) as client:
-        client.sendall(sent)
-        data, _ = read_to_the_end(client)
-    head, _, body = data.partition(b"\r\n\r\n")
-    assert head.startswith(f"HTTP/1.1 {status} ".encode())
-    assert json.loads(body)["error"]["type"] == "invalid_request_error"
-
-
-def test_other_addresses_and_methods_are_refused_in_the_same_shape(provider: Provider) -> None:
-    with requests.Session() as session:
-        session.trust_env = False
-        missing = session.get(f"{provider.base_url}/embeddings", timeout=DEADLINE)
-        wrong = session.get(f"{provider.base_url}/chat/completions", timeout=DEADLINE)
-    assert missing.status_code == requests.codes.not_found
-    assert missing.json()["error"]["message"] == "Invalid URL (GET /v1/embeddings)"
-    assert wrong.status_code == requests.codes.method_not_allowed
-    assert wrong.headers["Allow"] == "POST"
-
-
-def test_a_call_needs_a_key_and_any_will_do(provider: Provider) -> None:
-    with requests.Session() as session:
-        session.trust_env = False
-        for path in ("/models", "/models/stand-in-small"):
-            refused = session.get(provider.base_url + path, timeout=DEADLINE)
-            assert refused.status_code == requests.codes.unauthorized
-            assert refused.json()["error"]["type"] == "invalid_request_error"
-    assert post(provider, ask("hello"), key="").status_code == requests.codes.unauthorized
-    assert post(provider, ask("hello"), key="anything").status_code == requests.codes.ok
-
-
-def test_with_a_key_of_its_own_only_that_one_is_taken() -> None:
-    with running_provider(api_key="right-key") as provider:
-        assert post(provider, ask("hello"), key="right-key").status_code == requests.codes.ok
-        refused = post(provider, ask("hello"), key="wrong-key")
-        with (
-            openai.OpenAI(base_url=provider.base_url, api_key="other") as client,
-            pytest.raises(openai.AuthenticationError),
-        ):
-            client.models.list()
-        stats = provider.stats()
-    assert refused.status_code == requests.codes.unauthorized
-    assert refused.json()["error"]["code"] == "invalid_api_key"
-    assert "wrong-key" not in refused.text
-    assert stats["responses"] == {"200": 1, "401": 1}
-
-
-def test_the_sdk_lists_the_models(provider: Provider) -> None:
-    with openai.OpenAI(base_url=provider.base_url, api_key=KEY) as client:
-        assert [model.id for model in client.models.list()] == ["stand-in-small", "stand-in-large"]
-        assert client.models.retrieve("stand-in-large").owned_by == "stand-in"
-        with pytest.raises(openai.NotFoundError) as refused:
-            client.models.retrieve("gpt-4o")
-    assert refused.value.code == "model_not_found"
-
-
-def test_a_test_can_see_what_was_sent_but_never_the_key(provider: Provider) -> None:
-    body = ask("hello", max_completion_tokens=12, temperature=0.5, stream=True)
-    post(provider, body, key="very-secret-key")
-    stats = provider.stats()
-    assert provider.last() == body
-    assert stats["last"]["model"] == "stand-in-small"
-    assert stats["last"]["output_limit"] == 12
-    assert stats["last"]["stream"] is True
-    assert stats["last"]["body_keys"] == sorted(body)
-    assert "authorization" in stats["last"]["header_names"]
-    assert "very-secret-key" not in json.dumps(stats)
-    assert (stats["requests"], stats["streams_finished"], stats["streams_open"]) == (1, 1, 0)
-    provider.reset()
-    assert provider.last() is None
-    cleared = provider.stats()
-    assert (cleared["requests"], cleared["responses"], cleared["last"]) == (0, {}, None)
-
-
-def test_a_refused_body_is_kept_too(provider: Provider) -> None:
-    post(provider, {"model": "no-such-model", "max_tokens": 3})
-    assert provider.last() == {"model": "no-such-model", "max_tokens": 3}
-    assert provider.stats()["responses"] == {"404": 1}
-
-
-def test_a_client_that_leaves_a_stream_is_noticed_and_counted(provider: Provider) -> None:
-    with connect(provider) as client:
-        client.sendall(request_bytes(ask("[[stand-in: tokens=1000 delay=60]]", stream=True)))
-        read_until(client, b"\n\n")
-        assert provider.stats()["streams_open"] == 1
-    gone = provider.wait_for(lambda now: now["streams_open"] == 0)
-    assert (gone["streams_aborted"], gone["streams_finished"], gone["calls_aborted"]) == (1, 0, 0)
-    assert (gone["requests_open"], gone["connections_open"]) == (0, 0)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_client_that_leaves_before_the_answer_is_counted(
-    provider: Provider, stream: bool
-) -> None:
-    with connect(provider) as client:
-        client.sendall(request_bytes(ask("[[stand-in: first=60]]", stream=stream)))
-        provider.wait_for(lambda now: now["requests_open"] == 1)
-    gone = provider.wait_for(lambda now: now["requests_open"] == 0)
-    assert (gone["calls_aborted"], gone["streams_aborted"], gone["responses"]) == (1, 0, {})
-
-
-def test_a_reader_that_falls_behind_holds_up_no_other(provider: Provider) -> None:
-    with connect(provider) as slow:
-        slow.sendall(request_bytes(ask("[[stand-in: tokens=200000]]", stream=True)))
-        read_until(slow, b"\n\n")
-        assert post(provider, ask("hello")).status_code == requests.codes.ok
-        assert provider.stats()["streams_open"] == 1
-    assert provider.wait_for(lambda now: now["streams_open"] == 0)["streams_aborted"] == 1
-
-
-def test_many_streams_are_open_at_the_same_time(provider: Provider) -> None:
-    body = ask("[[stand-in: fault=stall after=3]]", stream=True)
-    clients = [connect(provider) for _ in range(100)]
-    for client in clients:
-        client.sendall(request_bytes(body))
-    for client in clients:
-        read_until(client, b"\n\n", times=3)
-    assert provider.stats()["streams_open"] == 100
-    for client in clients:
-        client.close()
-    gone = provider.wait_for(lambda now: now["streams_open"] == 0)
-    assert (gone["streams_aborted"], gone["connections_open"]) == (100, 0)

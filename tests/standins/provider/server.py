@@ -1,0 +1,262 @@
+"""Routes of the stand-in provider, the delivery of answers with their faults, and counters for tests."""
+
+import errno
+import json
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any
+
+import gevent
+from gevent.event import Event
+from gevent.pywsgi import WSGIHandler
+from gevent.socket import wait_read
+
+from tests.standins.provider.answers import Answer, Json, dump, event, text_of
+from tests.standins.provider.behaviour import Behaviour, split_directive
+
+MODELS = ("stand-in-small", "stand-in-large")
+MEMBERS = frozenset(
+    """
+    frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages metadata model n parallel_tool_calls
+    prediction presence_penalty prompt_cache_key reasoning_effort response_format safety_identifier seed service_tier
+    stop store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity
+    """.split()  # noqa: SIM905 - easier to read than a list
+)
+COUNTERS = ("requests", "requests_open", "streams_open", "streams_aborted")
+# Headers of real providers, which a proxy must keep to itself.
+HEADERS = {"openai-organization": "stand-in", "x-ratelimit-remaining-requests": "9999"}
+EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8", **HEADERS}
+PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>502 Bad Gateway</body></html>\n"
+# status: code and message that a proxy must keep to itself.
+USUAL = {
+    401: ("invalid_api_key", "Incorrect API key provided."),
+    403: ("unsupported_country_region_territory", "Country, region, or territory not supported"),
+    429: ("rate_limit_exceeded", "Rate limit reached for requests per minute."),
+}
+
+
+class ApiError(Exception):
+    """A response other than 200 in the shape of OpenAI's errors."""
+
+    def __init__(self, status: int, message: str = "", code: str | None = None) -> None:
+        super().__init__(message)
+        usual_code, usual_message = USUAL.get(status, (None, f"The stand-in answers {status}."))
+        kind = "server_error" if status >= 500 else "invalid_request_error"
+        error = {"message": message or usual_message, "type": kind, "param": None}
+        self.status = status
+        self.body = {"error": {**error, "code": code or usual_code}}
+
+
+IN_BAND = ApiError(500).body
+HUGE = {"index": 0, "delta": {"content": "x" * 5 * 1024 * 1024}, "finish_reason": None}
+# fault: the event that is sent among the others.
+ODD_EVENTS = {
+    "malformed": b'data: {"id":"chatcmpl-broken","choices":[{"delta":{"con\n\n',
+    "error": event(IN_BAND),
+    "gigantic": event({"object": "chat.completion.chunk", "choices": [HUGE]}),
+}
+
+
+class Handler(WSGIHandler):  # type: ignore[misc]  # gevent has no types
+    """A request's handler that lets the application break the connection."""
+
+    def get_environ(self) -> Json:
+        return {**super().get_environ(), "standin.socket": self.socket}
+
+
+class Call:
+    """One request and the ways to respond to it."""
+
+    def __init__(self, environ: Json, start_response: Callable[..., Any]) -> None:
+        self.route = (environ["REQUEST_METHOD"], environ["PATH_INFO"])
+        self.key = environ.get("HTTP_AUTHORIZATION", "").removeprefix("Bearer ")
+        own = {name for name in ("CONTENT_LENGTH", "CONTENT_TYPE") if environ.get(name)}
+        names = {name[5:] for name in environ if name.startswith("HTTP_")} | own
+        self.header_names = sorted(name.replace("_", "-").lower() for name in names)
+        self.body: bytes = environ["wsgi.input"].read()
+        self._socket: socket.socket = environ["standin.socket"]
+        self._start = start_response
+
+    def start(self, status: int, headers: Json) -> Callable[[bytes], None]:
+        """Begins a response; the result writes parts of its body, and the headers even before the first part."""
+        write: Callable[[bytes], None]
+        write = self._start(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
+        return write
+
+    def respond(self, status: int, body: Any, headers: Json = HEADERS) -> list[bytes]:
+        """A whole response."""
+        raw = body if isinstance(body, bytes) else dump(body)
+        own = {"Content-Type": "application/json", "Content-Length": str(len(raw))}
+        self.start(status, {**own, **headers})
+        return [raw]
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Raises ConnectionError inside the block as soon as the client leaves."""
+        watch = gevent.spawn(_end_with_client, self._socket, gevent.getcurrent())
+        try:
+            yield
+        finally:
+            watch.kill()
+
+    def leave(self, *, with_reset: bool = False) -> None:
+        """Ends the connection where the response stands."""
+        if with_reset:
+            linger = struct.pack("ii", 1, 0)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        raise ConnectionResetError(errno.ECONNRESET, "The stand-in or its client has left.")
+
+    def break_off(self, fault: str) -> None:
+        if fault == "stall":
+            Event().wait()
+        elif fault != "truncate":
+            self.leave(with_reset=fault == "reset")
+
+
+def _end_with_client(sock: socket.socket, answering: gevent.Greenlet) -> None:
+    """A client has nothing to say while it waits for an answer, except that it leaves."""
+    wait_read(sock.fileno())
+    answering.kill(ConnectionResetError(errno.ECONNRESET, "The client has left."), block=False)
+
+
+class Provider:
+    """A WSGI application with counters. It accepts one key alone, if there is one."""
+
+    def __init__(self, api_key: str | None) -> None:
+        self.api_key = api_key
+        self.open: Counter[str] = Counter()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything but what is open now."""
+        self.counted: Counter[str] = Counter()
+        self.last: Json | None = None
+
+    def __call__(self, environ: Json, start_response: Callable[..., Any]) -> Iterator[bytes]:
+        call = Call(environ, start_response)
+        try:
+            yield from self._answer(call)
+        except ApiError as error:
+            yield from call.respond(error.status, error.body)
+
+    def _answer(self, call: Call) -> Iterator[bytes]:
+        match call.route:
+            case ("GET", "/__stats"):
+                counted = self.counted + self.open
+                yield from call.respond(200, {name: counted[name] for name in COUNTERS})
+            case ("GET", "/__last"):
+                yield from call.respond(200, self.last)
+            case ("POST", "/__reset"):
+                self.reset()
+                yield from call.respond(200, {})
+            case ("GET", "/v1/models"):
+                self._authorise(call)
+                own = {"object": "model", "created": 0, "owned_by": "stand-in"}
+                models = [{"id": name, **own} for name in MODELS]
+                yield from call.respond(200, {"object": "list", "data": models})
+            case ("POST", "/v1/chat/completions"):
+                with self._counted("requests"):
+                    yield from self._complete(call)
+            case _:
+                raise ApiError(404, f"Invalid URL ({' '.join(call.route)})")
+
+    def _authorise(self, call: Call) -> None:
+        if not call.key or self.api_key not in (None, call.key):
+            raise ApiError(401)
+
+    @contextmanager
+    def _counted(self, name: str) -> Iterator[None]:
+        self.counted[name] += 1
+        self.open[f"{name}_open"] += 1
+        try:
+            yield
+        except (ConnectionError, GeneratorExit):
+            self.counted[f"{name}_aborted"] += 1
+            raise
+        finally:
+            self.open[f"{name}_open"] -= 1
+
+    def _complete(self, call: Call) -> Iterator[bytes]:
+        self._authorise(call)
+        body = json.loads(call.body)
+        self.last = {"body": body, "header_names": call.header_names}
+        answer = read(body)
+        with call.watched():
+            yield from self._deliver(call, answer)
+
+    def _deliver(self, call: Call, answer: Answer) -> Iterator[bytes]:
+        asked, is_stream = answer.asked, answer.body.get("stream")
+        gevent.sleep(asked.first if is_stream else asked.first + answer.seconds)
+        if asked.fault.startswith("status:"):
+            error = ApiError(int(asked.fault.removeprefix("status:")), asked.message)
+            headers = {"Retry-After": asked.retry_after} if asked.retry_after else {}
+            yield from call.respond(error.status, error.body, headers)
+        elif asked.fault == "html":
+            yield from call.respond(502, PAGE, {"Content-Type": "text/html; charset=utf-8"})
+        elif is_stream:
+            with self._counted("streams"):
+                yield from _stream(call, answer)
+        else:
+            yield from _whole(call, answer)
+
+
+def read(body: Json) -> Answer:
+    """The answer to a request; raises the error by which OpenAI refuses what it does not take."""
+    if body.get("model") not in MODELS:
+        raise ApiError(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
+    if unknown := body.keys() - MEMBERS:
+        raise ApiError(400, f"Unrecognized request argument supplied: {', '.join(sorted(unknown))}")
+    if "max_tokens" in body and "max_completion_tokens" in body:
+        raise ApiError(400, "'max_tokens' and 'max_completion_tokens' exclude each other.")
+    if "stream_options" in body and not body.get("stream"):
+        raise ApiError(400, "'stream_options' is only allowed when 'stream' is enabled.")
+    if not body.get("messages"):
+        raise ApiError(400, "Invalid 'messages': empty array.")
+    messages = body["messages"][::-1]
+    said = next((text_of(each) for each in messages if each["role"] == "user"), "")
+    try:
+        asked, question = split_directive(said)
+    except ValueError as error:
+        raise ApiError(400, f"Invalid directive: {error}", "invalid_directive") from None
+    return Answer(body, question, asked)
+
+
+def _whole(call: Call, answer: Answer) -> Iterator[bytes]:
+    asked = answer.asked
+    raw = dump(IN_BAND if asked.fault == "error" else answer.completion())
+    if asked.send:
+        raw = b"".join(_given(asked))
+    half = raw[: len(raw) // 2]
+    if asked.fault in {"reset", "cut", "stall"}:
+        if asked.after:
+            call.start(200, {"Content-Length": str(len(raw)), **HEADERS})
+            yield half
+        call.break_off(asked.fault)
+    yield from call.respond(200, half if asked.fault in {"truncate", "malformed"} else raw)
+
+
+def _stream(call: Call, answer: Answer) -> Iterator[bytes]:
+    asked = answer.asked
+    write = call.start(200, EVENT_STREAM)
+    due = time.monotonic()
+    for number, each in enumerate(_given(asked) if asked.send else answer.events(due)):
+        if number == asked.after and asked.fault:
+            if asked.fault not in ODD_EVENTS:
+                write(b"")
+                call.break_off(asked.fault)
+                return
+            yield ODD_EVENTS[asked.fault]
+        yield each
+        # By the clock and not by the last event, so that one that is late does not delay all others.
+        due += asked.delay if number else 0
+        gevent.sleep(max(0.0, due - time.monotonic()))
+
+
+def _given(asked: Behaviour) -> Iterator[bytes]:
+    for each in json.loads(asked.send):
+        yield each.encode("latin-1")
