@@ -1,6 +1,6 @@
 """What tests share: people of a client, tokens of their own, and a clock that is theirs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from accounts.keys.key_ring import ring
 from accounts.keys.signing_keys import rotate_signing_key
-from accounts.models import AuditEvent, Client, User
+from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from licensing.licences import create_client
 from licensing.models import Plan
@@ -56,15 +56,17 @@ def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _tests_may_empty_the_audit_log() -> Iterator[None]:
-    """Between tests every table is emptied, as its owner can: with the trigger that refuses it switched off."""
+def _tables_are_emptied_by_delete() -> Iterator[None]:
+    """Replaces Django's TRUNCATE between tests, which takes thirty times as long on tables of a few rows.
 
-    flush_as_before = DatabaseOperations.sql_flush
-    switch = f"ALTER TABLE {AuditEvent._meta.db_table} {{}} TRIGGER audit_is_not_emptied"
+    The role skips triggers: those of foreign keys, and the one that keeps the audit log.
+    """
 
-    def flush(self: DatabaseOperations, *args: Any, **kwargs: Any) -> list[str]:
-        statements = flush_as_before(self, *args, **kwargs)
-        return [switch.format("DISABLE"), *statements, switch.format("ENABLE")]
+    def flush(
+        self: DatabaseOperations, style: Any, tables: Sequence[str], **kwargs: Any
+    ) -> list[str]:
+        deletes = [f"DELETE FROM {self.quote_name(table)}" for table in tables]
+        return ["SET LOCAL session_replication_role = replica; " + "; ".join(deletes)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatabaseOperations, "sql_flush", flush)
