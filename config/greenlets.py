@@ -6,8 +6,7 @@ be interrupted, so a killed task ends by itself and a time limit is none.
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -57,18 +56,17 @@ def spawn(function: Callable[..., None], *args: Any) -> Task:
     return kind(function, args)
 
 
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raises ``TimeoutError`` in the block after so many seconds, wherever it waits; under plain threads never.
+def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Returns a function's result, or raises ``TimeoutError`` after so many seconds, wherever it waits.
 
-    Until the block has ended it is no ``OSError``, which libraries would take for a failure to go on after.
+    Inside the function it is no ``OSError``, which libraries take for a failure to go on after. Under plain threads
+    there is no limit.
     """
     if not is_module_patched("threading"):
-        yield
-        return
+        return function(*args, **kwargs)
     with Timeout(max(seconds, 0.0), False):
-        yield
-        return
+        return function(*args, **kwargs)
+    # Outside the block, so that it does not refer to what was interrupted and to all that was open there.
     raise TimeoutError
 
 
@@ -79,9 +77,9 @@ def run_exclusively(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     """
     if is_module_patched("threading"):
         try:
-            with time_limit(QUEUE_SECONDS):
-                # Waits while one call is at work and another is next: callers who leave put no load on the thread.
-                pending = _argon2_thread(os.getpid()).spawn(_outcome, work, *args, **kwargs)
+            # Waits while one call is at work and another is next: callers who leave put no load on the thread.
+            pool = _argon2_thread(os.getpid())
+            pending = within(QUEUE_SECONDS, pool.spawn, _outcome, work, *args, **kwargs)
         except TimeoutError:
             raise _too_many_sign_ins() from None
         result, error = pending.get()

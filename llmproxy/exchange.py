@@ -1,22 +1,25 @@
-"""One HTTP request to a provider that can be waited for with a timeout and cut at any moment.
+"""One HTTP request to a provider and its answer, which can be waited for with a timeout and cut at any moment.
 
-A thread sends the request and waits for the head of the answer, which no timeout can interrupt and leave whole. From
-there on whoever wants the answer receives it from its socket, without a thread and a queue between the two: bytes can
-be waited for again and again. It is plain threading, so under gevent the thread is a greenlet. Whoever has nothing to
-say before the answer is whole needs no thread at all.
+A background task sends the request and reads the answer into a bounded queue, because a read that timed out cannot be
+resumed. The consumer waits on the queue. A cut kills the task, which works in every phase under gevent; under plain
+threads the consumer leaves at once and the task ends at its own timeout.
 """
 
-import _thread
-import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Self
+from collections.abc import Mapping
+from contextlib import suppress
+from queue import Empty, Queue
+from typing import Any, NamedTuple, Self
 
-from llmproxy.connections import Answer, Connections, Request
-from llmproxy.framing import Framing
-from llmproxy.heads import Head
-from llmproxy.sockets import Line
-from llmproxy.tries import Tries, root_of
+from requests import PreparedRequest, Response
+
+from config.greenlets import spawn, within
+from llmproxy.provider_session import Attempt, ProviderSession, prepared
+from llmproxy.retries import Retries, root_of
+
+# The most bytes that are read at once, and the most reads that the task is ahead of the consumer.
+READ_BYTES = 16 * 1024
+READS_AHEAD = 16
 
 
 class ExchangeError(Exception):
@@ -47,28 +50,54 @@ class TooLarge(ExchangeError):
     """The body of the answer is longer than it may be."""
 
 
-class Exchange:
-    """One request and its answer, made by `open_exchange`. For one consumer; close it always.
+class Head(NamedTuple):
+    """Status and headers of an answer; names of headers have no case."""
 
-    What failed once fails again in the same way. Seconds throughout.
+    status: int
+    headers: Mapping[str, str]
+
+
+class Limits(NamedTuple):
+    """What an exchange may take: seconds, a time on the monotonic clock, and bytes.
+
+    `connect_timeout` covers name look-up, connection and TLS together; `first_byte_timeout` each silence from there to
+    the first byte of the body, `read_timeout` each one after it; `deadline` everything; `max_bytes` the body of the
+    answer. `retry_until` is the time after which no attempt begins anew.
     """
 
-    def __init__(self, line: Line, max_bytes: int) -> None:
-        self._line = line
-        self._max_bytes = max_bytes
-        self._lock = threading.Lock()
-        # Set with the head, or with what there is in place of it.
-        self._is_there = threading.Event()
+    connect_timeout: float
+    first_byte_timeout: float
+    read_timeout: float
+    deadline: float
+    max_bytes: int
+    retry_until: float = 0.0
+
+
+class Exchange:
+    """One request and its answer, begun when it is made. For one consumer; close it always.
+
+    Redirects are answers like any other. What failed once fails again in the same way.
+    """
+
+    def __init__(
+        self,
+        session: ProviderSession,
+        *,
+        url: str,
+        headers: dict[str, str],
+        body: bytes,
+        limits: Limits,
+    ) -> None:
+        self._session = session
+        self._limits = limits
+        self._attempt = self._new_attempt(is_first=True)
+        self._items: Queue[Head | bytes | ExchangeError] = Queue(READS_AHEAD)
         self._head: Head | None = None
-        self._answer: Answer | None = None
-        self._framing = Framing()
-        # What came with the head, or cannot be given before the next call.
-        self._ahead = b""
-        self._size = 0
-        self._is_received = False
+        # Taken from the queue behind a piece of the body.
+        self._held: Head | bytes | ExchangeError | None = None
         self._ended = False
         self._failure: ExchangeError | None = None
-        self._begin: Callable[[], None] | None = None
+        self._task = spawn(self._run, url, headers, body)
 
     def __enter__(self) -> Self:
         return self
@@ -76,21 +105,17 @@ class Exchange:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
+    # The consumer's side
 
     def head(self, timeout: float) -> Head | None:
         """Return status and headers, or None when they are not there after `timeout` seconds.
 
         Raises Unreachable, Broken or TimedOut.
         """
-        if self._begin is not None:
-            begin, self._begin = self._begin, None
-            begin()
-        if self._head is None and self._failure is None:
-            self._wait(timeout)
         if self._failure is not None:
             raise _anew(self._failure)
+        if self._head is None:
+            self._head = self._take(timeout)
         return self._head
 
     def chunk(self, timeout: float) -> bytes | None:
@@ -103,17 +128,19 @@ class Exchange:
             return b""
         if self._head is None and self.head(timeout) is None:
             return None
-        # Said before it is looked whether this was closed, as that is said before it is looked who receives: of two
-        # at once, one sees the other.
-        self._is_received = True
-        try:
-            return self._next(time.monotonic() + timeout)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the end of this answer
-            raise _anew(self.fail(error)) from None
-        finally:
-            self._is_received = False
-            if self._failure is not None:
-                self._drop()
+        piece: bytes | None = self._take(timeout)
+        self._ended = piece == b""
+        if not piece or self._items.empty():
+            return piece
+        # All that has come is one piece: of many small ones each would cost its own way through the relay.
+        pieces = [piece]
+        while self._held is None and not self._items.empty():
+            item = self._items.get()
+            if item and isinstance(item, bytes):
+                pieces.append(item)
+            else:
+                self._held = item
+        return b"".join(pieces)
 
     def body(self) -> bytes:
         """Return the rest of the body, waiting as long as read timeout and deadline allow.
@@ -122,7 +149,7 @@ class Exchange:
         """
         pieces: list[bytes] = []
         while not self._ended:
-            pieces.append(self.chunk(self._line.deadline - time.monotonic()) or b"")
+            pieces.append(self.chunk(self._limits.deadline - time.monotonic()) or b"")
         return b"".join(pieces)
 
     def close(self) -> None:
@@ -130,191 +157,117 @@ class Exchange:
 
         Idempotent and at once. Any thread may call it: a consumer that waits gets Broken.
         """
-        with self._lock:
-            if self._failure is None:
-                self._failure = Broken("the exchange was closed", sent=self._line.sent)
-            self._line.cut()
-            # A consumer that is receiving finds the end of the connection, and does the rest.
-            if not self._is_received:
-                self._drop()
-        self._is_there.set()
+        self._cut(Broken("the exchange was closed", sent=self._attempt.sent))
 
-    def begins_with(self, begin: Callable[[], None]) -> None:
-        """Whoever asks for the head first does this, and waits for as long as it takes."""
-        self._begin = begin
-
-    def arrive(self, answer: Answer) -> None:
-        """The head has come, and some of what follows it may have."""
-        with self._lock:
-            self._answer, self._ahead = answer, answer.ahead
-            self._head, self._framing = answer.head, answer.framing
-            if self._failure is not None:
-                self._drop()
-        self._is_there.set()
-
-    def fail(self, error: BaseException) -> ExchangeError:
-        """There is no more of this answer; what its consumer is told. The first failure counts."""
-        failure = (
-            _anew(error) if isinstance(error, ExchangeError) else _explained(error, self._line)
-        )
-        with self._lock:
-            failure = self._failure = self._failure or failure
-        self._is_there.set()
-        return failure
-
-    def _wait(self, timeout: float) -> None:
-        until = time.monotonic() + timeout
-        while not self._is_there.is_set():
-            now = time.monotonic()
-            if now >= self._line.limit():
-                # The reader keeps the limit too, except in name lookup, which has none.
-                self._line.cut()
-                self.fail(TimeoutError())
-            elif now >= until:
-                return
-            else:
-                self._is_there.wait(min(until, self._line.limit()) - now)
-
-    def _next(self, until: float) -> bytes | None:
+    def _take(self, timeout: float) -> Any:
+        """The next item of the queue, None after so many seconds without one; raises a failure."""
+        item, self._held = self._held, None
+        if item is None and self._failure is None:
+            left = self._limits.deadline - time.monotonic()
+            try:
+                item = self._items.get(timeout=max(0.0, min(timeout, left)))
+            except Empty:
+                if timeout >= left:
+                    self._cut(self._out_of_time())
+        if isinstance(item, ExchangeError):
+            self._failure = self._failure or item
         if self._failure is not None:
             raise _anew(self._failure)
-        assert self._head is not None
-        if not self._size and _is_encoded(self._head):
-            raise Broken("the answer is in an encoding that was not asked for", sent=True)
-        piece = b""
-        if self._ahead:
-            ahead, self._ahead = self._ahead, b""
-            piece = self._taken(ahead)
-            # From here on a silence is one within an answer.
-            self._line.answering = self._line.answering or bool(piece)
-        while not piece and not self._framing.over:
-            data = self._line.receive(until - time.monotonic())
-            if self._failure is not None:
-                raise _anew(self._failure)
-            if data is None:
-                if time.monotonic() >= until:
-                    return None
-            elif data:
-                piece = self._taken(data)
-            else:
-                self._framing.end()
-        if self._framing.over:
-            self._leave()
-        self._ended = not piece
-        return piece
+        return item
 
-    def _taken(self, data: bytes) -> bytes:
-        piece = self._framing.take(data)
-        self._size += len(piece)
-        if self._size > self._max_bytes:
-            raise TooLarge(f"the answer is over {self._max_bytes} bytes", sent=True)
-        return piece
+    def _cut(self, failure: ExchangeError) -> None:
+        """Ends the task and wakes the consumer. The first failure counts."""
+        self._failure = self._failure or failure
+        self._task.kill()
+        while not self._items.empty():
+            self._items.get()
+        self._items.put(self._failure)
 
-    def _leave(self) -> None:
-        """The answer is whole: its connection can be used again."""
-        if self._framing.exceeded:
-            self._drop()
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            answer.leave(self._line)
+    def _out_of_time(self) -> ExchangeError:
+        return TimedOut("the deadline has passed", sent=self._attempt.sent)
 
-    def _drop(self) -> None:
-        """The connection is of no more use to anyone."""
-        answer, self._answer = self._answer, None
-        if answer is not None:
-            answer.drop()
+    # The task's side
 
-
-def _anew(failure: ExchangeError) -> ExchangeError:
-    """The same, to be kept or to be raised: one that was raised holds on to the frames, and to whoever keeps it."""
-    return type(failure)(str(failure), sent=failure.sent)
-
-
-def _is_encoded(head: Head) -> bool:
-    return head.headers.get("Content-Encoding", "identity").strip().lower() != "identity"
-
-
-class _Asking(NamedTuple):
-    """One request, sent until an answer stands, and where its head is handed to."""
-
-    exchange: Exchange
-    line: Line
-    connections: Connections
-    request: Request
-    tries: Tries
-
-    def run(self) -> None:
+    def _run(self, url: str, headers: dict[str, str], body: bytes) -> None:
+        left = self._limits.deadline - time.monotonic()
         try:
-            self.exchange.arrive(self._answer())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the consumer waits to be told
-            self.exchange.fail(error)
+            within(left, self._fetch, url, headers, body)
+        except TimeoutError:
+            self._cut(self._out_of_time())
 
-    def _answer(self) -> Answer:
-        """The first answer that stands, or raises what the last try failed with."""
+    def _fetch(self, url: str, headers: dict[str, str], body: bytes) -> None:
+        """Puts into the queue the answer and then b"", or why it is not whole."""
+        last: bytes | ExchangeError = b""
+        try:
+            response = self._answer(prepared(url, headers, body))
+            try:
+                self._read(response)
+            finally:
+                response.raw.close()
+        except ExchangeError as error:
+            last = _anew(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the consumer waits for it
+            last = self._explained(error)
+        self._items.put(last)
+
+    def _answer(self, request: PreparedRequest) -> Response:
+        """The first answer that stands; raises what the last attempt failed with."""
+        retries = Retries(until=self._limits.retry_until)
         while True:
             try:
-                answer = self.connections.ask(self.line, self.request)
+                response = self._session.ask(
+                    request, self._attempt, timeout=self._limits.first_byte_timeout
+                )
             except Exception as error:
-                wait = self.tries.wait_after_failure(error, self.line)
+                wait = retries.wait_after_failure(error, self._attempt)
                 if wait is None:
                     raise
             else:
-                wait = self.tries.wait_after_refusal(answer.head.status, answer.head.headers)
+                wait = retries.wait_after_refusal(response.status_code, response.headers)
                 if wait is None:
-                    return answer
-                answer.drop()
-            self.line.try_again(wait)
+                    return response
+                response.raw.close()
+            self._attempt = self._new_attempt(is_first=False)
+            time.sleep(wait)
+            if self._failure is not None:
+                raise _anew(self._failure)
+
+    def _new_attempt(self, *, is_first: bool) -> Attempt:
+        return Attempt(connect_timeout=self._limits.connect_timeout, is_first=is_first)
+
+    def _read(self, response: Response) -> None:
+        attempt, limits, size = self._attempt, self._limits, 0
+        self._items.put(Head(response.status_code, response.headers))
+        if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+            raise Broken("the answer is in an encoding that was not asked for", sent=True)
+        while piece := response.raw.read1(READ_BYTES, decode_content=False):
+            if not size and attempt.sock is not None:
+                # The socket is closed already where a last answer came in one go.
+                with suppress(OSError):
+                    attempt.sock.settimeout(limits.read_timeout)
+            size += len(piece)
+            if size > limits.max_bytes:
+                raise TooLarge(f"the answer is over {limits.max_bytes} bytes", sent=True)
+            self._items.put(piece)
+            if self._failure is not None or time.monotonic() >= limits.deadline:
+                # Only a plain thread comes here: it could not be killed.
+                raise self._out_of_time()
+        if attempt.connection is not None:
+            attempt.connection.idle_since = time.monotonic()
+
+    def _explained(self, error: BaseException) -> ExchangeError:
+        """Says what `error` means for the caller, by the name of its root cause and no more."""
+        error, attempt = root_of(error), self._attempt
+        reason = type(error).__name__
+        if time.monotonic() >= self._limits.deadline:
+            return self._out_of_time()
+        if not attempt.connected:
+            return Unreachable(f"no connection to the provider ({reason})", sent=False)
+        if isinstance(error, TimeoutError):
+            return TimedOut("the provider is silent", sent=attempt.sent)
+        return Broken(f"the connection to the provider broke ({reason})", sent=attempt.sent)
 
 
-def _explained(error: BaseException, line: Line) -> ExchangeError:
-    """Say what `error` means for the caller, by the name of its root cause and no more."""
-    error = root_of(error)
-    reason = type(error).__name__
-    if time.monotonic() >= line.deadline:
-        return TimedOut("the deadline has passed", sent=line.sent)
-    if not line.connected:
-        return Unreachable(f"no connection to the provider ({reason})", sent=False)
-    if isinstance(error, TimeoutError):
-        return TimedOut("the provider is silent", sent=line.sent)
-    return Broken(f"the connection to the provider broke ({reason})", sent=line.sent)
-
-
-def open_exchange(  # noqa: PLR0913 - a request, and the limits that hold for it
-    *,
-    connections: Connections,
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    connect_timeout: float,
-    read_timeout: float,
-    deadline: float,
-    max_bytes: int,
-    first_byte_timeout: float | None = None,
-    patience: float = 0.0,
-    in_thread: bool = True,
-) -> Exchange:
-    """Start one request and return at once, or where not `in_thread`, make it when its head is asked for.
-
-    `connect_timeout` covers name lookup, connection and TLS together; `first_byte_timeout` (None: as
-    `read_timeout`) each silence from there to the first byte of the body, `read_timeout` each one
-    after it; `deadline` (monotonic clock) everything. `max_bytes` limits the body of the answer.
-    What `llmproxy.tries` holds for harmless is sent again for as long as `patience` lasts.
-    Redirects are answers like any other, no cookies are kept, and an identity encoding is asked for.
-    """
-    line = Line(
-        connect_timeout=connect_timeout,
-        first_byte_timeout=read_timeout if first_byte_timeout is None else first_byte_timeout,
-        read_timeout=read_timeout,
-        deadline=deadline,
-    )
-    exchange = Exchange(line, max_bytes)
-    tries = Tries(until=time.monotonic() + patience if patience else 0.0)
-    request = Request(method, url, headers, body)
-    asking = _Asking(exchange, line, connections, request, tries)
-    if in_thread:
-        # A ``threading.Thread`` waits until it has begun, and is two dozen objects more for each stream.
-        _thread.start_new_thread(asking.run, ())
-    else:
-        exchange.begins_with(asking.run)
-    return exchange
+def _anew(failure: ExchangeError) -> ExchangeError:
+    """The same, to be kept or raised: one that was raised holds on to the frames, and to whoever keeps it."""
+    return type(failure)(str(failure), sent=failure.sent)

@@ -14,17 +14,17 @@ from django.conf import settings
 from config.api.problems import InternalError, Problem, ServiceUnavailable
 from llmproxy import running
 from llmproxy.calls import Call, End
-from llmproxy.connections import Connections
 from llmproxy.exchange import (
     Broken,
     Exchange,
     ExchangeError,
+    Limits,
     TimedOut,
     TooLarge,
     Unreachable,
-    open_exchange,
 )
 from llmproxy.openai_errors import stream_error
+from llmproxy.provider_session import ProviderSession
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
@@ -55,7 +55,7 @@ SETTLE_PATIENCE = 2
 # One-shot answers and streams larger than this are no answers to these requests.
 MAX_ANSWER = 64 * 1024 * 1024
 
-_connections = Connections(ca_bundle=settings.LLM_CA_BUNDLE or None)
+_session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def complete(call: Call) -> dict[str, Any]:
@@ -318,31 +318,33 @@ def _open(call: Call) -> Exchange:
             model=call.model.provider_name,
             output_limit=call.reservation.output_limit,
         )
-        exchange = open_exchange(
-            connections=_connections,
-            method="POST",
+        exchange = Exchange(
+            _session,
             url=outgoing.url,
             headers=outgoing.headers,
             body=outgoing.body,
-            connect_timeout=settings.LLM_CONNECT_TIMEOUT,
-            # An answer in one piece comes when it is whole, which takes as long as it takes to make it.
-            first_byte_timeout=settings.LLM_FIRST_BYTE_TIMEOUT
-            if call.chat.stream
-            else settings.LLM_MAX_SECONDS,
-            read_timeout=settings.LLM_READ_TIMEOUT,
-            deadline=time.monotonic() + settings.LLM_MAX_SECONDS,
-            max_bytes=MAX_ANSWER,
-            # A caller of a stream is told of a failure by its status for only so long.
-            patience=settings.LLM_KEEPALIVE_SECONDS
-            if call.chat.stream
-            else settings.LLM_READ_TIMEOUT,
-            # Before an answer in one piece there is nothing to say.
-            in_thread=call.chat.stream,
+            limits=_limits(streamed=call.chat.stream),
         )
         running.register(call, exchange)
     except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
         raise _failed(call, error) from None
     return exchange
+
+
+def _limits(*, streamed: bool) -> Limits:
+    now, read = time.monotonic(), settings.LLM_READ_TIMEOUT
+    # An answer in one piece comes when it is whole, which takes as long as it takes to make it.
+    first_byte = settings.LLM_FIRST_BYTE_TIMEOUT or read if streamed else settings.LLM_MAX_SECONDS
+    # A caller of a stream learns of a failure by its status for only so long.
+    patience = settings.LLM_KEEPALIVE_SECONDS if streamed else read
+    return Limits(
+        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
+        first_byte_timeout=first_byte,
+        read_timeout=read,
+        deadline=now + settings.LLM_MAX_SECONDS,
+        max_bytes=MAX_ANSWER,
+        retry_until=now + patience,
+    )
 
 
 def _failed(call: Call, error: BaseException) -> Problem:

@@ -11,9 +11,9 @@ from typing import Any, TypeGuard
 import orjson
 from django.conf import settings
 
-from llmproxy.heads import retry_after
 from llmproxy.providers.cleaning import cleaned
 from llmproxy.providers.protocol import Reported
+from llmproxy.retries import retry_after
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ def no_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(*_: Any, **__: Any) -> None:
         pytest.fail("a provider was asked")
 
-    monkeypatch.setattr(relay, "open_exchange", asked)
+    monkeypatch.setattr(relay, "Exchange", asked)
     authentication._revoked.clear()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from llmproxy.tries import MOST_TRIES
+from llmproxy.retries import MOST_ATTEMPTS
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import records_of
@@ -274,7 +274,7 @@ def test_a_busy_provider_is_asked_again_and_the_call_is_one_record_that_costs_no
     path = "/v1/llm/stream" if streamed else "/v1/llm/complete"
     answer = shell.post(path, asked(stand_in("fault=status:503")))
     assert (answer.status_code, answer.json()["code"]) == (503, "provider_unavailable")
-    assert provider.stats()["requests"] == MOST_TRIES
+    assert provider.stats()["requests"] == MOST_ATTEMPTS
     (record,) = records_of(database, person)
     assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
 

@@ -1,6 +1,5 @@
 """A provider made of bare sockets, whose every byte and silence a test decides."""
 
-import _thread
 import contextlib
 import datetime as dt
 import socket
@@ -10,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest import mock
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -21,33 +19,6 @@ from cryptography.x509.oid import NameOID
 GENEROUS = 10.0
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
-
-
-_readers: list[object] = []
-
-
-def readers() -> int:
-    """How many threads send a request, or wait for the head of its answer, of those begun while they are counted."""
-    return len(_readers)
-
-
-@contextlib.contextmanager
-def readers_counted() -> Iterator[None]:
-    """Nothing but exchanges begins threads so directly."""
-    begin = _thread.start_new_thread
-
-    def counted(run: Callable[[], None], _: tuple[()]) -> int:
-        _readers.append(run)
-        return begin(over, (run,))
-
-    def over(run: Callable[[], None]) -> None:
-        try:
-            run()
-        finally:
-            _readers.remove(run)
-
-    with mock.patch.object(_thread, "start_new_thread", counted):
-        yield
 
 
 def eventually(condition: Callable[[], bool]) -> bool:

@@ -9,10 +9,11 @@ from unittest import mock
 
 import pytest
 
-from llmproxy import tries
-from llmproxy.connections import Connections
-from llmproxy.exchange import Broken, Exchange, ExchangeError, TimedOut, Unreachable, open_exchange
-from tests.standins.raw_server import GENEROUS, Peer, eventually, playing, readers, readers_counted
+from llmproxy import retries
+from llmproxy.exchange import Broken, Exchange, ExchangeError, Limits, TimedOut, Unreachable
+from llmproxy.provider_session import ProviderSession
+from tests.llmproxy.readers import assert_cut, readers, readers_counted
+from tests.standins.raw_server import GENEROUS, Peer, eventually, playing
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
 Script = Callable[[Peer], None]
@@ -20,28 +21,27 @@ Script = Callable[[Peer], None]
 
 @pytest.fixture(autouse=True)
 def short_waits() -> Iterator[None]:
-    with mock.patch.object(tries, "FIRST_WAIT", 0.02), readers_counted():
+    with mock.patch.object(retries, "FIRST_WAIT", 0.02), readers_counted():
         yield
 
 
 @pytest.fixture
-def session() -> Iterator[Connections]:
-    with Connections() as session:
+def session() -> Iterator[ProviderSession]:
+    with ProviderSession() as session:
         yield session
 
 
-def ask(session: Connections, url: str, **options: Any) -> Exchange:
-    given: dict[str, Any] = {
-        "method": "POST",
-        "headers": {},
-        "body": b"{}",
-        "connect_timeout": GENEROUS,
-        "read_timeout": GENEROUS,
-        "deadline": time.monotonic() + 60,
-        "max_bytes": 1_000_000,
-        "patience": GENEROUS,
-    }
-    return open_exchange(connections=session, url=url, **(given | options))
+def ask(session: ProviderSession, url: str, **options: Any) -> Exchange:
+    now, read = time.monotonic(), options.get("read_timeout", GENEROUS)
+    limits = Limits(
+        connect_timeout=GENEROUS,
+        first_byte_timeout=options.get("first_byte_timeout", read),
+        read_timeout=read,
+        deadline=now + 60,
+        max_bytes=1_000_000,
+        retry_until=now + options.get("patience", GENEROUS),
+    )
+    return Exchange(session, url=url, headers={}, body=b"{}", limits=limits)
 
 
 def got(exchange: Exchange) -> tuple[int, bytes]:
@@ -78,13 +78,13 @@ def refuses(*headers: bytes) -> Script:
     return lambda peer: peer.send(BUSY % b"".join(each + b"\r\n" for each in headers))
 
 
-def test_a_provider_that_is_being_restarted_is_reached(session: Connections) -> None:
+def test_a_provider_that_is_being_restarted_is_reached(session: ProviderSession) -> None:
     """A connection that is refused has carried nothing."""
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     refused = threading.Event()
     waiting = mock.patch.object(
-        tries.Tries,
+        retries.Retries,
         "_wait",
         autospec=True,
         side_effect=lambda *_: refused.set() or 0.5,
@@ -104,29 +104,32 @@ def test_a_provider_that_is_being_restarted_is_reached(session: Connections) -> 
             peer.close()
 
 
-def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: Connections) -> None:
+def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: ProviderSession) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with mock.patch.object(
-        tries.Tries, "wait_after_failure", autospec=True, side_effect=tries.Tries.wait_after_failure
+        retries.Retries,
+        "wait_after_failure",
+        autospec=True,
+        side_effect=retries.Retries.wait_after_failure,
     ) as asked:
         error = failed(ask(session, f"http://127.0.0.1:{port}/v1"))
     assert isinstance(error, Unreachable)
     assert not error.sent
-    assert asked.call_count == tries.MOST_TRIES
+    assert asked.call_count == retries.MOST_ATTEMPTS
 
 
 @pytest.fixture
 def _slow_machine() -> Iterator[None]:
     """However long it takes here to see that a connection has ended, it was at once."""
-    with mock.patch.object(tries, "STALE_SECONDS", GENEROUS):
+    with mock.patch.object(retries, "STALE_SECONDS", GENEROUS):
         yield
 
 
 @pytest.mark.usefixtures("_slow_machine")
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
 def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
-    session: Connections, ends: Script
+    session: ProviderSession, ends: Script
 ) -> None:
     turns = Turns(answers, ends, answers)
     with playing(turns) as provider:
@@ -137,7 +140,7 @@ def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
 
 
 @pytest.mark.usefixtures("_slow_machine")
-def test_several_stale_connections_cost_one_further_try(session: Connections) -> None:
+def test_several_stale_connections_cost_one_further_try(session: ProviderSession) -> None:
     together = threading.Barrier(3)
 
     def answer_together(peer: Peer) -> None:
@@ -154,7 +157,7 @@ def test_several_stale_connections_cost_one_further_try(session: Connections) ->
 
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
 def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_not_asked_again(
-    session: Connections, ends: Script
+    session: ProviderSession, ends: Script
 ) -> None:
     turns = Turns(ends, answers)
     with playing(turns) as provider:
@@ -165,7 +168,7 @@ def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_
 
 
 def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_asked_again(
-    session: Connections,
+    session: ProviderSession,
 ) -> None:
     def works(peer: Peer) -> None:
         time.sleep(0.3)
@@ -178,7 +181,7 @@ def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_ask
     assert len(turns.requests) == 2
 
 
-def test_one_byte_of_an_answer_is_an_answer(session: Connections) -> None:
+def test_one_byte_of_an_answer_is_an_answer(session: ProviderSession) -> None:
     def begins(peer: Peer) -> None:
         peer.send(b"H")
         peer.reset()
@@ -190,7 +193,7 @@ def test_one_byte_of_an_answer_is_an_answer(session: Connections) -> None:
     assert len(turns.requests) == 2
 
 
-def test_silence_is_waited_for_and_not_asked_again(session: Connections) -> None:
+def test_silence_is_waited_for_and_not_asked_again(session: ProviderSession) -> None:
     turns = Turns(answers, Peer.wait_until_gone)
     with playing(turns) as provider:
         got(ask(session, provider.url))
@@ -201,7 +204,7 @@ def test_silence_is_waited_for_and_not_asked_again(session: Connections) -> None
 
 @pytest.mark.parametrize("status", [b"503 Busy", b"529 Overloaded", b"429 Slow down"])
 def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
-    session: Connections, status: bytes
+    session: ProviderSession, status: bytes
 ) -> None:
     def refuse(peer: Peer) -> None:
         peer.send((BUSY % b"Retry-After: 1\r\n").replace(b"503 Busy", status))
@@ -212,18 +215,18 @@ def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
     assert turns.requests[1] - turns.requests[0] >= 1.0
 
 
-def test_it_may_say_so_by_a_date_which_may_have_come(session: Connections) -> None:
+def test_it_may_say_so_by_a_date_which_may_have_come(session: ProviderSession) -> None:
     turns = Turns(refuses(b"Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), answers)
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (200, b"good")
     assert len(turns.requests) == 2
 
 
-def test_a_busy_provider_is_asked_a_few_times(session: Connections) -> None:
+def test_a_busy_provider_is_asked_a_few_times(session: ProviderSession) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (503, b"{}")
-    assert len(turns.requests) == tries.MOST_TRIES
+    assert len(turns.requests) == retries.MOST_ATTEMPTS
 
 
 @pytest.mark.parametrize(
@@ -240,7 +243,7 @@ def test_a_busy_provider_is_asked_a_few_times(session: Connections) -> None:
     ],
 )
 def test_a_refusal_stands_where_the_caller_would_wait_too_long_or_in_vain(
-    session: Connections, headers: tuple[bytes, ...], options: dict[str, float]
+    session: ProviderSession, headers: tuple[bytes, ...], options: dict[str, float]
 ) -> None:
     turns = Turns(refuses(*headers))
     with playing(turns) as provider:
@@ -249,7 +252,7 @@ def test_a_refusal_stands_where_the_caller_would_wait_too_long_or_in_vain(
 
 
 @pytest.mark.parametrize("status", ["400", "401", "404", "408", "409", "429", "500", "502", "504"])
-def test_every_other_refusal_stands(session: Connections, status: str) -> None:
+def test_every_other_refusal_stands(session: ProviderSession, status: str) -> None:
     turns = Turns(
         lambda peer: peer.send((BUSY % b"").replace(b"503 Busy", f"{status} No".encode()))
     )
@@ -258,20 +261,20 @@ def test_every_other_refusal_stands(session: Connections, status: str) -> None:
     assert len(turns.requests) == 1
 
 
-def test_who_leaves_while_it_waits_ends_the_tries(session: Connections) -> None:
+def test_who_leaves_while_it_waits_ends_the_tries(session: ProviderSession) -> None:
     turns = Turns(refuses())
-    with playing(turns) as provider, mock.patch.object(tries, "FIRST_WAIT", 20.0):
+    with playing(turns) as provider, mock.patch.object(retries, "FIRST_WAIT", 20.0):
         exchange = ask(session, provider.url, patience=60.0)
         assert eventually(lambda: len(turns.requests) == 1)
         assert readers() == 1
         exchange.close()
         assert isinstance(failed(exchange), Broken)
-        assert eventually(lambda: not readers())
+        assert_cut()
     assert len(turns.requests) == 1
 
 
 def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
-    session: Connections,
+    session: ProviderSession,
 ) -> None:
     released = threading.Event()
 
@@ -293,7 +296,7 @@ def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
 
 
 def test_the_first_byte_may_be_wanted_sooner_than_silence_is_resented(
-    session: Connections,
+    session: ProviderSession,
 ) -> None:
     with playing(Turns(Peer.wait_until_gone)) as provider:
         asked = ask(session, provider.url, first_byte_timeout=0.1)

@@ -1,0 +1,184 @@
+"""The HTTP connections to providers: verified, kept for reuse, and limited in time from the look-up of the name on.
+
+``requests`` and urllib3 do the work. Their connections report how far a request has got, which says whether it may be
+sent again, and refuse heads of answers from which the end of the body is not clear.
+"""
+
+import re
+import socket
+import ssl
+import threading
+import time
+from functools import lru_cache
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from typing import Any
+
+from requests import PreparedRequest, Request, Response, Session
+from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from config.greenlets import within
+
+# Connections kept for reuse, per provider. More may be open; beyond this they are not kept.
+KEPT_CONNECTIONS = 4096
+# Servers and address translators drop idle connections, some without saying so, and a request lost in that way cannot
+# safely be repeated: a connection idle for longer is not used again. Several common servers close theirs after 5 s.
+MAX_IDLE_SECONDS = 4.0
+# Silence after which the operating system probes whether the other end is still there, and again each time. An answer
+# in one piece may take minutes without a byte.
+PROBE_SECONDS = 30
+
+_KEEP_ALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), PROBE_SECONDS)
+        for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")
+        if hasattr(socket, name)
+    ),
+]
+_LENGTH = re.compile(r"[0-9]{1,15}")
+
+
+class UnclearHead(HTTPException):
+    """The head of an answer breaks the rules of HTTP. The text holds nothing of it."""
+
+
+class Attempt:
+    """How far one sending of a request has got.
+
+    ``connected``: past name look-up, connection and TLS. ``sent``: the whole request may be on its way. ``answered``: a
+    byte of the answer has come. ``is_first``: an earlier attempt may not have been lost to a stale connection.
+    """
+
+    def __init__(self, *, connect_timeout: float, is_first: bool = True) -> None:
+        self.connect_timeout = connect_timeout
+        self.is_first = is_first
+        self.connected = self.sent = self.answered = False
+        self.is_reused = True
+        self.sent_at = 0.0
+        self.connection: _Connection | None = None
+        self.sock: socket.socket | None = None
+
+
+class _Current(threading.local):
+    attempt: Attempt
+
+
+_current = _Current()
+
+
+class _Answer(HTTPResponse):
+    def begin(self) -> None:
+        """Reads the head; the superclass skips only one kind of interim answer."""
+        _current.attempt.answered = bool(self.fp.peek(1))
+        super().begin()
+        while 100 < self.status < 200 and self.status != 101:
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
+        _check(self.headers)
+
+
+class _Connection(HTTPConnection):
+    response_class = _Answer
+    idle_since = 0.0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the pool may use this connection again; a second attempt takes a new one."""
+        is_fresh = time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
+        return _current.attempt.is_first and is_fresh and super().is_connected
+
+    def connect(self) -> None:
+        """Connects within the connect timeout, over name look-up, all addresses and TLS together."""
+        attempt = _current.attempt
+        attempt.is_reused = False
+        sending, self.timeout = self.timeout, attempt.connect_timeout
+        within(attempt.connect_timeout, super().connect)
+        self.timeout = sending
+        self.sock.settimeout(sending)
+        attempt.connected = True
+
+    def request(self, *args: Any, **kwargs: Any) -> None:
+        attempt = _current.attempt
+        attempt.connection, attempt.connected = self, self.sock is not None
+        attempt.sent_at = time.monotonic()
+        super().request(*args, **kwargs)
+        attempt.sent, attempt.sock = True, self.sock
+
+
+class _TLSConnection(_Connection, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _TLSPool(HTTPSConnectionPool):
+    ConnectionCls = _TLSConnection
+
+
+class _Adapter(HTTPAdapter):
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        options = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]
+        super().init_poolmanager(*args, ssl_context=self._context, socket_options=options, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+
+    def cert_verify(self, *args: Any) -> None:
+        """The shared context verifies; the superclass would read all authorities for each connection."""
+
+
+class ProviderSession(Session):
+    """The connections of one process to its providers.
+
+    It follows no redirect, keeps no cookies and knows no proxies, .netrc or other environment. ``ca_bundle`` is a file
+    of PEM certificates to trust instead of the public authorities.
+    """
+
+    def __init__(self, *, ca_bundle: str | None = None) -> None:
+        super().__init__()
+        self.trust_env = False
+        adapter = _Adapter(ssl.create_default_context(cafile=ca_bundle or DEFAULT_CA_BUNDLE_PATH))
+        self.mount("https://", adapter)
+        self.mount("http://", adapter)
+
+    def ask(self, request: PreparedRequest, attempt: Attempt, *, timeout: float) -> Response:
+        """Sends a request and returns its answer with the body unread. ``timeout`` limits each silence."""
+        assert request.url is not None
+        _current.attempt = attempt
+        return self.get_adapter(request.url).send(request, stream=True, timeout=timeout)
+
+
+def prepared(url: str, headers: dict[str, str], body: bytes) -> PreparedRequest:
+    """A POST request, whose answer is asked for without an encoding."""
+    request = _without_body(url, tuple(headers.items())).copy()
+    request.prepare_body(body, None)
+    return request
+
+
+# A provider has one or two addresses, and the same headers for every call: preparing them takes 40 µs.
+@lru_cache(maxsize=64)
+def _without_body(url: str, headers: tuple[tuple[str, str], ...]) -> PreparedRequest:
+    given = {name: value for name, value in headers if name.lower() != "accept-encoding"}
+    return Request("POST", url, {**given, "Accept-Encoding": "identity"}).prepare()
+
+
+def _check(headers: HTTPMessage) -> None:
+    """Raises ``UnclearHead`` for what parsers read differently: a bad line, coding or length."""
+    codings = _values(headers, "Transfer-Encoding") - {"", "identity"}
+    lengths = _values(headers, "Content-Length")
+    has_length = len(lengths) == 1 and all(map(_LENGTH.fullmatch, lengths))
+    if headers.defects or codings not in (set(), {"chunked"}):
+        raise UnclearHead
+    if not codings and lengths and not has_length:
+        raise UnclearHead
+
+
+def _values(headers: HTTPMessage, name: str) -> set[str]:
+    lines = headers.get_all(name, [])
+    return {each.strip().lower() for line in lines for each in line.split(",")}

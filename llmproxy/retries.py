@@ -1,0 +1,80 @@
+"""When a request to a provider is sent again: before its first byte, and only where nobody can be charged twice."""
+
+import ssl
+import time
+from collections.abc import Mapping
+from http.client import HTTPException
+from math import ceil
+from random import uniform
+
+from django.utils.http import parse_http_date_safe
+
+from llmproxy.provider_session import Attempt
+
+MOST_ATTEMPTS = 3
+# Seconds before the second attempt; twice as long before the third, half more or less each time.
+FIRST_WAIT = 0.25
+# With these a provider says that it has not begun. 429 also means an account without money, and counts only with a
+# time to come back at.
+TOO_MANY = 429
+NOT_NOW = frozenset({TOO_MANY, 503, 529})
+# A caller can wait for longer times itself: it gets them as Retry-After.
+MOST_WAIT = 2
+# No wait is so long that it takes more digits.
+MOST_DIGITS = 9
+# A server may close an idle connection at the moment at which it is used again. What ends sooner than this, without a
+# byte, was closed before the request came; a provider that failed later may have been at work.
+STALE_SECONDS = 0.1
+
+
+class Retries:
+    """The attempts at one request; none begins after ``until``, on the monotonic clock."""
+
+    def __init__(self, *, until: float) -> None:
+        self._until = until
+        self._made = 1
+
+    def wait_after_failure(self, error: BaseException, attempt: Attempt) -> float | None:
+        """Seconds until the next attempt after the connection failed; None where there is none."""
+        cause = root_of(error)
+        if not isinstance(cause, OSError) or isinstance(cause, TimeoutError | ssl.SSLError):
+            return None
+        is_stale = (
+            attempt.is_reused
+            and not attempt.answered
+            and time.monotonic() - attempt.sent_at < STALE_SECONDS
+        )
+        return self._wait() if is_stale or not attempt.sent else None
+
+    def wait_after_refusal(self, status: int, headers: Mapping[str, str]) -> float | None:
+        """Seconds until the next attempt after such an answer; None where it stands."""
+        if status not in NOT_NOW or headers.get("x-should-retry") == "false":
+            return None
+        if "Retry-After" not in headers:
+            return None if status == TOO_MANY else self._wait()
+        after = retry_after(headers)
+        return None if after is None or after > MOST_WAIT else self._wait(after)
+
+    def _wait(self, asked: int = 0) -> float | None:
+        spread = uniform(0.5, 1.5)  # noqa: S311 - nothing secret
+        wait: float = asked + FIRST_WAIT * 2 ** (self._made - 1) * spread
+        if self._made >= MOST_ATTEMPTS or time.monotonic() + wait > self._until:
+            return None
+        self._made += 1
+        return wait
+
+
+def retry_after(headers: Mapping[str, str]) -> int | None:
+    """The seconds of a ``Retry-After``, which may be a date; None without one that can be read."""
+    value = headers.get("Retry-After", "")
+    if value.isdecimal():
+        return int(value) if len(value) <= MOST_DIGITS else None
+    at = parse_http_date_safe(value)
+    return None if at is None else max(0, ceil(at - time.time()))
+
+
+def root_of(error: BaseException) -> BaseException:
+    """The first cause of an error; a fault of HTTP says more than what it came from."""
+    while not isinstance(error, HTTPException) and (cause := error.__cause__ or error.__context__):
+        error = cause
+    return error
