@@ -16,3 +16,9 @@ class LicenceStatusSerializer(serializers.Serializer[Any]):
     grace_until = serializers.DateTimeField(
         required=False, help_text="When the grace ends; there exactly when the status is grace."
     )
+
+    def to_representation(self, instance: Any) -> Any:
+        shown = super().to_representation(instance)
+        if shown["grace_until"] is None:
+            del shown["grace_until"]
+        return shown

@@ -1,45 +1,52 @@
-"""What need not be sent again. Of the conditions of HTTP only ``If-None-Match`` is for who reads.
+"""Entity tags and ``If-None-Match``.
 
-The others guard changes, and nothing that has a tag here is changed over HTTP; nor has it a date that they could name.
+The other conditions of HTTP guard changes, and no resource with a tag is changed over HTTP; none has a date either.
 """
 
+from hashlib import blake2b
 from typing import Protocol
 
+from django.conf import settings
 from django.http import HttpResponse, HttpResponseNotModified
 from django.utils.http import parse_etags
 
-# What a whole answer would say as well (RFC 9110, 15.4.5).
-SAID_TOO = ("Cache-Control", "Content-Location", "ETag", "Expires", "Vary")
+# The headers of the whole answer that a 304 repeats (RFC 9110, 15.4.5).
+REPEATED = ("Cache-Control", "Content-Location", "ETag", "Expires", "Vary")
 
 
-class Asked(Protocol):
-    """A request, of Django or of REST framework."""
+class Conditional(Protocol):
+    """A request of Django or of REST framework."""
 
     @property
     def META(self) -> dict[str, str]: ...  # noqa: N802 - Django's name
 
 
-def is_known(request: Asked, etag: str) -> bool:
-    """Whether who asks by GET or HEAD has what has this tag."""
+def tag_of(*facts: object) -> str:
+    """The tag of an answer made from these facts by this version of the service."""
+    return f'"{blake2b(repr((settings.VERSION, *facts)).encode(), digest_size=16).hexdigest()}"'
+
+
+def is_known(request: Conditional, etag: str) -> bool:
+    """Whether a GET or HEAD names this tag in ``If-None-Match``."""
     named = request.META.get("HTTP_IF_NONE_MATCH")
     if named is None or named == etag:
-        # As nearly every shell asks.
+        # Nearly every request of a shell.
         return named is not None
     tags = parse_etags(named)
     return "*" in tags or _weak(etag) in map(_weak, tags)
 
 
-def unless_known(request: Asked, response: HttpResponse) -> HttpResponse:
-    """A response with an ETag, or 304 in its place."""
+def unless_known(request: Conditional, response: HttpResponse) -> HttpResponse:
+    """Returns a response with an ETag, or a 304 in its place."""
     if not is_known(request, response.headers["ETag"]):
         return response
     short = HttpResponseNotModified()
-    for name in SAID_TOO:
+    for name in REPEATED:
         if name in response.headers:
             short.headers[name] = response.headers[name]
     return short
 
 
 def _weak(tag: str) -> str:
-    """Tags are compared without their mark of weakness: a reader has what is as good."""
+    """The tag without its mark of weakness, which a comparison for reading ignores."""
     return tag.removeprefix("W/")

@@ -1,22 +1,20 @@
 """Micro apps over HTTP: parse, one rule, render."""
 
-import base64
-from hashlib import blake2b
-from json import dumps
 from typing import cast
 from uuid import UUID
 
-from django.http import HttpResponse, HttpResponseBase
+from django.http import HttpResponse
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from config.api.etags import unless_known
+from config.api.etags import tag_of, unless_known
 from config.api.schema import problems
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks, NotEntitled
-from releases.micro_apps.offers import Offer, offered
+from releases.micro_apps.offers import offered
 from releases.micro_apps.serializers import AppManifestSerializer, AppQuerySerializer
 
 
@@ -39,13 +37,13 @@ class AppViewSet(ViewSet):
         },
         tags=["releases"],
     )
-    def manifest(self, request: Request, slug: str) -> HttpResponseBase:
+    def manifest(self, request: Request, slug: str) -> HttpResponse:
         """The version of an app that the caller is to run: pinned for its client, else its plan, else the channel's."""
         query = AppQuerySerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         caller = caller_of(request)
         if slug not in caller.entitlements:
-            # Known or not: what others may use is nobody's business.
+            # Whether the app exists or not: the apps of others are private.
             raise NotEntitled
         offer = offered(
             slug=slug,
@@ -53,18 +51,6 @@ class AppViewSet(ViewSet):
             plan_id=cast("int", caller.plan_id),
             channel=query.validated_data["channel"],
         )
-        body = dumps(_manifest(offer)).encode()
-        etag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
-        response = HttpResponse(body, content_type="application/json")
-        response["ETag"] = etag
-        response["Cache-Control"] = "private, no-cache"
-        return unless_known(request, response)
-
-
-def _manifest(offer: Offer) -> dict[str, str]:
-    return {
-        "version": offer.version,
-        "url": offer.url,
-        "sig": base64.b64encode(offer.signature).decode(),
-        "sha256": offer.sha256,
-    }
+        shown = AppManifestSerializer(offer).data
+        headers = {"ETag": tag_of(*shown.values()), "Cache-Control": "private, no-cache"}
+        return unless_known(request, Response(shown, headers=headers))
