@@ -7,18 +7,13 @@ also by rules that know no request. The line names the route and never the path,
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from http import HTTPStatus
 from time import perf_counter
 
-from django.http import (
-    FileResponse,
-    HttpRequest,
-    HttpResponse,
-    HttpResponseBase,
-    StreamingHttpResponse,
-)
+from django.contrib.auth import SESSION_KEY
+from django.http import FileResponse, HttpRequest, HttpResponseBase, StreamingHttpResponse
 from django.utils.functional import LazyObject
 
 from config.db.uuid7 import timed_uuid
@@ -33,7 +28,7 @@ _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
 class RequestIdMiddleware:
-    """Outermost: names the request, and says one line about it when its answer has been sent."""
+    """The outermost middleware: names the request, and writes its line once the answer, or its stream, has ended."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -43,7 +38,7 @@ class RequestIdMiddleware:
         given = request.META.get("HTTP_X_REQUEST_ID", "")
         request_id = given if SANE.fullmatch(given) else str(timed_uuid())
         request.id = request_id  # type: ignore[attr-defined]
-        # Not taken back afterwards: what the server still says about this answer belongs to it, and the next
+        # Not taken back afterwards: what the server still logs about this answer belongs to it, and the next
         # request of the same thread sets its own.
         _current.set(request_id)
         response = self.get_response(request)
@@ -51,7 +46,13 @@ class RequestIdMiddleware:
         if response.status_code == HTTPStatus.NOT_MODIFIED:
             # Django writes 0; RFC 9110, 8.6 wants the length of the full answer or none.
             del response["Content-Length"]
-        _say_when_sent(request, response, started)
+        # A file is no stream here: the server must be able to hand it over by itself.
+        if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
+            response.streaming_content = _Stream(request, response, started)
+        else:
+            length = response.headers.get("Content-Length", "")
+            size = int(length) if length.isdecimal() else len(getattr(response, "content", b""))
+            _log(request, response, started, size, None)
         return response
 
 
@@ -73,13 +74,16 @@ def route_of(request: HttpRequest) -> str:
     return match.view_name if match.url_name else match.route
 
 
-class _Counted:
-    """The chunks of a stream: how many bytes they were, and how they ended."""
+class _Stream:
+    """The chunks of a streamed answer, which counts them and writes the line when Django closes it."""
 
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self.bytes = 0
-        self.ended = "cut"
+    def __init__(
+        self, request: HttpRequest, response: StreamingHttpResponse, started: float
+    ) -> None:
+        self._facts = request, response, started
+        self._chunks: Iterator[bytes] = iter(response.streaming_content)  # type: ignore[arg-type]
+        self._size = 0
+        self._ended = "cut"
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -88,78 +92,46 @@ class _Counted:
         try:
             chunk = next(self._chunks)
         except StopIteration:
-            self.ended = "done"
+            self._ended = "done"
             raise
         except BaseException:
-            self.ended = "failed"
+            self._ended = "failed"
             raise
-        self.bytes += len(chunk)
+        self._size += len(chunk)
         return chunk
 
     def close(self) -> None:
-        """What gives the chunks knows the answer that this is part of: together they would be garbage to be found."""
-        self._chunks = iter(())
+        """Django calls it once, after the answer was sent or its client has left."""
+        request, response, started = self._facts
+        # The view may know better how its stream ended.
+        reported: Callable[[], str | None] = getattr(response, "how_ended", lambda: None)
+        _log(request, response, started, self._size, reported() or self._ended)
 
 
-def _say_when_sent(request: HttpRequest, response: HttpResponseBase, started: float) -> None:
-    """The server closes an answer when it has sent it, or when the client has left."""
-    counted: _Counted | None = None
-    # A file is left alone, so that the server can still hand it over by itself.
-    if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
-        counted = _Counted(response.streaming_content)  # type: ignore[arg-type]
-        response.streaming_content = counted
-    # Run once by close(), which then forgets it; not where this process is made to end in the middle of closing. A
-    # close() of ours in place of Django's would be known to the answer that it knows, and each answer with all around
-    # it wait for the collector of garbage.
-    closers: list[Callable[[], object]] = response._resource_closers  # type: ignore[attr-defined]  # noqa: SLF001
-    closers.append(lambda: _say(request, response, counted, started))
-
-
-def _say(
-    request: HttpRequest, response: HttpResponseBase, counted: _Counted | None, started: float
+def _log(
+    request: HttpRequest, response: HttpResponseBase, started: float, size: int, ended: str | None
 ) -> None:
     try:
-        facts = _facts(request, response, counted, started)
-    except Exception:
-        # Whoever closes an answer hears nothing of this.
-        log.exception("request_without_facts")
-    else:
+        facts = {
+            "method": request.method if request.method in METHODS else "OTHER",
+            "route": route_of(request),
+            "status": response.status_code,
+            "duration_ms": round((perf_counter() - started) * 1000, 1),
+            "bytes": size,
+            "ended": ended,
+            "user": _user_of(request),
+            "address": address_of(request),
+        }
         log.info("request", extra=facts)
-
-
-def _facts(
-    request: HttpRequest, response: HttpResponseBase, counted: _Counted | None, started: float
-) -> dict[str, object]:
-    return {
-        "method": request.method if request.method in METHODS else "OTHER",
-        "route": route_of(request),
-        "status": response.status_code,
-        "duration_ms": round((perf_counter() - started) * 1000, 1),
-        "bytes": counted.bytes if counted else _size(response),
-        "ended": _end_of(response, counted),
-        "user": _user_of(request),
-        "address": address_of(request),
-    }
-
-
-def _end_of(response: HttpResponseBase, counted: _Counted | None) -> str | None:
-    """How a stream ended: by what its view knows, a callable ``how_ended`` of the answer, else by its chunks."""
-    if counted is None:
-        return None
-    told = getattr(response, "how_ended", None)
-    return (told() if told else None) or counted.ended
-
-
-def _size(response: HttpResponseBase) -> int | None:
-    if isinstance(response, HttpResponse):
-        return len(response.content)
-    length = response.headers.get("Content-Length", "")
-    return int(length) if length.isdecimal() else None
+    except Exception:
+        # Django drops whatever is raised while it closes an answer.
+        log.exception("request_without_facts")
 
 
 def _user_of(request: HttpRequest) -> object:
-    """The id of whoever was found to be calling; nobody is looked up for the sake of a log line."""
+    """Returns the id of the caller where the request has found it; a log line looks nobody up."""
     user = getattr(request, "user", None)
     if isinstance(user, LazyObject):
-        user = getattr(request, "_cached_user", None)
+        # Django's, who is in the session.
+        return request.session.get(SESSION_KEY) if request.session.accessed else None
     return getattr(user, "pk", None)

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from inspect import currentframe
 from ipaddress import ip_address
 from math import isfinite
 from types import MappingProxyType
@@ -177,13 +178,13 @@ def _is_literal(text: str) -> bool:
     """
     if text in _literals:
         return True
-    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to one's callers
+    frame = currentframe()
     for _ in range(MAX_DEPTH):
+        if frame is None:
+            break
         if any(each is text for each in frame.f_code.co_consts):
             _literals.add(text)
             return True
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return False
 

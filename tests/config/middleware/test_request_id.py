@@ -7,7 +7,9 @@ from uuid import uuid4
 
 import gevent
 import pytest
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.sessions.backends.base import SessionBase
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
@@ -201,7 +203,7 @@ def test_a_request_of_which_nothing_can_be_said_is_not_passed_over(
     def fail(*_: Any) -> dict[str, object]:
         raise RuntimeError
 
-    monkeypatch.setattr(request_ids, "_facts", fail)
+    monkeypatch.setattr(request_ids, "address_of", fail)
     response = served("/named/things/secret")
     response.close()
     assert [
@@ -280,12 +282,19 @@ def test_nobody_is_not_mentioned(written: Written, user: Any) -> None:
 
 
 def test_nobody_is_looked_up_for_a_line(written: Written) -> None:
-    assert user_in_line(written, SimpleLazyObject(lambda: pytest.fail("looked up"))) is None
-
-
-def test_who_was_looked_up_before_is_mentioned(written: Written) -> None:
     lazy = SimpleLazyObject(lambda: pytest.fail("looked up"))
-    assert user_in_line(written, lazy, _cached_user=Someone()) == str(Someone.pk)
+    assert user_in_line(written, lazy, session=SessionBase()) is None
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_person_on_a_page_is_mentioned_once_the_session_has_been_read(
+    written: Written, read: bool
+) -> None:
+    lazy = SimpleLazyObject(lambda: pytest.fail("looked up"))
+    session = SessionBase()
+    session.update({SESSION_KEY: str(Someone.pk)})
+    session.accessed = read
+    assert user_in_line(written, lazy, session=session) == (str(Someone.pk) if read else None)
 
 
 def test_requests_at_the_same_time_keep_their_own_ids() -> None:
