@@ -148,14 +148,14 @@ MIDDLEWARE = [
     "config.api.handlers.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.middleware.cross_origin.CrossOriginMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
     "config.ratelimits.limits.AddressLimitMiddleware",
     "config.api.bodies.BodyLimitMiddleware",
-    "config.middleware.pages.PageSessions",
+    "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "config.middleware.pages.PageAuthentication",
-    "config.middleware.pages.PageMessages",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
