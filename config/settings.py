@@ -150,7 +150,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "corsheaders.middleware.CorsMiddleware",
     "config.ratelimits.limits.AddressLimitMiddleware",
-    "config.api.bodies.BodyLimitMiddleware",
+    "config.middleware.body_limits.BodyLimitMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -270,8 +270,8 @@ CORS_EXPOSE_HEADERS = [
     "x-tokens-remaining-day",
 ]
 
-# The largest body of any address (a model call); each address has its own limit in config/api/bodies.py.
-DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024
+# More than the largest body of any address (a model call); each has its own limit in config/middleware/body_limits.py.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
 
 # --- Identity ---------------------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["config.api.bodies.ObjectParser"],
+    "DEFAULT_PARSER_CLASSES": ["config.api.parsers.ObjectParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.api.negotiation.Negotiation",
     "DEFAULT_METADATA_CLASS": "config.api.metadata.NoMetadata",
     "DEFAULT_SCHEMA_CLASS": "config.api.schema.Schema",

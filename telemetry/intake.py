@@ -18,7 +18,7 @@ from config.api.problems import Fault, InvalidRequest, RequestTooLarge
 from telemetry.events import BadEvent, Reader, Reported
 
 MOST_EVENTS = 500
-# Enforced by config/api/bodies.py before the body is read.
+# Enforced by config/middleware/body_limits.py before the body is read.
 MOST_BYTES = 1024 * 1024
 
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from config.api.bodies import ObjectParser
+from config.api.parsers import ObjectParser
 from config.api.schema import problems
 from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of

@@ -10,7 +10,7 @@ from gunicorn.config import Config
 from gunicorn.http.parser import RequestParser
 from gunicorn.http.wsgi import create
 
-from config.middleware.content_type import Application, with_safe_content_type
+from config.middleware.body_limits import Application, with_readable_bodies
 
 
 def serve(raw: Iterable[bytes]) -> SimpleNamespace:
@@ -43,4 +43,4 @@ def chunked(
 
 @cache
 def _application() -> Application:
-    return with_safe_content_type(get_wsgi_application())
+    return with_readable_bodies(get_wsgi_application())

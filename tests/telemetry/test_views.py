@@ -11,7 +11,7 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
-from config.api.bodies import limit_of
+from config.middleware.body_limits import limit_of
 from licensing.models import Licence
 from telemetry import events
 from telemetry.models import Event

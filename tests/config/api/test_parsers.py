@@ -20,19 +20,16 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from config.api import handlers
-from config.api.bodies import (
+from config.api.parsers import MAX_DEPTH, MAX_VALUES, ObjectParser, parsed
+from config.api.problems import MalformedRequest
+from config.middleware.body_limits import (
     ELSEWHERE,
     KIB,
     LIMITS,
-    MAX_DEPTH,
-    MAX_VALUES,
     MIB,
     BodyLimitMiddleware,
-    ObjectParser,
     limit_of,
-    parsed,
 )
-from config.api.problems import MalformedRequest
 from tests.config.gunicorn_requests import chunked, serve
 
 

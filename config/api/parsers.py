@@ -1,45 +1,23 @@
-"""What a request may carry: how much, and for JSON of what kind.
+"""The parser of every JSON body: strict, and bounded in depth and in the number of values."""
 
-Sizes are checked before anything is read. Bodies that come in chunks, without a length, are counted while
-they are read, so that nobody fills our memory without having signed in. ``request.body`` stays the exact bytes.
-"""
-
-import io
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from math import inf, isfinite
 from typing import Any, ClassVar
 
-from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, HttpResponseBase
 from django.utils.http import parse_header_parameters
-from gunicorn.http.errors import ParseException
 from rest_framework.parsers import JSONParser
 
-from config.api.handlers import answer
 from config.api.problems import (
     MAX_FAULTS,
     Fault,
     InvalidRequest,
     MalformedRequest,
-    Problem,
-    RequestTooLarge,
     UnsupportedMediaType,
     pointer,
 )
 
-KIB = 1024
-MIB = 1024 * KIB
-# Bytes by the beginning of a path. None may pass DATA_UPLOAD_MAX_MEMORY_SIZE, which Django holds all bodies to.
-LIMITS: Mapping[str, int] = {
-    "/v1/llm/": 8 * MIB,
-    "/v1/telemetry": MIB,
-    "/v1/internal/": MIB,
-    "/admin/": 5 * MIB // 2,
-}
-ELSEWHERE = 64 * KIB
-LENGTH_DIGITS = 12
 MAX_DEPTH = 64
 # A body may be all commas; judging each value of it would hold up everyone else.
 MAX_VALUES = 600_000
@@ -48,35 +26,6 @@ Container = dict[str, Any] | list[Any]
 _CONTAINERS = (dict, list)
 # A place in a document: the place it is in, and its key there.
 Place = tuple[Any, str | int] | None
-
-
-class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
-    """More bytes than the address takes (``max_bytes``, also ``limit``); Django knows it as its own error."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"This address takes at most {limit:,} bytes.", limit=limit, max_bytes=limit
-        )
-
-
-class BodyLimitMiddleware:
-    """Refuses what is too large or has no clear size, and lets chunked bodies through to who reads them."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        try:
-            _refuse_nul(request)
-            _bound_body(request)
-        except Problem as problem:
-            return answer(request, problem)
-        return self.get_response(request)
-
-
-def limit_of(path: str) -> int:
-    """The most bytes that a body sent to a path may have."""
-    return next((limit for prefix, limit in LIMITS.items() if path.startswith(prefix)), ELSEWHERE)
 
 
 class ObjectParser(JSONParser):
@@ -122,55 +71,7 @@ def parsed(body: bytes) -> dict[str, Any]:
     return document
 
 
-class _Bounded(io.RawIOBase):
-    """A body without a length, counted while it is read."""
-
-    def __init__(self, source: Any, limit: int) -> None:
-        self._source = source
-        self._limit = limit
-        self._taken = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        # One byte over the limit is enough to know.
-        room = self._limit - self._taken + 1
-        try:
-            data: bytes = self._source.read(room if size is None or size < 0 else min(size, room))
-        except ParseException:
-            raise MalformedRequest("The chunks of the body could not be told apart.") from None
-        self._taken += len(data)
-        if self._taken > self._limit:
-            raise BodyTooLarge(self._limit)
-        return data
-
-
 _TOO_DEEP = f"The body is nested deeper than {MAX_DEPTH} levels."
-
-
-def _refuse_nul(request: HttpRequest) -> None:
-    """No text column can hold a NUL, so an address with one names nothing and must not reach a query."""
-    if "\0" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
-        raise MalformedRequest("An address cannot hold a NUL character.")
-
-
-def _bound_body(request: HttpRequest) -> None:
-    length = request.META.get("CONTENT_LENGTH") or ""
-    chunked = bool(request.META.get("HTTP_TRANSFER_ENCODING"))
-    if not (length or chunked):
-        return
-    limit = limit_of(request.path_info)
-    if length and (chunked or not (length.isascii() and length.isdecimal())):
-        raise MalformedRequest("The length of the body is not clear.")
-    if length and (len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit):
-        raise BodyTooLarge(limit)
-    if chunked:
-        if not request.META.get("wsgi.input_terminated"):
-            raise MalformedRequest("Send the body with a Content-Length.")
-        request._stream = _Bounded(request.META["wsgi.input"], limit)  # type: ignore[assignment]  # noqa: SLF001
-        # Django and REST framework take a body without a length for none; it is at most this long.
-        request.META["CONTENT_LENGTH"] = str(limit)
 
 
 def _refuse_codings(media_type: str | None, parser_context: Mapping[str, Any] | None) -> None:
