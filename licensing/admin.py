@@ -12,9 +12,9 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 
 from accounts.audit import Actor
-from config.console.actions import Act, Done, UtcDateTimeField, WithReason, WithShown
+from config.console.actions import Action, ReasonForm, Result, TrackedForm, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.columns import OneOf, moment, tokens
+from config.console.columns import ChoiceFilter, moment, tokens
 from config.console.template_tags import standing
 from licensing import suspension_guard
 from licensing.licences import set_customer, set_operator_status, set_terms
@@ -28,7 +28,7 @@ CLIENTS_NAMED = 20
 ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas: small letters and digits, with single hyphens between."
 
 
-class StatusForm(WithReason):
+class StatusForm(ReasonForm):
     status = forms.ChoiceField(
         widget=forms.RadioSelect,
         choices=(
@@ -48,7 +48,7 @@ class StatusForm(WithReason):
     )
 
 
-class SetStatus(Act):
+class SetStatus(Action):
     """The operator's word on a licence."""
 
     name = "status"
@@ -68,21 +68,31 @@ class SetStatus(Act):
             "ends_at": target.operator_until,
         }
 
-    def do(self, target: Licence, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        word = given["status"]
+    def do(
+        self,
+        target: Licence,
+        *,
+        status: Any,
+        grace_until: Any,
+        ends_at: Any,
+        reason: str,
+        by: Actor,
+        now: datetime,
+    ) -> Result:
+        word = status
         licence = set_operator_status(
             licence_id=target.pk,
             status=None if word == BILLING else Standing(word),
-            grace_until=given["grace_until"] if word == Standing.GRACE else None,
-            ends_at=given["ends_at"] if word != BILLING else None,
-            reason=given["reason"],
+            grace_until=grace_until if word == Standing.GRACE else None,
+            ends_at=ends_at if word != BILLING else None,
+            reason=reason,
             by=by,
             now=now,
         )
-        return Done(f"The licence of {licence.client} is {licence.status} now.", licence.client)
+        return Result(f"The licence of {licence.client} is {licence.status} now.", licence.client)
 
 
-class TermsForm(WithShown, WithReason):
+class TermsForm(TrackedForm, ReasonForm):
     plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
     entitlements = SimpleArrayField(
         forms.SlugField(max_length=60),
@@ -92,7 +102,7 @@ class TermsForm(WithShown, WithReason):
     )
 
 
-class SetTerms(Act):
+class SetTerms(Action):
     """Another plan, or other entitlements beside it."""
 
     name = "terms"
@@ -106,20 +116,30 @@ class SetTerms(Act):
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {"plan": target.plan_id, "entitlements": target.entitlements}
 
-    def do(self, target: Licence, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(
+        self,
+        target: Licence,
+        *,
+        plan: Plan,
+        entitlements: Any,
+        shown: Any,
+        reason: str,
+        by: Actor,
+        now: datetime,
+    ) -> Result:
         licence = set_terms(
             licence_id=target.pk,
-            plan=given["plan"],
-            entitlements=given["entitlements"] or [],
-            shown=given["shown"],
-            reason=given["reason"],
+            plan=plan,
+            entitlements=entitlements or [],
+            shown=shown,
+            reason=reason,
             by=by,
             now=now,
         )
-        return Done(f"{licence.client} has the plan {licence.plan}.", licence.client)
+        return Result(f"{licence.client} has the plan {licence.plan}.", licence.client)
 
 
-class CustomerForm(WithReason):
+class CustomerForm(ReasonForm):
     stripe_customer_id = forms.RegexField(
         r"^cus_\w+$",
         label="Stripe customer",
@@ -130,7 +150,7 @@ class CustomerForm(WithReason):
     )
 
 
-class SetCustomer(Act):
+class SetCustomer(Action):
     """Who pays for a licence."""
 
     name = "customer"
@@ -144,37 +164,39 @@ class SetCustomer(Act):
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {"stripe_customer_id": target.stripe_customer_id}
 
-    def do(self, target: Licence, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(
+        self, target: Licence, *, stripe_customer_id: Any, reason: str, by: Actor, now: datetime
+    ) -> Result:
         licence = set_customer(
             licence_id=target.pk,
-            customer_id=given["stripe_customer_id"],
-            reason=given["reason"],
+            customer_id=stripe_customer_id,
+            reason=reason,
             by=by,
             now=now,
         )
         payer = licence.stripe_customer_id or "Nobody"
-        return Done(f"{payer} pays for {licence.client}.", licence.client)
+        return Result(f"{payer} pays for {licence.client}.", licence.client)
 
 
-class StatusFilter(OneOf):
+class StatusFilter(ChoiceFilter):
     title, parameter_name = "status", "status"
     choices_of = tuple(Standing.choices)
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(status=value)
 
 
-class WordFilter(OneOf):
+class WordFilter(ChoiceFilter):
     title, parameter_name = "whose word counts", "word"
     choices_of = (("operator", "an operator's"), ("billing", "billing's"))
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(operator_status__isnull=value == "billing")
 
 
 @admin.register(Licence)
 class LicenceAdmin(ConsoleAdmin):
-    acts = (SetStatus(), SetTerms(), SetCustomer())
+    row_actions = (SetStatus(), SetTerms(), SetCustomer())
     list_display = (
         "client",
         "plan",
@@ -206,7 +228,7 @@ class LicenceAdmin(ConsoleAdmin):
     )
     readonly_fields = ("shown_entitlements", "shown_status")
 
-    def subject(self, row: Licence) -> object:
+    def audit_target(self, row: Licence) -> object:
         return row.client_id
 
     @admin.display(description="status", ordering="status")
@@ -218,15 +240,15 @@ class LicenceAdmin(ConsoleAdmin):
         return ", ".join(licence.all_entitlements) or "–"
 
 
-class ConfirmBrake(Act):
+class ConfirmBrake(Action):
     """Leave for a run to suspend as many as it would."""
 
     name = "confirm"
     label = "Confirm the suspensions"
-    form_class = WithReason
-    grave = True
+    form_class = ReasonForm
+    destructive = True
 
-    def offered(self, target: Brake, *, by: HttpRequest) -> bool:
+    def available(self, target: Brake, *, by: HttpRequest) -> bool:
         return target.is_held
 
     def effects(self, target: Brake) -> Iterable[str]:
@@ -238,9 +260,9 @@ class ConfirmBrake(Act):
             "so does one more than three days from now."
         )
 
-    def do(self, target: Brake, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        suspension_guard.confirm(brake_id=target.pk, reason=given["reason"], by=by, now=now)
-        return Done("Confirmed. The next run does it; to do it now, run the command.", target)
+    def do(self, target: Brake, *, reason: str, by: Actor, now: datetime) -> Result:
+        suspension_guard.confirm(brake_id=target.pk, reason=reason, by=by, now=now)
+        return Result("Confirmed. The next run does it; to do it now, run the command.", target)
 
 
 def _clients_of(held: Brake) -> list[str]:
@@ -250,7 +272,7 @@ def _clients_of(held: Brake) -> list[str]:
 
 @admin.register(Brake)
 class BrakeAdmin(ConsoleAdmin):
-    acts = (ConfirmBrake(),)
+    row_actions = (ConfirmBrake(),)
     list_display = (
         "job",
         moment("noticed_at"),
@@ -285,11 +307,11 @@ class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
         help_texts = {"entitlements": ENTITLEMENTS_HELP}
 
 
-class ChangedPlanForm(WithShown, PlanForm):
-    reason = WithReason.base_fields["reason"]
+class ChangedPlanForm(TrackedForm, PlanForm):
+    reason = ReasonForm.base_fields["reason"]
 
 
-class ChangePlan(Act):
+class ChangePlan(Action):
     name = "terms"
     label = "Change plan"
     form_class = ChangedPlanForm
@@ -301,7 +323,7 @@ class ChangePlan(Act):
     def form(self, target: Plan, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
         return ChangedPlanForm(data, instance=copy(target))
 
-    def do(self, target: Plan, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: Plan, *, by: Actor, now: datetime, **given: Any) -> Result:
         plan = change_plan(
             plan_id=target.pk,
             terms=_terms(given),
@@ -310,10 +332,10 @@ class ChangePlan(Act):
             by=by,
             now=now,
         )
-        return Done(f"{plan} has been changed.", plan)
+        return Result(f"{plan} has been changed.", plan)
 
 
-class AddPlan(Act):
+class AddPlan(Action):
     name = "add"
     label = "Add plan"
     permission = "add"
@@ -322,9 +344,9 @@ class AddPlan(Act):
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
         return PlanForm(data)
 
-    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         plan = add_plan(terms=_terms(given), by=by, now=now)
-        return Done(f"{plan} has been added.", plan)
+        return Result(f"{plan} has been added.", plan)
 
 
 def _terms(given: dict[str, Any]) -> PlanTerms:
@@ -339,8 +361,8 @@ def _terms(given: dict[str, Any]) -> PlanTerms:
 
 @admin.register(Plan)
 class PlanAdmin(ConsoleAdmin):
-    acts = (ChangePlan(),)
-    adding = AddPlan()
+    row_actions = (ChangePlan(),)
+    add_action = AddPlan()
     list_display = (
         "name",
         "shown_entitlements",

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.audit import Actor
-from config.console.actions import Act, Done
+from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
 from llmproxy.catalogue import what_is_wrong_with_the_default
@@ -26,7 +26,7 @@ class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
         widgets = {"plans": forms.CheckboxSelectMultiple}
 
 
-class ChangeModel(Act):
+class ChangeModel(Action):
     name = "offer"
     label = "Change model"
     form_class = OfferForm
@@ -40,12 +40,12 @@ class ChangeModel(Act):
     ) -> OfferForm:
         return OfferForm(data, instance=copy(target))
 
-    def do(self, target: LanguageModel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: LanguageModel, *, by: Actor, now: datetime, **given: Any) -> Result:
         model = change_model(model_id=target.pk, offer=_offer(given), by=by, now=now)
-        return Done(f"{model} has been changed.", model)
+        return Result(f"{model} has been changed.", model)
 
 
-class AddModel(Act):
+class AddModel(Action):
     name = "add"
     label = "Add model"
     permission = "add"
@@ -54,9 +54,9 @@ class AddModel(Act):
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> OfferForm:
         return OfferForm(data)
 
-    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         model = add_model(offer=_offer(given), by=by, now=now)
-        return Done(f"{model} has been added.", model)
+        return Result(f"{model} has been added.", model)
 
 
 def _offer(given: dict[str, Any]) -> Offer:
@@ -65,8 +65,8 @@ def _offer(given: dict[str, Any]) -> Offer:
 
 @admin.register(LanguageModel)
 class LanguageModelAdmin(ConsoleAdmin):
-    acts = (ChangeModel(),)
-    adding = AddModel()
+    row_actions = (ChangeModel(),)
+    add_action = AddModel()
     list_display = (
         "name",
         "provider_name",

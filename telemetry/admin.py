@@ -17,7 +17,7 @@ from django.utils import timezone
 from accounts.audit import record
 from accounts.people.operators import actor_of
 from config.console.base import ConsoleAdmin
-from config.console.columns import OneOf, moment
+from config.console.columns import ChoiceFilter, moment
 from telemetry.export import FORMATS, lines
 from telemetry.models import Event
 from telemetry.volumes import REST, volumes
@@ -28,40 +28,40 @@ EARLIEST = date(2000, 1, 1)
 NO_APP = "-"
 
 
-class DayFilter(OneOf):
+class DayFilter(ChoiceFilter):
     title, parameter_name = "day received (UTC)", "day"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         return [(day, day) for day in _last_days()]
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         begin = datetime.fromisoformat(value).replace(tzinfo=UTC)
         return rows.filter(received_at__gte=begin, received_at__lt=begin + timedelta(days=1))
 
 
-class NameFilter(OneOf):
+class NameFilter(ChoiceFilter):
     title, parameter_name = "name", "name"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         return [(name, name) for name in Event.objects.known("name")]
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(name=value)
 
 
-class AppFilter(OneOf):
+class AppFilter(ChoiceFilter):
     title, parameter_name = "app", "app"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         apps = Event.objects.known("app")
         return [(app or NO_APP, app or "the shell itself") for app in apps]
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(app=_app(value))
 
 
-class VersionFilter(OneOf):
-    """Offered once an app has been chosen, because the index begins with it."""
+class VersionFilter(ChoiceFilter):
+    """RestrictedAdmin once an app has been chosen, because the index begins with it."""
 
     title, parameter_name = "shell version", "version"
 
@@ -73,7 +73,7 @@ class VersionFilter(OneOf):
             (each, each) for each in Event.objects.known("shell_version", app=_app(app)) if each
         ]
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(shell_version=value)
 
 

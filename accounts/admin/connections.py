@@ -1,6 +1,6 @@
 """Connections as operators see them: who, what, how it is. Never a token."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -12,41 +12,34 @@ from django.utils import timezone
 from accounts.audit import Actor
 from accounts.connections.disconnecting import ConnectionNotFound, disconnect, dismiss, retry
 from accounts.models import Connection, ConnectionRevocation, User
-from config.console.actions import ActOnSeveral, do_each
+from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
-from config.console.columns import OneOf, moment
+from config.console.columns import ChoiceFilter, moment
 
 
-class Disconnect(ActOnSeveral):
+class Disconnect(BulkAction):
     name = "disconnect"
     label = "Disconnect"
+    message = "Connections removed: {number}."
     permission = "delete"
-    grave = True
+    destructive = True
 
     def effects(self, target: Connection | None) -> Iterable[str]:
         yield "The grant is deleted here at once, and revoked at the provider as soon as that can be reached."
         yield "The person can connect again."
 
-    def do_all(
-        self, targets: Sequence[Connection], given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> str:
-        reason = given["reason"]
-        ended = do_each(targets, lambda each: _disconnected(each, by=by, now=now, reason=reason))
-        return f"Connections removed: {ended}."
+    def do_one(self, target: Connection, *, reason: str, by: Actor, now: datetime) -> int:
+        try:
+            disconnect(
+                user_id=target.user_id, provider=target.provider, by=by, now=now, reason=reason
+            )
+        except ConnectionNotFound:
+            # Another operator, or the person, was quicker.
+            return 0
+        return 1
 
 
-def _disconnected(connection: Connection, *, by: Actor, now: datetime, reason: str) -> bool:
-    try:
-        disconnect(
-            user_id=connection.user_id, provider=connection.provider, by=by, now=now, reason=reason
-        )
-    except ConnectionNotFound:
-        # Somebody else was quicker.
-        return False
-    return True
-
-
-class ConnectionState(OneOf):
+class ConnectionState(ChoiceFilter):
     title, parameter_name = "state", "state"
     choices_of = (
         ("lapsed", "reauthorisation needed"),
@@ -54,7 +47,7 @@ class ConnectionState(OneOf):
         ("well", "neither"),
     )
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "lapsed":
             return rows.filter(lapsed_at__isnull=False)
         rows = rows.filter(lapsed_at=None)
@@ -63,7 +56,7 @@ class ConnectionState(OneOf):
 
 @admin.register(Connection)
 class ConnectionAdmin(ConsoleAdmin):
-    acts = (Disconnect(),)
+    row_actions = (Disconnect(),)
     list_display = (
         "user",
         "provider",
@@ -73,7 +66,7 @@ class ConnectionAdmin(ConsoleAdmin):
         "failure",
     )
     list_filter = (ConnectionState,)
-    linked_by = ("user__id__exact",)
+    link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
     search_fields = ("user__email", "provider")
     uuid_fields = ("user_id",)
@@ -93,10 +86,10 @@ class ConnectionAdmin(ConsoleAdmin):
     )
     readonly_fields = ("state",)
 
-    def called(self, row: Connection) -> str:
+    def row_name(self, row: Connection) -> str:
         return f"{row.provider} of {row.user}"
 
-    def subject(self, row: Connection) -> object:
+    def audit_target(self, row: Connection) -> object:
         return row.user_id
 
     @admin.display(description="state")
@@ -104,67 +97,47 @@ class ConnectionAdmin(ConsoleAdmin):
         return connection.state(at=timezone.now()).label
 
 
-class Retry(ActOnSeveral):
+class Retry(BulkAction):
     name = "retry"
     label = "Try again"
+    message = "Revocations started again: {number}."
 
-    def offered(self, target: ConnectionRevocation, *, by: HttpRequest) -> bool:
+    def available(self, target: ConnectionRevocation, *, by: HttpRequest) -> bool:
         return target.gave_up_at is not None
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
         yield "The provider is told again, at once and then less and less often, for another two weeks."
 
-    def do_all(
-        self,
-        targets: Sequence[ConnectionRevocation],
-        given: dict[str, Any],
-        *,
-        by: Actor,
-        now: datetime,
-    ) -> str:
-        reason = given["reason"]
-        begun = do_each(
-            targets, lambda each: retry(revocation_id=each.pk, reason=reason, by=by, now=now)
-        )
-        return f"Revocations begun anew: {begun}."
+    def do_one(self, target: ConnectionRevocation, *, reason: str, by: Actor, now: datetime) -> int:
+        return retry(revocation_id=target.pk, reason=reason, by=by, now=now)
 
 
-class Dismiss(ActOnSeveral):
+class Dismiss(BulkAction):
     name = "dismiss"
     label = "Forget"
+    message = "Revocations forgotten: {number}."
     permission = "delete"
-    grave = True
+    destructive = True
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
         yield "What could revoke this grant is deleted."
         yield "If the provider still accepts it, only the person can end it, and only there."
 
-    def do_all(
-        self,
-        targets: Sequence[ConnectionRevocation],
-        given: dict[str, Any],
-        *,
-        by: Actor,
-        now: datetime,
-    ) -> str:
-        reason = given["reason"]
-        gone = do_each(
-            targets, lambda each: dismiss(revocation_id=each.pk, reason=reason, by=by, now=now)
-        )
-        return f"Revocations forgotten: {gone}."
+    def do_one(self, target: ConnectionRevocation, *, reason: str, by: Actor, now: datetime) -> int:
+        return dismiss(revocation_id=target.pk, reason=reason, by=by, now=now)
 
 
-class RevocationState(OneOf):
+class RevocationState(ChoiceFilter):
     title, parameter_name = "state", "state"
     choices_of = (("waiting", "not confirmed yet"), ("given_up", "given up"))
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(gave_up_at__isnull=value == "waiting")
 
 
 @admin.register(ConnectionRevocation)
 class RevocationAdmin(ConsoleAdmin):
-    acts = (Retry(), Dismiss())
+    row_actions = (Retry(), Dismiss())
     list_display = (
         "id",
         "provider",
@@ -180,8 +153,8 @@ class RevocationAdmin(ConsoleAdmin):
     uuid_fields = ("user_id",)
     fields = (*list_display, "user_id")
 
-    def whose(self, row: ConnectionRevocation) -> User | None:
+    def owner(self, row: ConnectionRevocation) -> User | None:
         return User.objects.filter(pk=row.user_id).first()
 
-    def subject(self, row: ConnectionRevocation) -> object:
+    def audit_target(self, row: ConnectionRevocation) -> object:
         return row.user_id

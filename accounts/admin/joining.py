@@ -1,6 +1,6 @@
 """How people come to a client: invited by mail, or read from a CSV file after a look at what would happen."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.admin.on_person import OnPerson
+from accounts.admin.person_action import PersonAction
 from accounts.audit import Actor
 from accounts.models import Client, PasswordLink, User
 from accounts.people.importing import MOST_BYTES, foresee, import_people, read
@@ -26,8 +26,8 @@ from accounts.people.invitations import (
 )
 from accounts.people.operators import IS_AN_OPERATOR, may_touch
 from accounts.people.password_links import LIFETIMES
-from config.console.actions import Act, ActOnSeveral, Done, Foreseen
-from config.console.columns import OneOf
+from config.console.actions import Action, BulkAction, Preview, Result
+from config.console.columns import ChoiceFilter
 
 HOURS = int(LIFETIMES[PasswordLink.Kind.INVITATION].total_seconds() // 3600)
 LINK = f"They get a mail with a link to set a password; it works once, and for {HOURS} hours."
@@ -49,7 +49,7 @@ def joined(user: User, *, now: datetime) -> str:
     return f"invited, until {ends:%Y-%m-%d %H:%M} UTC"
 
 
-class JoinedFilter(OneOf):
+class JoinedFilter(ChoiceFilter):
     """Who has not accepted yet, and who is gone. Erased people are listed only where they are asked for."""
 
     title, parameter_name = "joined", "joined"
@@ -67,7 +67,7 @@ class JoinedFilter(OneOf):
             queryset = queryset.filter(erased_at=None)
         return super().queryset(request, queryset)
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         begun = timezone.now() - LIFETIMES[PasswordLink.Kind.INVITATION]
         waiting = rows.filter(NOT_ACCEPTED)
         return {
@@ -80,10 +80,10 @@ class JoinedFilter(OneOf):
         }[value]
 
 
-class ForPeople(Act):
+class ClientPeopleAction(Action):
     """An act on a client that adds people to it."""
 
-    def offered(self, target: Client, *, by: HttpRequest) -> bool:
+    def available(self, target: Client, *, by: HttpRequest) -> bool:
         return by.user.has_perm("accounts.add_user")
 
 
@@ -112,7 +112,7 @@ class InvitationForm(forms.Form):
         return text
 
 
-class InvitePeople(ForPeople):
+class InvitePeople(ClientPeopleAction):
     name = "invite"
     label = "Invite people"
 
@@ -126,31 +126,29 @@ class InvitePeople(ForPeople):
         yield "Who has been invited before and has no password yet gets a new link; the old one stops working."
         yield "Who has a password already is left alone. If one email cannot be invited, nobody is."
 
-    def do(self, target: Client, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        done = invite(named=emails_in(given["emails"]), client=target, by=by, now=now)
+    def do(self, target: Client, *, emails: Any, by: Actor, now: datetime) -> Result:
+        done = invite(named=emails_in(emails), client=target, by=by, now=now)
         left = f"; {done.left} were here already and got none" if done.left else ""
-        return Done(
+        return Result(
             f"Invitations on their way: {done.invited}; people added: {done.added}{left}.", target
         )
 
 
-class InviteAgain(OnPerson, ActOnSeveral):
+class InviteAgain(PersonAction, BulkAction):
     name = "invite"
     label = "Send invitation"
+    message = "Invitations on their way: {number}."
     form_class = forms.Form
 
-    def offered(self, target: User, *, by: HttpRequest) -> bool:
-        return target.may_be_invited and super().offered(target, by=by)
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        return target.may_be_invited and super().available(target, by=by)
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield LINK
         yield "A link that was sent before stops working."
 
-    def do_all(
-        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> str:
-        sent = invite_again(user_ids=[each.pk for each in targets], by=by, now=now)
-        return f"Invitations on their way: {sent}."
+    def do_one(self, target: User, *, by: Actor, now: datetime) -> int:
+        return invite_again(user_ids=[target.pk], by=by, now=now)
 
 
 class FileForm(forms.Form):
@@ -174,7 +172,7 @@ class SeenForm(forms.Form):
     file = forms.CharField(widget=forms.HiddenInput, required=False)
 
 
-class ImportPeople(ForPeople):
+class ImportPeople(ClientPeopleAction):
     """Two steps: the first shows what would happen and changes nothing, the second does it."""
 
     name = "import"
@@ -193,24 +191,22 @@ class ImportPeople(ForPeople):
             return SeenForm(data)
         return FileForm(data, by.FILES if data is not None else None)
 
-    def do(
-        self, target: Client, given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> Done | Foreseen:
+    def do(self, target: Client, *, by: Actor, now: datetime, **given: Any) -> Result | Preview:
         if "text" in given:
             done = import_people(
                 text=given["text"], client=target, invited=given["invited"], by=by, now=now
             )
             said = f"People added: {done.added}; invitations on their way: {done.invited}"
-            return Done(f"{said}; left as they were: {done.left}.", target)
+            return Result(f"{said}; left as they were: {done.left}.", target)
         return _foreseen(read(given["file"].read()), target, invited=given["invited"])
 
 
-def _foreseen(text: str, client: Client, *, invited: bool) -> Foreseen:
+def _foreseen(text: str, client: Client, *, invited: bool) -> Preview:
     verdicts, sheet = foresee(text=text, client=client)
     new = sum(each.fate.is_new for each in verdicts)
     faults = sum(each.fate.is_fault for each in verdicts)
     ready = new and not faults
-    return Foreseen(
+    return Preview(
         form=SeenForm(initial={"text": text, "invited": invited})
         if ready
         else FileForm(initial={"invited": invited}),

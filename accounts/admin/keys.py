@@ -10,15 +10,15 @@ from django.utils.timesince import timeuntil
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
 from config.console.base import ConsoleAdmin
-from config.console.columns import OneOf, moment
+from config.console.columns import ChoiceFilter, moment
 from config.console.template_tags import instant
 
 
-class KeyStage(OneOf):
+class KeyStage(ChoiceFilter):
     title, parameter_name = "stage", "stage"
     choices_of = tuple((each.value, each.label) for each in Stage)
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return SigningKey.objects.filter(pk__in=rows).at_stage(Stage(value), at=timezone.now())
 
 

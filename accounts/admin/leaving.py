@@ -8,19 +8,19 @@ from django import forms
 from django.http import HttpRequest
 
 from accounts.admin.fields import ClientField
-from accounts.admin.on_person import ENDS, OnPerson
+from accounts.admin.person_action import ENDS, PersonAction
 from accounts.audit import Actor
-from accounts.models import User
+from accounts.models import Client, User
 from accounts.people.erasure import erase_user, foresee
 from accounts.people.users import change_email, move_user
-from config.console.actions import Done, WithReason
+from config.console.actions import ReasonForm, Result
 
 
-class EmailForm(WithReason):
+class EmailForm(ReasonForm):
     email = forms.EmailField(max_length=254)
 
 
-class ChangeEmail(OnPerson):
+class ChangeEmail(PersonAction):
     name = "email"
     label = "Change email"
     form_class = EmailForm
@@ -33,19 +33,18 @@ class ChangeEmail(OnPerson):
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"email": target.email}
 
-    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        email, reason = given["email"], given["reason"]
+    def do(self, target: User, *, email: str, reason: str, by: Actor, now: datetime) -> Result:
         user = change_email(user_id=target.pk, email=email, reason=reason, by=by, now=now)
-        return Done(f"{user} has been changed.", user)
+        return Result(f"{user} has been changed.", user)
 
 
-class MoveForm(WithReason):
+class MoveForm(ReasonForm):
     client = ClientField(
         help_text="By name, or by id. To keep somebody out of the shell, disable them instead."
     )
 
 
-class Move(OnPerson):
+class Move(PersonAction):
     name = "move"
     label = "Move to another client"
     form_class = MoveForm
@@ -58,13 +57,12 @@ class Move(OnPerson):
         if not target.has_usable_password():
             yield "Their invitation does not work any more: send another one afterwards."
 
-    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        client, reason = given["client"], given["reason"]
+    def do(self, target: User, *, client: Client, reason: str, by: Actor, now: datetime) -> Result:
         ended = move_user(user_id=target.pk, client=client, reason=reason, by=by, now=now)
-        return Done(f"{target} belongs to {client} now; sessions ended: {ended}.", target)
+        return Result(f"{target} belongs to {client} now; sessions ended: {ended}.", target)
 
 
-class ErasureForm(WithReason):
+class ErasureForm(ReasonForm):
     email = forms.CharField(
         label="Type the email of the person",
         max_length=254,
@@ -79,12 +77,12 @@ class ErasureForm(WithReason):
         self.fields["reason"].help_text = "Kept in the audit log. Write no names or emails here."
 
 
-class Erase(OnPerson):
+class Erase(PersonAction):
     name = "erase"
     label = "Erase"
     permission = "delete"
     form_class = ErasureForm
-    grave = True
+    destructive = True
     locks_out = True
 
     def effects(self, target: User) -> Iterable[str]:
@@ -96,6 +94,6 @@ class Erase(OnPerson):
         yield "Stays without a name: what they used, in the ledger."
         yield "The audit log keeps the email as evidence until its events are pruned, and nothing after that."
 
-    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        erase_user(user_id=target.pk, email=given["email"], reason=given["reason"], by=by, now=now)
-        return Done("The person has been erased.")
+    def do(self, target: User, *, email: str, reason: str, by: Actor, now: datetime) -> Result:
+        erase_user(user_id=target.pk, email=email, reason=reason, by=by, now=now)
+        return Result("The person has been erased.")

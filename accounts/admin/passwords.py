@@ -2,55 +2,54 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 from django import forms
 from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from accounts.admin.on_person import ENDS, OnPerson
+from accounts.admin.person_action import ENDS, PersonAction
 from accounts.audit import Actor
 from accounts.models import PasswordLink, User
 from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.password_links import LIFETIMES, request_link
-from config.console.actions import Done, ShownOnce, WithReason
+from config.console.actions import OneTimeResult, ReasonForm, Result
 from config.console.template_tags import instant
 
 MINUTES = int(LIFETIMES[PasswordLink.Kind.RESET].total_seconds() // 60)
 HOURS = int(LIFETIMES[PasswordLink.Kind.ONE_TIME].total_seconds() // 3600)
 
 
-class SendReset(OnPerson):
+class SendReset(PersonAction):
     name = "reset"
     label = "Send reset link"
     form_class = forms.Form
 
-    def offered(self, target: User, *, by: HttpRequest) -> bool:
+    def available(self, target: User, *, by: HttpRequest) -> bool:
         known = target.is_active and target.has_usable_password()
-        return known and super().offered(target, by=by)
+        return known and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} gets a mail with a link to set a new password; it works once, and for {MINUTES} minutes."
         yield "A reset link that was sent before stops working."
         yield "Until they use it their password and their sessions stay as they are."
 
-    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: User, *, by: Actor, now: datetime) -> Result:
         request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, by=by, now=now)
-        return Done(f"A reset link for {target} is on its way.", target)
+        return Result(f"A reset link for {target} is on its way.", target)
 
 
-class SetOneTimePassword(OnPerson):
+class SetOneTimePassword(PersonAction):
     """For when mail is down: not for oneself, who would only lock himself out."""
 
     name = "one_time"
     label = "Set one-time password"
-    form_class = WithReason
-    grave = True
+    form_class = ReasonForm
+    destructive = True
     locks_out = True
 
-    def offered(self, target: User, *, by: HttpRequest) -> bool:
-        return target.is_active and super().offered(target, by=by)
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        return target.is_active and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
         yield ENDS
@@ -58,9 +57,9 @@ class SetOneTimePassword(OnPerson):
         yield f"You tell it to them, and within {HOURS} hours they choose a new password with it on a page of ours."
         yield "They get a mail that it was done, without the password."
 
-    def do(self, target: User, given: dict[str, Any], *, by: Actor, now: datetime) -> ShownOnce:
-        made = set_one_time_password(user_id=target.pk, reason=given["reason"], by=by, now=now)
-        return ShownOnce(
+    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> OneTimeResult:
+        made = set_one_time_password(user_id=target.pk, reason=reason, by=by, now=now)
+        return OneTimeResult(
             template="admin/console/one_time.html",
             shown={
                 "password": made.password,

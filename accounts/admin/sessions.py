@@ -1,6 +1,6 @@
 """Sessions and their refresh tokens, to look at; a session can be ended."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -17,18 +17,19 @@ from accounts.audit import Actor
 from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
 from accounts.sessions.revocation import end_session
-from config.console.actions import ActOnSeveral, do_each
-from config.console.columns import OneOf, moment
+from config.console.actions import BulkAction
+from config.console.columns import ChoiceFilter, moment
 
 TOKENS_SHOWN = 20
 
 
-class EndSession(ActOnSeveral):
+class EndSession(BulkAction):
     name = "end"
     label = "End session"
-    grave = True
+    message = "Sessions ended: {number}."
+    destructive = True
 
-    def offered(self, target: Session, *, by: HttpRequest) -> bool:
+    def available(self, target: Session, *, by: HttpRequest) -> bool:
         return target.ended_at is None
 
     def effects(self, target: Session | None) -> Iterable[str]:
@@ -36,21 +37,16 @@ class EndSession(ActOnSeveral):
         yield "Its running model calls end within 15 seconds."
         yield "The person can sign in again; other sessions are not touched."
 
-    def do_all(
-        self, targets: Sequence[Session], given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> str:
-        why, reason = Session.Ended.REVOKED, given["reason"]
-        ended = do_each(
-            targets, lambda each: end_session(session=each, why=why, reason=reason, by=by, now=now)
-        )
-        return f"Sessions ended: {ended}."
+    def do_one(self, target: Session, *, reason: str, by: Actor, now: datetime) -> int:
+        why = Session.Ended.REVOKED
+        return end_session(session=target, why=why, reason=reason, by=by, now=now)
 
 
-class SessionState(OneOf):
+class SessionState(ChoiceFilter):
     title, parameter_name = "state", "state"
     choices_of = (("live", "live"), ("expired", "expired"), ("ended", "ended"))
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "ended":
             return rows.exclude(ended_at=None)
         now = timezone.now()
@@ -63,7 +59,7 @@ class SessionState(OneOf):
 
 @admin.register(Session)
 class SessionAdmin(LargeList):
-    acts = (EndSession(),)
+    row_actions = (EndSession(),)
     change_form_template = "admin/console/session.html"
     list_display = (
         "short_id",
@@ -76,7 +72,7 @@ class SessionAdmin(LargeList):
         "ended_by",
     )
     list_filter = (SessionState, "ended_by", ("started_at", admin.DateFieldListFilter))
-    linked_by = ("user__id__exact",)
+    link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a user."
     uuid_fields = ("id", "user_id")
@@ -100,18 +96,18 @@ class SessionAdmin(LargeList):
     def short_id(self, session: Session) -> str:
         return str(session.pk)[:8]
 
-    def beside(self, request: HttpRequest, row: Session) -> dict[str, Any]:
+    def page_context(self, request: HttpRequest, row: Session) -> dict[str, Any]:
         return {
             "tokens": RefreshToken.objects.filter(session=row)[:TOKENS_SHOWN],
             "recent_events": events_about([row.pk, row.user_id]),
         }
 
 
-class TokenState(OneOf):
+class TokenState(ChoiceFilter):
     title, parameter_name = "state", "state"
     choices_of = (("live", "live"), ("replaced", "replaced"), ("revoked", "revoked"))
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "live":
             return rows.filter(revoked_at=None, replaced_at=None, expires_at__gt=timezone.now())
         return rows.filter(**{f"{value}_at__isnull": False})

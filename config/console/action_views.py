@@ -1,4 +1,4 @@
-"""The pages behind acts: one for a row or for adding one, one for several rows that were chosen in a list."""
+"""The pages of actions: one for a row or for adding one, one for several rows that were chosen in a list."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -20,12 +20,12 @@ from django.utils import timezone
 from config.api.problems import Problem
 from config.console import double_submit
 from config.console.actions import (
-    Act,
-    ActOnSeveral,
-    Done,
-    Foreseen,
-    ShownOnce,
-    StoppedAt,
+    Action,
+    BulkAction,
+    BulkFailure,
+    OneTimeResult,
+    Preview,
+    Result,
     show_refusal,
 )
 
@@ -35,6 +35,8 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 MOST_CHOSEN = 500
+SENT_BEFORE = "That was sent already, and is done only once. To do it again, begin anew."
+NOT_AVAILABLE = "That cannot be done, or not any more."
 
 
 class OperatorSite(Protocol):
@@ -47,75 +49,64 @@ class OperatorSite(Protocol):
         """Why this operator may do nothing to a person; "" where they may."""
 
 
-class _Led(HttpResponseRedirect):
-    """What was sent leads there, where ``said`` tells what became of it."""
+class ResultRedirect(HttpResponseRedirect):
+    """Leads on from a submission, with a message about its outcome."""
 
-    def __init__(self, address: str, said: str = "", level: int = messages.INFO) -> None:
+    def __init__(self, address: str, message: str = "", level: int = messages.INFO) -> None:
         super().__init__(address)
-        self.said, self.level = said, level
+        self.message, self.level = message, level
 
 
-def _again(address: str) -> HttpResponse:
-    said = "That was sent already, and is done only once. To do it again, begin anew."
-    return _Led(address, said, messages.WARNING)
+class ActionAdmin(_ModelAdmin):
+    """Rows with actions. Every action has a page, and opening it changes nothing."""
 
-
-class Asking(_ModelAdmin):
-    """Rows that acts may be done to. Every act has a page, and merely asking for it changes nothing."""
-
-    acts: ClassVar[Sequence[Act]] = ()
-    adding: ClassVar[Act | None] = None
-
-    def called(self, row: Any) -> str:
-        """How a row is called wherever the console speaks of it."""
-        return str(row)
-
-    def may(self, request: HttpRequest, act: Act) -> bool:
-        """Whether this operator may do this to rows of this model at all."""
-        label, model = self.opts.app_label, self.opts.model_name
-        return request.user.has_perm(f"{label}.{act.permission}_{model}")
+    row_actions: ClassVar[Sequence[Action]] = ()
+    add_action: ClassVar[Action | None] = None
 
     @property
     def operators(self) -> OperatorSite:
         return cast("OperatorSite", self.admin_site)
 
-    def whose(self, row: Any) -> Any:
-        """The person whom acts on a row are about: the row itself, or its ``user``."""
+    def row_name(self, row: Any) -> str:
+        """The name of a row wherever the console speaks of it."""
+        return str(row)
+
+    def owner(self, row: Any) -> Any:
+        """The person whom actions on a row are about: the row itself, or its ``user``."""
         return row if isinstance(row, get_user_model()) else getattr(row, "user", None)
 
-    def missing(self, request: HttpRequest) -> HttpResponse:
-        """The answer for a row that is not there, or not any more."""
-        self.message_user(request, f"There is no such {self.opts.verbose_name}.", messages.WARNING)
-        return HttpResponseRedirect(reverse("admin:index"))
+    def may(self, request: HttpRequest, action: Action) -> bool:
+        """Whether this operator has the permission for an action on this model."""
+        label, model = self.opts.app_label, self.opts.model_name
+        return request.user.has_perm(f"{label}.{action.permission}_{model}")
 
-    def offered(self, request: HttpRequest, act: Act, row: Any) -> bool:
+    def available(self, request: HttpRequest, action: Action, row: Any) -> bool:
         """Whether this operator may do this to this row as it is now."""
-        if not act.offered(row, by=request):
+        if not action.available(row, by=request):
             return False
-        # Whose it is need not be read for those who may touch everybody.
+        # The owner need not be read for operators who may touch everybody.
         return request.user.is_superuser or not self.operators.why_not_touch(
-            request, self.whose(row)
+            request, self.owner(row)
         )
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
-        own = [
-            path(f"<path:object_id>/{act.name}/", wrap(self._one(act)), name=self._route(act))
-            for act in self.acts
-        ]
-        own += [
-            path(f"{act.name}/", wrap(self._several(act)), name=f"{self._route(act)}_several")
-            for act in self.acts
-            if isinstance(act, ActOnSeveral)
-        ]
+        own = []
+        for action in self.row_actions:
+            route = self._route(action)
+            address = f"<path:object_id>/{action.name}/"
+            own.append(path(address, wrap(self._row_view(action)), name=route))
+            if isinstance(action, BulkAction):
+                several = wrap(self._bulk_view(action))
+                own.append(path(f"{action.name}/", several, name=f"{route}_several"))
         return own + super().get_urls()
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """The acts that can be done to several rows at once, as a list's actions."""
+        """The bulk actions, as Django's actions of a list."""
         return {
-            act.name: (_action(act), act.name, act.label)
-            for act in self.acts
-            if isinstance(act, ActOnSeveral) and self.may(request, act)
+            action.name: (_list_action(action), action.name, action.label)
+            for action in self.row_actions
+            if isinstance(action, BulkAction) and self.may(request, action)
         }
 
     def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *where: Any) -> Any:
@@ -126,93 +117,91 @@ class Asking(_ModelAdmin):
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
         """What this operator may do to a row as it is now."""
         return [
-            {"label": act.label, "grave": act.grave, "url": address}
-            for act in self.acts
-            if (address := self._address(request, act, row))
+            {"label": action.label, "destructive": action.destructive, "url": address}
+            for action in self.row_actions
+            if (address := self._address(request, action, row))
         ]
 
     def link(self, request: HttpRequest, name: str, row: Any) -> str:
-        """The address of an act on a row, by its name; "" for who may not do it, or where the row does not allow it."""
-        (act,) = (each for each in self.acts if each.name == name)
-        return self._address(request, act, row)
+        """The address of an action on a row; "" where this operator may not, or the row does not allow it."""
+        (action,) = (each for each in self.row_actions if each.name == name)
+        return self._address(request, action, row)
 
-    def _address(self, request: HttpRequest, act: Act, row: Any) -> str:
-        if not (self.may(request, act) and self.offered(request, act, row)):
-            return ""
-        return reverse(f"admin:{self._route(act)}", args=[row.pk])
+    def missing(self, request: HttpRequest) -> HttpResponse:
+        """The response for a row that does not exist, or no longer."""
+        self.message_user(request, f"There is no such {self.opts.verbose_name}.", messages.WARNING)
+        return HttpResponseRedirect(reverse("admin:index"))
 
-    def ask(self, request: HttpRequest, act: Act, row: Any) -> HttpResponse:
-        """The page of an act on one row, or on none to add one; does it on a good answer."""
-        form = act.form(row, request.POST if request.method == "POST" else None, by=request)
-        foreseen: Foreseen | None = None
-        if request.method == "POST" and self._is_good(form, request):
-            try:
-                done = act.do(
-                    row, form.cleaned_data, by=self.operators.actor_of(request), now=timezone.now()
-                )
-            except Problem as problem:
-                self._refuse(request, form, problem)
-            else:
-                if isinstance(done, Done):
-                    then = page_of(done.then) if done.then else self._list()
-                    return self._done(request, done.said, then)
-                if isinstance(done, ShownOnce):
-                    # Not kept as done: a second answer is the one that is seen, so it has to show it as well.
-                    return self._shown_once(request, act, row, done)
-                form, foreseen = done.form, done
-        effects = () if foreseen else act.effects(row)
-        where: dict[str, Any] = {"back": self._list(), "effects": effects, "foreseen": foreseen}
+    def action_page(self, request: HttpRequest, action: Action, row: Any) -> HttpResponse:
+        """The page of an action on one row, or on None to add one; runs it on a valid submission."""
+        form = action.form(row, request.POST if request.method == "POST" else None, by=request)
+        where: dict[str, Any] = {"back": self._list()}
         if row is not None:
-            where |= {"back": page_of(row), "called": self.called(row)}
-        return self._page(request, act, form, **where)
-
-    def ask_for_several(
-        self, request: HttpRequest, act: ActOnSeveral, rows: Sequence[Any], *, asked: bool
-    ) -> HttpResponse:
-        """The same for several rows; ``asked`` once this page has been shown."""
-        form = act.form(None, request.POST if asked else None, by=request)
-        several = [(row.pk, self.called(row)) for row in rows]
-        if asked and self._is_good(form, request):
+            where = {"back": page_of(row), "row_name": self.row_name(row)}
+        preview: Preview | None = None
+        if request.method == "POST" and self._is_valid(form, request):
             try:
-                said = act.do_all(
-                    rows, form.cleaned_data, by=self.operators.actor_of(request), now=timezone.now()
-                )
+                outcome = action.do(row, **form.cleaned_data, **self._who_and_when(request))
             except Problem as problem:
                 self._refuse(request, form, problem)
-                # Asked for again: what is still to be done.
-                several = several[problem.done :] if isinstance(problem, StoppedAt) else several
             else:
-                return self._done(request, said, self._list())
+                if isinstance(outcome, Result):
+                    then = page_of(outcome.then) if outcome.then else self._list()
+                    return self._done(request, outcome.message, then)
+                if isinstance(outcome, OneTimeResult):
+                    # Not kept as done: a repeated submission shows the secret, since its response is the one seen.
+                    return self._render(
+                        request, outcome.template, action, shown=outcome.shown, **where
+                    )
+                form, preview = outcome.form, outcome
+        effects = () if preview else action.effects(row)
+        return self._page(request, action, form, effects=effects, preview=preview, **where)
+
+    def bulk_page(
+        self, request: HttpRequest, action: BulkAction, rows: Sequence[Any], *, submitted: bool
+    ) -> HttpResponse:
+        """The same for several rows; ``submitted`` once this page has been shown."""
+        form = action.form(None, request.POST if submitted else None, by=request)
+        several = [(row.pk, self.row_name(row)) for row in rows]
+        if submitted and self._is_valid(form, request):
+            try:
+                message = action.do_all(rows, **form.cleaned_data, **self._who_and_when(request))
+            except Problem as problem:
+                self._refuse(request, form, problem)
+                # The page shows what is still to be done.
+                several = several[problem.done :] if isinstance(problem, BulkFailure) else several
+            else:
+                return self._done(request, message, self._list())
         return self._page(
             request,
-            act,
+            action,
             form,
             back=self._list(),
-            effects=act.effects(None),
+            effects=action.effects(None),
             several=several,
-            form_address=reverse(f"admin:{self._route(act)}_several"),
+            form_address=reverse(f"admin:{self._route(action)}_several"),
         )
 
     def once(
-        self, request: HttpRequest, answer: Callable[[], HttpResponse], *, whole: bool
+        self, request: HttpRequest, answer: Callable[[], HttpResponse], *, atomic: bool
     ) -> HttpResponse:
-        """The answer to a page that asks; if just this was sent before, where that led instead."""
-        if not whole:
-            # Others see it while it is done, which takes a while.
+        """The response to a submission; one that was sent before leads to where it led then."""
+        if not atomic:
+            # Claimed first, because others see it while it runs.
             address = double_submit.claim(request, self._list())
-            response = _again(address) if address else answer()
-            if not isinstance(response, _Led):
+            response = _sent_before(address) if address else answer()
+            if not isinstance(response, ResultRedirect):
                 double_submit.release(request)
         else:
             with transaction.atomic() if request.POST else nullcontext():
                 address = double_submit.where_it_led(request)
-                response = _again(address) if address else answer()
-        if isinstance(response, _Led):
-            # Now that it will not be taken back.
-            self.message_user(request, response.said, response.level)
+                response = _sent_before(address) if address else answer()
+        if isinstance(response, ResultRedirect):
+            # After the commit.
+            self.message_user(request, response.message, response.level)
         return response
 
-    def _is_good(self, form: Any, request: HttpRequest) -> bool:
+    def _is_valid(self, form: Any, request: HttpRequest) -> bool:
         """Whether a form is valid and names nobody whom this operator may not touch."""
         given = form.cleaned_data.items() if form.is_valid() else ()
         people = {name: each for name, each in given if isinstance(each, get_user_model())}
@@ -221,93 +210,97 @@ class Asking(_ModelAdmin):
                 form.add_error(name, refusal)
         return bool(form.is_valid())
 
-    def _done(self, request: HttpRequest, said: str, then: str) -> HttpResponse:
+    def _who_and_when(self, request: HttpRequest) -> dict[str, Any]:
+        return {"by": self.operators.actor_of(request), "now": timezone.now()}
+
+    def _done(self, request: HttpRequest, message: str, then: str) -> HttpResponse:
         double_submit.keep(request, then)
-        return _Led(then, said, messages.SUCCESS)
+        return ResultRedirect(then, message, messages.SUCCESS)
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
-        if isinstance(problem, StoppedAt):
+        if isinstance(problem, BulkFailure):
             self.message_user(
                 request,
-                f"Done: {problem.done} of {problem.of}. It stopped at {self.called(problem.target)}; "
+                f"Done: {problem.done} of {problem.of}. It stopped at {self.row_name(problem.target)}; "
                 "that one and those after it are as they were.",
                 messages.WARNING,
             )
         show_refusal(form, problem)
 
-    def _shown_once(
-        self, request: HttpRequest, act: Act, row: Any, done: ShownOnce
+    def _page(
+        self, request: HttpRequest, action: Action, form: Any, **context: Any
     ) -> HttpResponse:
-        own = {"opts": self.opts, "act": act, "title": act.label, "heading": act.label}
-        if row is not None:
-            own |= {"back": page_of(row), "called": self.called(row)}
-            own["heading"] = f"{act.label}: {self.called(row)}"
-        context = {**self.admin_site.each_context(request), **own, "shown": done.shown}
-        return TemplateResponse(request, done.template, context)
-
-    def _page(self, request: HttpRequest, act: Act, form: Any, **context: Any) -> HttpResponse:
-        called = context.get("called", "")
+        preview = context.get("preview")
         own = {
-            "opts": self.opts,
-            "act": act,
-            "button": (foreseen.button if (foreseen := context.get("foreseen")) else "")
-            or act.button
-            or act.label,
-            "title": act.label,
-            "heading": f"{act.label}: {called}" if called else act.label,
+            "button": (preview.button if preview else "") or action.button or action.label,
             "form": form,
             "media": self.media + form.media,
             "number": double_submit.new_number(),
         }
-        context = {**self.admin_site.each_context(request), **own, **context}
-        return TemplateResponse(request, "admin/console/act.html", context)
+        return self._render(request, "admin/console/action.html", action, **own, **context)
 
-    def _one(self, act: Act) -> Callable[..., HttpResponse]:
+    def _render(
+        self, request: HttpRequest, template: str, action: Action, **context: Any
+    ) -> HttpResponse:
+        name = context.get("row_name")
+        own = {
+            "opts": self.opts,
+            "action": action,
+            "title": action.label,
+            "heading": f"{action.label}: {name}" if name else action.label,
+        }
+        each = self.admin_site.each_context(request)
+        return TemplateResponse(request, template, {**each, **own, **context})
+
+    def _row_view(self, action: Action) -> Callable[..., HttpResponse]:
         def answer(request: HttpRequest, object_id: str) -> HttpResponse:
             row = self.get_object(request, unquote(object_id))
             if row is None:
                 return self.missing(request)
-            if not self.offered(request, act, row):
-                self.message_user(
-                    request, "That cannot be done, or not any more.", messages.WARNING
-                )
+            if not self.available(request, action, row):
+                self.message_user(request, NOT_AVAILABLE, messages.WARNING)
                 return HttpResponseRedirect(page_of(row))
-            return self.ask(request, act, row)
+            return self.action_page(request, action, row)
 
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
-            if not self.may(request, act):
+            if not self.may(request, action):
                 raise PermissionDenied
-            return self.once(request, lambda: answer(request, object_id), whole=act.whole)
+            return self.once(request, lambda: answer(request, object_id), atomic=action.atomic)
 
         return view
 
-    def _several(self, act: ActOnSeveral) -> Callable[..., HttpResponse]:
+    def _bulk_view(self, action: BulkAction) -> Callable[..., HttpResponse]:
         def answer(request: HttpRequest) -> HttpResponse:
             chosen = self.get_queryset(request).filter(pk__in=self._keys(request, "target") or [])
-            rows = [row for row in chosen if self.offered(request, act, row)]
+            rows = [row for row in chosen if self.available(request, action, row)]
             if not rows:
                 return HttpResponseRedirect(self._list())
-            return self.ask_for_several(request, act, rows, asked=True)
+            return self.bulk_page(request, action, rows, submitted=True)
 
         def view(request: HttpRequest) -> HttpResponse:
-            if not self.may(request, act):
+            if not self.may(request, action):
                 raise PermissionDenied
-            return self.once(request, lambda: answer(request), whole=False)
+            return self.once(request, lambda: answer(request), atomic=False)
 
         return view
 
     def _keys(self, request: HttpRequest, name: str) -> list[Any] | None:
-        """The keys that were chosen; None where one is none of this model's kind, which a list never offers."""
+        """The chosen keys; None where one is not of this model's kind, which a list never sends."""
         try:
             return [self.opts.pk.clean(each, None) for each in request.POST.getlist(name)]
         except ValidationError:
             return None
 
-    def _route(self, act: Act) -> str:
-        return f"{self.opts.app_label}_{self.opts.model_name}_{act.name}"
+    def _route(self, action: Action) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_{action.name}"
 
     def _list(self) -> str:
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist")
+
+    def _address(self, request: HttpRequest, action: Action, row: Any) -> str:
+        if not (self.may(request, action) and self.available(request, action, row)):
+            return ""
+        return reverse(f"admin:{self._route(action)}", args=[row.pk])
 
 
 def page_of(row: Model) -> str:
@@ -316,17 +309,19 @@ def page_of(row: Model) -> str:
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
 
 
-def _action(act: ActOnSeveral) -> Callable[..., HttpResponse | None]:
-    """What a list does with the rows that were chosen in it: it leads to the page that asks."""
+def _sent_before(address: str) -> HttpResponse:
+    return ResultRedirect(address, SENT_BEFORE, messages.WARNING)
 
-    def lead(console: Asking, request: HttpRequest, rows: QuerySet[Any]) -> HttpResponse | None:
-        chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.offered(request, act, row)]
-        if len(chosen) > MOST_CHOSEN:
-            console.message_user(request, f"At most {MOST_CHOSEN} at once.", messages.WARNING)
-            return None
-        if not chosen:
-            console.message_user(request, "Nothing you chose allows that.", messages.WARNING)
-            return None
-        return console.ask_for_several(request, act, chosen, asked=False)
 
-    return lead
+def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:
+    """What a list does with the chosen rows: it shows the action's page."""
+
+    def show(console: ActionAdmin, request: HttpRequest, rows: QuerySet[Any]) -> Any:
+        chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.available(request, action, row)]
+        if 0 < len(chosen) <= MOST_CHOSEN:
+            return console.bulk_page(request, action, chosen, submitted=False)
+        why = f"At most {MOST_CHOSEN} at once." if chosen else "Nothing you chose allows that."
+        console.message_user(request, why, messages.WARNING)
+        return None
+
+    return show

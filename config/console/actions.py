@@ -1,14 +1,13 @@
-"""What an operator does in the console: a page that says what will happen and asks, then one rule.
+"""Actions of the operators' console: each has a page that says what will happen, and then calls one rule.
 
-Nothing is edited in place. Asking for the page changes nothing; the rule checks and is audited, and what it
-refuses stands as an error beside the field that is meant.
+Nothing is edited in place. Opening the page changes nothing; the rule checks and writes the audit log, and its
+refusal stands as an error beside the field it is about.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django import forms
@@ -25,7 +24,7 @@ Row = TypeVar("Row")
 
 
 class UtcDateTimeField(forms.DateTimeField):
-    """An instant, entered in UTC; the console's script says beside it what that is where the operator is."""
+    """An instant entered in UTC; the console's script adds the operator's local time beside it."""
 
     def __init__(self, **kwargs: Any) -> None:
         widget = forms.DateTimeInput(
@@ -34,8 +33,8 @@ class UtcDateTimeField(forms.DateTimeField):
         super().__init__(widget=widget, **kwargs)
 
 
-class WithReason(forms.Form):
-    """An act that wants to know why; the audit log keeps it."""
+class ReasonForm(forms.Form):
+    """The form of an action that needs a reason, which the audit log keeps."""
 
     reason = forms.CharField(
         max_length=500,
@@ -45,12 +44,12 @@ class WithReason(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Whatever a subclass asks comes first; the reason is the last thing one thinks of.
+        # After the fields of a subclass.
         self.order_fields([*(name for name in self.fields if name != "reason"), "reason"])
 
 
-class WithShown(forms.BaseForm):
-    """A form that brings back what it showed: ``shown``, by field, among what it gives."""
+class TrackedForm(forms.BaseForm):
+    """A form that sends back the values it showed, which come as ``shown`` with its cleaned data."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -67,51 +66,50 @@ class WithShown(forms.BaseForm):
         return given
 
 
-class Done(NamedTuple):
+class Result(NamedTuple):
     """A sentence that says what was done, and the row whose page comes next (None: the list)."""
 
-    said: str
+    message: str
     then: Model | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
-    """What an act would do, told before it is done. The form is shown next and holds what was given so far."""
+class Preview:
+    """What an action would do. The form is shown next and holds what was entered so far."""
 
     form: forms.BaseForm
     template: str
     shown: dict[str, Any]
-    # What stands on the next button; "" as on the one before.
+    # The label of the next button; "" for that of the action.
     button: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownOnce:
-    """What was done and must be read now: it stands in this answer alone, never in a message, which is a cookie."""
+class OneTimeResult:
+    """A result that holds a secret: shown in this response alone, never in a message, which is a cookie."""
 
     template: str
     shown: dict[str, Any]
 
 
-class Act(ABC):
-    """One thing that may be done to one row, or that adds one (then its target is None)."""
+class Action(ABC):
+    """One thing that operators do to one row, or that adds one (then its target is None)."""
 
     # The last part of its address and of its route's name.
     name: ClassVar[str]
-    # What stands on its button.
     label: ClassVar[str]
-    # What stands on the button of its page, where that is not the label.
+    # The label of the button on its page, if another.
     button: ClassVar[str] = ""
-    form_class: ClassVar[type[Any]] = WithReason
-    # Django's word for who may: add, change or delete rows of this model.
+    form_class: ClassVar[type[Any]] = ReasonForm
+    # The Django permission it needs on its model: add, change or delete.
     permission: ClassVar[str] = "change"
-    # Whether it takes something from people; its button is red.
-    grave: ClassVar[bool] = False
-    # Whether it is one transaction, which then holds as well that its page was sent; one that waits for others is not.
-    whole: ClassVar[bool] = True
+    # Takes something from people; its button is red.
+    destructive: ClassVar[bool] = False
+    # Runs in one transaction, which also remembers the submission. False for one that waits for other services.
+    atomic: ClassVar[bool] = True
 
-    def offered(self, target: Any, *, by: HttpRequest) -> bool:
-        """Whether it makes sense for this row as it is, and for this operator."""
+    def available(self, target: Any, *, by: HttpRequest) -> bool:
+        """Whether it makes sense for this row as it is now, and for this operator."""
         return True
 
     def effects(self, target: Any) -> Iterable[str]:
@@ -119,68 +117,74 @@ class Act(ABC):
         return ()
 
     def initial(self, target: Any, *, by: HttpRequest) -> dict[str, Any]:
-        """What the form holds at first."""
+        """The form's initial values."""
         return {}
 
     def form(self, target: Any, data: Mapping[str, Any] | None, *, by: HttpRequest) -> Any:
         return self.form_class(data, initial=self.initial(target, by=by))
 
     @abstractmethod
-    def do(
-        self, target: Any, given: dict[str, Any], *, by: Any, now: datetime
-    ) -> Done | Foreseen | ShownOnce:
-        """Calls the rule, with the form's values, or tells what it would do. May raise what the rule raises."""
+    def do(self, target: Any, *args: Any, **given: Any) -> Result | Preview | OneTimeResult:
+        """Calls the rule with the form's values, ``by`` and ``now``, or previews it. May raise what the rule raises."""
 
 
-class ActOnSeveral(Act):
-    """An act that is also offered for rows chosen in a list."""
+class BulkAction(Action):
+    """An action that lists also offer for several chosen rows: one call of the rule, one transaction, for each."""
 
-    def do(self, target: Any, given: dict[str, Any], *, by: Any, now: datetime) -> Done:
-        return Done(self.do_all([target], given, by=by, now=now), target)
+    # The message afterwards; may name the {number} that the rule returned in all, the {rows} and {whose} they are.
+    message: ClassVar[str]
+
+    def do(self, target: Any, *args: Any, **given: Any) -> Result:
+        return Result(self.do_all([target], **given), target)
+
+    def do_all(self, targets: Sequence[Any], **given: Any) -> str:
+        """Calls the rule for each target; returns the message."""
+        number = apply_to_each(targets, lambda each: self.do_one(each, **given))
+        rows = len(targets)
+        whose = f"of {targets[0]}" if rows == 1 else f"of {rows} people"
+        return self.message.format(number=number, rows=rows, whose=whose)
 
     @abstractmethod
-    def do_all(
-        self, targets: Sequence[Any], given: dict[str, Any], *, by: Any, now: datetime
-    ) -> str:
-        """Calls the rule for each (:func:`do_each`); gives a sentence with the numbers."""
+    def do_one(self, target: Any, *args: Any, **given: Any) -> int:
+        """Calls the rule for one target; returns the number that is added up."""
 
 
-class StoppedAt(Problem):
-    """One of several failed: what came before it is done for good, and nothing after it was tried."""
+class BulkFailure(Problem):
+    """One of several failed: those before it are done for good, and none after it was tried."""
 
     def __init__(self, why: Problem, *, target: Any, done: int, of: int) -> None:
         super().__init__(why.detail, errors=why.errors)
         self.target, self.done, self.of = target, done, of
 
 
-def do_each(targets: Sequence[Row], rule: Callable[[Row], int]) -> int:
-    """Calls a rule for each, which is a transaction of its own, and adds up what it gives.
+def apply_to_each(targets: Sequence[Row], rule: Callable[[Row], int]) -> int:
+    """Calls a rule, a transaction of its own, for each target and adds up what it returns.
 
-    Raises ``StoppedAt`` where one of several fails by a problem or by the database, or is not there any more.
+    Raises ``BulkFailure`` where one of several fails by a problem or by the database, or no longer exists.
     """
-    given = 0
+    number = 0
     for done, each in enumerate(targets):
         try:
-            given += rule(each)
+            number += rule(each)
         except Exception as error:
             why = NotFound() if isinstance(error, ObjectDoesNotExist) else problem_of(error)
             if why is None or len(targets) == 1:
                 raise
-            # What tells of it must not be asked of a connection that may have failed.
+            # The page that reports it must not query over a connection that may have failed.
             release_connection()
-            raise StoppedAt(why, target=each, done=done, of=len(targets)) from error
-    return given
+            raise BulkFailure(why, target=each, done=done, of=len(targets)) from error
+    return number
 
 
 def show_refusal(form: forms.BaseForm, problem: Problem) -> None:
-    """Puts a rule's refusal beside the fields it speaks of."""
+    """Puts a rule's refusal beside the fields it is about."""
     for fault in problem.errors:
         field = fault.pointer.removeprefix("/").partition("/")[0]
         form.add_error(field if field in form.fields else None, fault.detail)
     if not problem.errors:
         form.add_error(None, problem.detail)
     if isinstance(problem, ChangedMeanwhile):
-        # Whoever sends it again has seen what it is now.
+        # The next submission has seen the present values.
         data: Any = copy(form.data)
         for name, value in problem.present.items():
             data[form.add_initial_prefix(name)] = form.fields[name].prepare_value(value)

@@ -1,7 +1,7 @@
-"""What all pages of the operators' console have in common: lists that stay quick, rows to look at, acts.
+"""The base of the operators' pages: lists that stay quick, read-only rows, and their actions.
 
-A row is never edited in place and Django's own log of edits is not kept, because it would be a second truth
-beside the audit log, and would keep the names of erased people.
+Django's own log of edits is not kept: it would be a second truth beside the audit log, and would keep the names of
+erased people.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
-from config.console.action_views import Asking
-from config.console.list_filters import Offered
+from config.console.action_views import ActionAdmin
+from config.console.list_filters import RestrictedAdmin
 
 if TYPE_CHECKING:
     _Paginator = Paginator[Any]
@@ -44,10 +44,10 @@ class BoundedPaginator(_Paginator):
         return rows.order_by()[:COUNTED_ROWS].count()
 
 
-class ConsoleAdmin(Offered, Asking):
-    """Rows to look at. What may be done to them are acts; without any, they are read-only."""
+class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
+    """Read-only rows, with the actions that operators may take on them."""
 
-    # Searched for, exactly and by index, when what is looked for is a uuid.
+    # Looked up by index if the search term is a uuid.
     uuid_fields: ClassVar[Sequence[str]] = ()
 
     actions = ()
@@ -60,7 +60,7 @@ class ConsoleAdmin(Offered, Asking):
     show_facets = admin.ShowFacets.NEVER
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return self.adding is not None and super().has_add_permission(request)
+        return self.add_action is not None and super().has_add_permission(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -74,14 +74,14 @@ class ConsoleAdmin(Offered, Asking):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """Rows that a word is found in; a uuid is looked up instead of searched for."""
+        """Rows that contain a word; a uuid is looked up instead."""
         identity = _uuid(search_term)
         if identity is None or not self.uuid_fields:
             return super().get_search_results(request, queryset, search_term)
-        return queryset.filter(self.identified(identity)), False
+        return queryset.filter(self.uuid_query(identity)), False
 
-    def identified(self, identity: UUID) -> Q:
-        """Rows that a uuid stands for, or that belong to it."""
+    def uuid_query(self, identity: UUID) -> Q:
+        """The query of the rows that a uuid names, or that belong to it."""
         return reduce(or_, (Q(**{field: identity}) for field in self.uuid_fields))
 
     def changelist_view(
@@ -97,39 +97,41 @@ class ConsoleAdmin(Offered, Asking):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """A row with its acts, or the page that adds one."""
+        """The page of a row with its actions, or the page that adds one."""
         if object_id is None:
-            if self.adding is None or not self.has_add_permission(request):
+            add = self.add_action
+            if add is None or not self.has_add_permission(request):
                 raise PermissionDenied
-            adding = self.adding
-            return self.once(request, lambda: self.ask(request, adding, None), whole=adding.whole)
+            return self.once(
+                request, lambda: self.action_page(request, add, None), atomic=add.atomic
+            )
         row = self.get_object(request, unquote(object_id))
         if row is not None and self.has_view_permission(request, row):
             extra_context = {
                 "title": capfirst(str(self.opts.verbose_name)),
-                "subtitle": self.called(row),
-                "called": self.called(row),
+                "subtitle": self.row_name(row),
+                "row_name": self.row_name(row),
                 "buttons": self.buttons(request, row),
-                "events": self.events(row),
-                **self.beside(request, row),
+                "events": self.audit_url(row),
+                **self.page_context(request, row),
                 **(extra_context or {}),
             }
         return super().changeform_view(request, object_id, form_url, extra_context)
 
-    def beside(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        """What a page's template shows beside the row's own fields."""
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """The template context of a row's page, beside its fields."""
         return {}
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """What happened to a row stands in the audit log."""
+        """Leads to the audit log, which keeps what happened to a row."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = self.get_object(request, unquote(object_id))
         if row is None:
             return self.missing(request)
-        return HttpResponseRedirect(self.events(row))
+        return HttpResponseRedirect(self.audit_url(row))
 
     @admin.display(description=SafeString('<input type="checkbox" id="action-toggle">'))
     def action_checkbox(self, obj: Any) -> SafeString:
@@ -137,20 +139,20 @@ class ConsoleAdmin(Offered, Asking):
             '<input type="checkbox" name="{}" value="{}" class="action-select" aria-label="Choose {}">',
             ACTION_CHECKBOX_NAME,
             obj.pk,
-            self.called(obj),
+            self.row_name(obj),
         )
 
-    def subject(self, row: Any) -> object:
-        """What the audit log calls a row's acts by: its own key, or that of whom it belongs to."""
+    def audit_target(self, row: Any) -> object:
+        """The target of a row's events in the audit log: its own key, or that of its owner."""
         return row.pk
 
-    def events(self, row: Any) -> str:
-        """The address of what happened to a row."""
-        return events_of(self.subject(row))
+    def audit_url(self, row: Any) -> str:
+        """The address of a row's events in the audit log."""
+        return events_of(self.audit_target(row))
 
 
 def events_of(subject: object) -> str:
-    """The address of the audit log as far as it is about one target."""
+    """The address of the audit log, limited to one target."""
     return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'target_id': subject})}"
 
 

@@ -18,7 +18,7 @@ from accounts.models import Client, Session, User
 from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
 from accounts.people.operators import may_touch
-from config.console.actions import Act, Done, WithReason
+from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
 from config.console.template_tags import standing
@@ -42,7 +42,7 @@ class ClientForm(forms.Form):
     plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
 
 
-class AddClient(Act):
+class AddClient(Action):
     name = "add"
     label = "Add client"
     permission = "add"
@@ -52,16 +52,16 @@ class AddClient(Act):
         yield "The client and its licence are made together; the licence is active at once."
         yield "Its page, which comes next, invites people or imports them from a file."
 
-    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        client = create_client(name=given["name"], plan=given["plan"], by=by, now=now)
-        return Done(f"{client} has been added with its licence. Its people come next.", client)
+    def do(self, target: None, *, name: str, plan: Plan, by: Actor, now: datetime) -> Result:
+        client = create_client(name=name, plan=plan, by=by, now=now)
+        return Result(f"{client} has been added with its licence. Its people come next.", client)
 
 
 class NameForm(forms.Form):
     name = forms.CharField(max_length=200)
 
 
-class Rename(Act):
+class Rename(Action):
     name = "name"
     label = "Rename"
     form_class = NameForm
@@ -69,38 +69,38 @@ class Rename(Act):
     def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:
         return {"name": target.name}
 
-    def do(self, target: Client, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        client = rename_client(client_id=target.pk, name=given["name"], by=by, now=now)
-        return Done(f"The client is called {client} now.", client)
+    def do(self, target: Client, *, name: str, by: Actor, now: datetime) -> Result:
+        client = rename_client(client_id=target.pk, name=name, by=by, now=now)
+        return Result(f"The client is called {client} now.", client)
 
 
-class DeleteClient(Act):
+class DeleteClient(Action):
     name = "remove"
     label = "Delete"
     permission = "delete"
-    form_class = WithReason
-    grave = True
+    form_class = ReasonForm
+    destructive = True
 
-    def offered(self, target: Client, *, by: HttpRequest) -> bool:
+    def available(self, target: Client, *, by: HttpRequest) -> bool:
         return not target.users.exists()
 
     def effects(self, target: Client) -> Iterable[str]:
         yield f"{target} and its licence are removed. This cannot be undone."
 
-    def do(self, target: Client, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        delete_client(client_id=target.pk, reason=given["reason"], by=by, now=now)
-        return Done(f"{target} has been deleted.")
+    def do(self, target: Client, *, reason: str, by: Actor, now: datetime) -> Result:
+        delete_client(client_id=target.pk, reason=reason, by=by, now=now)
+        return Result(f"{target} has been deleted.")
 
 
 class LicenceStatusFilter(StatusFilter):
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         return rows.filter(licence__status=value)
 
 
 @admin.register(Client)
 class ClientAdmin(ConsoleAdmin):
-    acts = (InvitePeople(), ImportPeople(), Rename(), DeleteClient())
-    adding = AddClient()
+    row_actions = (InvitePeople(), ImportPeople(), Rename(), DeleteClient())
+    add_action = AddClient()
     change_form_template = "admin/console/client.html"
     list_display = ("name", "status", "plan", "people", moment("created_at"))
     list_filter = (LicenceStatusFilter, "licence__plan")
@@ -130,7 +130,7 @@ class ClientAdmin(ConsoleAdmin):
     def people(self, client: Any) -> int:
         return int(client.people_count)
 
-    def beside(self, request: HttpRequest, row: Client) -> dict[str, Any]:
+    def page_context(self, request: HttpRequest, row: Client) -> dict[str, Any]:
         now = timezone.now()
         licence = Licence.objects.select_related("plan").filter(client=row).first()
         sessions = Session.objects.filter(user__client=row).live(at=now).select_related("user")

@@ -43,7 +43,7 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
     return column
 
 
-class OneOf(admin.SimpleListFilter, ABC):
+class ChoiceFilter(admin.SimpleListFilter, ABC):
     """A filter of fixed choices, which asks the database nothing to show itself."""
 
     choices_of: ClassVar[Sequence[tuple[str, str]]] = ()
@@ -54,8 +54,8 @@ class OneOf(admin.SimpleListFilter, ABC):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
         known = value is not None and value in dict(self.lookup_choices)
-        return self.narrowed(queryset, value) if known and value is not None else queryset
+        return self.filtered(queryset, value) if known and value is not None else queryset
 
     @abstractmethod
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """The rows of one choice."""

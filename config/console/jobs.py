@@ -13,46 +13,65 @@ from procrastinate.contrib.django.models import ProcrastinateEvent, Procrastinat
 from procrastinate.exceptions import UniqueViolation
 
 from accounts.audit import Actor, record
-from config.console.actions import Act, ActOnSeveral, Done, do_each
+from config.console.actions import Action, BulkAction, Result, apply_to_each
 from config.console.base import ConsoleAdmin
-from config.console.columns import OneOf, moment
+from config.console.columns import ChoiceFilter, moment
 
 EVENTS_SHOWN = 20
 MOST_AT_ONCE = 1000
 
 
-class Retry(ActOnSeveral):
+class Retry(BulkAction):
     """Queued again; what a task does is safe to do twice."""
 
     name = "retry"
     label = "Retry failed jobs"
 
-    def offered(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+    def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
         return target.status == "failed"
 
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
         yield "A worker takes the work up again at once. What it had done before it failed may be done twice."
 
-    def do_all(
-        self,
-        targets: Sequence[ProcrastinateJob],
-        given: dict[str, Any],
-        *,
-        by: Actor,
-        now: datetime,
-    ) -> str:
-        queued = _retry_each(targets, reason=given["reason"], by=by, now=now)
-        return _queued_again(queued, len(targets))
+    def do_all(self, targets: Sequence[ProcrastinateJob], **given: Any) -> str:
+        queued = apply_to_each(targets, lambda each: self.do_one(each, **given))
+        others = len(targets) - queued
+        rest = f" Others: {others}; they have not failed any more, or the same waits already."
+        return f"Jobs queued again: {queued}.{rest if others else ''}"
+
+    def do_one(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> int:
+        """Queued with as many tries before it as a new one; 0 if it has not failed, or the same waits already."""
+        with transaction.atomic():
+            failed = ProcrastinateJob.objects.filter(pk=target.pk, status="failed")
+            job = failed.select_for_update().first()
+            if job is None:
+                return 0
+            try:
+                with transaction.atomic():
+                    app.job_manager.retry_job_by_id(target.pk, retry_at=now)
+            except UniqueViolation:
+                # The clock has queued it anew; once that is done, this failure is forgotten.
+                return 0
+            ProcrastinateJob.objects.filter(pk=target.pk).update(attempts=0)
+            record(
+                "job:retried",
+                by=by,
+                now=now,
+                target=job.task_name,
+                target_id=target.pk,
+                reason=reason,
+            )
+        return 1
 
 
-class RetryAlike(Act):
+class RetryAlike(Action):
     """After an outage: everything that failed for the same reason, without choosing it page by page."""
 
     name = "retry_alike"
     label = "Retry all failed of this task"
-    whole = False
+    atomic = False
 
-    def offered(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+    def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
         # On the page of one that is queued again already, too: the act may have stopped after it.
         return bool(_alike(target).exists())
 
@@ -61,99 +80,61 @@ class RetryAlike(Act):
         yield f"Failed jobs of {target.task_name}: {number}. They are queued again, at most {MOST_AT_ONCE} at once."
         yield "What they had done before they failed may be done twice."
 
-    def do(
-        self, target: ProcrastinateJob, given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> Done:
+    def do(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> Result:
         alike = list(_alike(target).order_by("pk").only("task_name")[:MOST_AT_ONCE])
-        queued = _retry_each(alike, reason=given["reason"], by=by, now=now)
-        return Done(_queued_again(queued, len(alike)))
+        return Result(Retry().do_all(alike, reason=reason, by=by, now=now))
 
 
-class Discard(ActOnSeveral):
+class Discard(BulkAction):
     """Not done and not to be done any more."""
 
     name = "discard"
     label = "Discard failed jobs"
-    grave = True
+    message = "Jobs discarded: {number}."
+    destructive = True
 
-    def offered(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
+    def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
         return target.status == "failed"
 
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
         yield "The work is never done, and the console stops asking about it. It is deleted after a week."
 
-    def do_all(
-        self,
-        targets: Sequence[ProcrastinateJob],
-        given: dict[str, Any],
-        *,
-        by: Actor,
-        now: datetime,
-    ) -> str:
-        reason = given["reason"]
-        gone = do_each(targets, lambda each: _discard(each.pk, reason=reason, by=by, now=now))
-        return f"Jobs discarded: {gone}."
+    def do_one(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> int:
+        """Returns 0 if the job has not failed, or another operator was quicker."""
+        with transaction.atomic():
+            failed = ProcrastinateJob.objects.filter(pk=target.pk, status="failed")
+            job = failed.select_for_update().first()
+            if job is None:
+                return 0
+            # The package's own functions cancel only a job that has not begun.
+            failed.update(status="cancelled")
+            # The days until its deletion count from this event on.
+            ProcrastinateEvent.objects.create(job=job, type="cancelled", at=now)
+            record(
+                "job:discarded",
+                by=by,
+                now=now,
+                target=job.task_name,
+                target_id=target.pk,
+                reason=reason,
+            )
+        return 1
 
 
 def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
     return ProcrastinateJob.objects.filter(status="failed", task_name=job.task_name)
 
 
-def _discard(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
-    """Returns False if the job has not failed, or another operator was quicker."""
-    with transaction.atomic():
-        failed = ProcrastinateJob.objects.filter(pk=job_id, status="failed")
-        job = failed.select_for_update().first()
-        if job is None:
-            return False
-        # The package's own functions cancel only a job that has not begun.
-        failed.update(status="cancelled")
-        # The days until its deletion count from this event on.
-        ProcrastinateEvent.objects.create(job=job, type="cancelled", at=now)
-        record(
-            "job:discarded", by=by, now=now, target=job.task_name, target_id=job_id, reason=reason
-        )
-    return True
-
-
-def _queued_again(queued: int, asked: int) -> str:
-    others = asked - queued
-    rest = f" Others: {others}; they have not failed any more, or the same waits already."
-    return f"Jobs queued again: {queued}.{rest if others else ''}"
-
-
-def _retry_each(jobs: Sequence[ProcrastinateJob], *, reason: str, by: Actor, now: datetime) -> int:
-    return do_each(jobs, lambda each: _retry(each.pk, reason=reason, by=by, now=now))
-
-
-def _retry(job_id: int, *, reason: str, by: Actor, now: datetime) -> bool:
-    """Queued with as many tries before it as a new one. False where it has not failed, or the same waits already."""
-    with transaction.atomic():
-        failed = ProcrastinateJob.objects.filter(pk=job_id, status="failed")
-        job = failed.select_for_update().first()
-        if job is None:
-            return False
-        try:
-            with transaction.atomic():
-                app.job_manager.retry_job_by_id(job_id, retry_at=now)
-        except UniqueViolation:
-            # The clock has queued it anew; once that is done, this failure is forgotten.
-            return False
-        ProcrastinateJob.objects.filter(pk=job_id).update(attempts=0)
-        record("job:retried", by=by, now=now, target=job.task_name, target_id=job_id, reason=reason)
-    return True
-
-
-class StatusFilter(OneOf):
+class StatusFilter(ChoiceFilter):
     title, parameter_name = "status", "status"
     choices_of = tuple((each, each) for each in ProcrastinateJob.STATUSES)
 
-    def narrowed(self, rows: Any, value: str) -> Any:
+    def filtered(self, rows: Any, value: str) -> Any:
         return rows.filter(status=value)
 
 
 class JobAdmin(ConsoleAdmin):
-    acts = (Retry(), RetryAlike(), Discard())
+    row_actions = (Retry(), RetryAlike(), Discard())
     change_form_template = "admin/console/job.html"
     list_display = (
         "id",
@@ -168,11 +149,11 @@ class JobAdmin(ConsoleAdmin):
     ordering = ("-id",)
     fields = list_display
 
-    def called(self, row: ProcrastinateJob) -> str:
+    def row_name(self, row: ProcrastinateJob) -> str:
         # The package's own name for a job spells out its arguments.
         return f"{row.task_name} {row.pk}"
 
-    def beside(self, request: HttpRequest, row: ProcrastinateJob) -> dict[str, Any]:
+    def page_context(self, request: HttpRequest, row: ProcrastinateJob) -> dict[str, Any]:
         events = ProcrastinateEvent.objects.filter(job=row).order_by("-id")
         return {"job_events": events[:EVENTS_SHOWN]}
 

@@ -21,27 +21,27 @@ else:
     _ModelAdmin = admin.ModelAdmin
 
 
-class NotOffered(MalformedRequest):
+class UnknownFilter(MalformedRequest):
     """Not ignored: who acts on the rows of a list must not take all of them for the ones that were asked for."""
 
     default_detail = "This list cannot be filtered by that."
 
 
-class OfferedList(ChangeList):
-    model_admin: "Offered"
+class RestrictedChangeList(ChangeList):
+    model_admin: "RestrictedAdmin"
 
     def get_filters(self, request: HttpRequest) -> Any:
-        """Raises ``NotOffered`` for what is neither a filter's, nor the calendar's, nor in a link that leads here."""
+        """Raises ``UnknownFilter`` for a parameter of no filter, of no calendar and of no link that leads here."""
         try:
             found = super().get_filters(request)
         except DisallowedModelAdminLookup:
-            raise NotOffered from None
+            raise UnknownFilter from None
         days = self.date_hierarchy
-        offered = {*self.model_admin.linked_by, f"{days}__gte", f"{days}__lt"}
+        offered = {*self.model_admin.link_lookups, f"{days}__gte", f"{days}__lt"}
         # What no filter has taken would be looked up in the table as it stands.
         _, _, left, *_ = found
         if not offered.issuperset(left):
-            raise NotOffered
+            raise UnknownFilter
         return found
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
@@ -51,11 +51,11 @@ class OfferedList(ChangeList):
         return super().get_ordering(request, queryset)
 
 
-class Offered(_ModelAdmin):
+class RestrictedAdmin(_ModelAdmin):
     """Rows that are found by what their page offers. The console's site has every page be one."""
 
     # The lookups in links of other pages, such as ``user__id__exact``.
-    linked_by: ClassVar[Sequence[str]] = ()
+    link_lookups: ClassVar[Sequence[str]] = ()
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:
-        return OfferedList
+        return RestrictedChangeList

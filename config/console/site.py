@@ -13,7 +13,7 @@ from accounts.audit import Actor, record
 from accounts.models import User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.console.front import at_a_glance
-from config.console.list_filters import Offered
+from config.console.list_filters import RestrictedAdmin
 from config.console.signing_in import OperatorSignIn, OwnPassword
 
 # The pages need nothing from elsewhere and run no script that stands in a page.
@@ -42,8 +42,8 @@ class ConsoleSite(AdminSite):
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
         """Whoever registers it, a page's rows are found by what it offers."""
         page = admin_class or ModelAdmin
-        if not issubclass(page, Offered):
-            page = type(page.__name__, (Offered, page), {})
+        if not issubclass(page, RestrictedAdmin):
+            page = type(page.__name__, (RestrictedAdmin, page), {})
         super().register(model_or_iterable, page, **options)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:

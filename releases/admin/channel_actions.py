@@ -8,7 +8,7 @@ from django import forms
 from django.http import HttpRequest
 
 from accounts.audit import Actor
-from config.console.actions import Act, Done, Foreseen, WithReason
+from config.console.actions import Action, Preview, ReasonForm, Result
 from releases import cdn, channel_control, purging
 from releases.models import Publication, ShellChannel
 from releases.versions import Version
@@ -29,20 +29,20 @@ def _said(done: str, *, placed: bool) -> str:
     return f"{done}{later}"
 
 
-class RollBackForm(WithReason):
+class RollBackForm(ReasonForm):
     to = forms.ChoiceField(label="Go back to")
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
-class RollBack(Act):
+class RollBack(Action):
     name = "roll_back"
     label = "Roll back"
-    whole = False
+    atomic = False
     button = "Preview"
     form_class = RollBackForm
-    grave = True
+    destructive = True
 
-    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+    def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return bool(channel_control.earlier(target.pk))
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
@@ -59,14 +59,14 @@ class RollBack(Act):
         return _roll_back_form(target, data)
 
     def do(
-        self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> Done | Foreseen:
+        self, target: ShellChannel, *, by: Actor, now: datetime, **given: Any
+    ) -> Result | Preview:
         chosen = next(
             each for each in channel_control.earlier(target.pk) if str(each.pk) == given["to"]
         )
         if given["seen"] != given["to"]:
             initial = {**given, "seen": given["to"]}
-            return Foreseen(
+            return Preview(
                 form=_roll_back_form(target, None, initial=initial),
                 template="admin/console/rollback.html",
                 shown=_preview(target, chosen),
@@ -75,7 +75,7 @@ class RollBack(Act):
         placed = channel_control.roll_back(
             channel=target.pk, publication_id=chosen.pk, reason=given["reason"], by=by, now=now
         )
-        return Done(
+        return Result(
             _said(f"{target} offers {chosen.release.version} again.", placed=placed), target
         )
 
@@ -113,13 +113,13 @@ def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
     }
 
 
-class Halt(Act):
+class Halt(Action):
     name = "halt"
     label = "Halt"
-    whole = False
-    grave = True
+    atomic = False
+    destructive = True
 
-    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+    def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return target.halted_at is None
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
@@ -135,17 +135,17 @@ class Halt(Act):
         yield "A publish that is under way is ended, and others are refused until the channel is resumed."
         yield _cdn_follows()
 
-    def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        placed = channel_control.halt(channel=target.pk, reason=given["reason"], by=by, now=now)
-        return Done(_said(f"{target} offers nothing.", placed=placed), target)
+    def do(self, target: ShellChannel, *, reason: str, by: Actor, now: datetime) -> Result:
+        placed = channel_control.halt(channel=target.pk, reason=reason, by=by, now=now)
+        return Result(_said(f"{target} offers nothing.", placed=placed), target)
 
 
-class Resume(Act):
+class Resume(Action):
     name = "resume"
     label = "Resume"
-    whole = False
+    atomic = False
 
-    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+    def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return target.halted_at is not None
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
@@ -155,21 +155,21 @@ class Resume(Act):
         yield "Publishing works again."
         yield _cdn_follows()
 
-    def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        placed = channel_control.resume(channel=target.pk, reason=given["reason"], by=by, now=now)
-        return Done(_said(f"{target} is resumed.", placed=placed), target)
+    def do(self, target: ShellChannel, *, reason: str, by: Actor, now: datetime) -> Result:
+        placed = channel_control.resume(channel=target.pk, reason=reason, by=by, now=now)
+        return Result(_said(f"{target} is resumed.", placed=placed), target)
 
 
-class RetryPurge(Act):
+class RetryPurge(Action):
     name = "purge"
     label = "Purge again"
 
-    def offered(self, target: ShellChannel, *, by: HttpRequest) -> bool:
+    def available(self, target: ShellChannel, *, by: HttpRequest) -> bool:
         return purging.is_possible(target)
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
         yield "A worker tells the CDN again at once, and reads the public address until it serves what is offered."
 
-    def do(self, target: ShellChannel, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        queued = purging.retry(channel=target.pk, reason=given["reason"], by=by, now=now)
-        return Done("A worker purges again." if queued else "There is nothing to purge.", target)
+    def do(self, target: ShellChannel, *, reason: str, by: Actor, now: datetime) -> Result:
+        queued = purging.retry(channel=target.pk, reason=reason, by=by, now=now)
+        return Result("A worker purges again." if queued else "There is nothing to purge.", target)

@@ -11,7 +11,8 @@ from django.http import HttpRequest
 
 from accounts.admin.fields import ClientField
 from accounts.audit import Actor
-from config.console.actions import Act, Done, WithReason
+from accounts.models import Client
+from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
 from licensing.models import Plan
@@ -27,10 +28,10 @@ def offerable(app: MicroApp) -> QuerySet[AppVersion]:
     return AppVersion.objects.offerable().filter(app=app)
 
 
-class OfAnApp(Act):
+class VersionAction(Action):
     """An act whose form offers versions of the app it is about."""
 
-    def offered(self, target: MicroApp, *, by: HttpRequest) -> bool:
+    def available(self, target: MicroApp, *, by: HttpRequest) -> bool:
         return offerable(target).exists()
 
     def form(self, target: MicroApp, data: Mapping[str, Any] | None, *, by: HttpRequest) -> Any:
@@ -39,12 +40,12 @@ class OfAnApp(Act):
         return form
 
 
-class MoveForm(WithReason):
+class MoveForm(ReasonForm):
     channel = forms.ChoiceField(choices=AppChannel.Name, initial=STABLE)
     version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
 
 
-class MoveChannel(OfAnApp):
+class MoveChannel(VersionAction):
     name = "move"
     label = "Move a channel"
     form_class = MoveForm
@@ -55,24 +56,26 @@ class MoveChannel(OfAnApp):
         yield NEXT
         yield "Clients and plans that are pinned keep what they are pinned to."
 
-    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(
+        self, target: MicroApp, *, channel: Any, version: Any, reason: str, by: Actor, now: datetime
+    ) -> Result:
         channel = move_channel(
-            name=given["channel"],
-            version_id=given["version"].pk,
-            reason=given["reason"],
+            name=channel,
+            version_id=version.pk,
+            reason=reason,
             by=by,
             now=now,
         )
-        return Done(f"{channel} offers {channel.version.version}.", target)
+        return Result(f"{channel} offers {channel.version.version}.", target)
 
 
-class Promote(Act):
+class Promote(Action):
     """What was tried on beta becomes what everybody gets."""
 
     name = "promote"
     label = "Promote beta to stable"
 
-    def offered(self, target: MicroApp, *, by: HttpRequest) -> bool:
+    def available(self, target: MicroApp, *, by: HttpRequest) -> bool:
         now = versions_of(target)
         return BETA in now and now[BETA] != now.get(STABLE)
 
@@ -81,12 +84,12 @@ class Promote(Act):
         yield f"stable goes from {now.get(STABLE, 'nothing')} to {now.get(BETA)}."
         yield NEXT
 
-    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: MicroApp, *, reason: str, by: Actor, now: datetime) -> Result:
         beta = AppChannel.objects.get(app=target, name=BETA)
         channel = move_channel(
-            name=STABLE, version_id=beta.version_id, reason=given["reason"], by=by, now=now
+            name=STABLE, version_id=beta.version_id, reason=reason, by=by, now=now
         )
-        return Done(f"{channel} offers {channel.version.version}.", target)
+        return Result(f"{channel} offers {channel.version.version}.", target)
 
 
 def versions_of(app: MicroApp) -> dict[str, str]:
@@ -95,12 +98,12 @@ def versions_of(app: MicroApp) -> dict[str, str]:
     return dict(rows.values_list("name", "version__version"))
 
 
-class PinForm(WithReason):
+class PinForm(ReasonForm):
     version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
     client = ClientField(help_text="By name or id.")
 
 
-class PinClient(OfAnApp):
+class PinClient(VersionAction):
     name = "pin_client"
     label = "Pin a client"
     form_class = PinForm
@@ -109,23 +112,32 @@ class PinClient(OfAnApp):
         yield "This client gets this version on every channel, until the pin is removed."
         yield NEXT
 
-    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(
+        self,
+        target: MicroApp,
+        *,
+        version: Any,
+        client: Client,
+        reason: str,
+        by: Actor,
+        now: datetime,
+    ) -> Result:
         held = pin(
-            version_id=given["version"].pk,
-            client_id=given["client"].pk,
-            reason=given["reason"],
+            version_id=version.pk,
+            client_id=client.pk,
+            reason=reason,
             by=by,
             now=now,
         )
-        return Done(f"{held}.", target)
+        return Result(f"{held}.", target)
 
 
-class PlanPinForm(WithReason):
+class PlanPinForm(ReasonForm):
     version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
     plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
 
 
-class PinPlan(OfAnApp):
+class PinPlan(VersionAction):
     name = "pin_plan"
     label = "Pin a plan"
     form_class = PlanPinForm
@@ -134,20 +146,22 @@ class PinPlan(OfAnApp):
         yield "Every client on this plan gets this version on every channel, unless it has a pin of its own."
         yield NEXT
 
-    def do(self, target: MicroApp, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(
+        self, target: MicroApp, *, version: Any, plan: Plan, reason: str, by: Actor, now: datetime
+    ) -> Result:
         held = pin(
-            version_id=given["version"].pk,
-            plan_id=given["plan"].pk,
-            reason=given["reason"],
+            version_id=version.pk,
+            plan_id=plan.pk,
+            reason=reason,
             by=by,
             now=now,
         )
-        return Done(f"{held}.", target)
+        return Result(f"{held}.", target)
 
 
 @admin.register(MicroApp)
 class MicroAppAdmin(ConsoleAdmin):
-    acts = (Promote(), MoveChannel(), PinClient(), PinPlan())
+    row_actions = (Promote(), MoveChannel(), PinClient(), PinPlan())
     change_form_template = "admin/console/app.html"
     list_display = ("slug", "stable", "beta", "latest", moment("created_at"))
     search_fields = ("slug",)
@@ -168,7 +182,7 @@ class MicroAppAdmin(ConsoleAdmin):
     def latest(self, app: MicroApp) -> str:
         return _of_channel(app, AppChannel.Name.LATEST)
 
-    def beside(self, request: HttpRequest, row: MicroApp) -> dict[str, Any]:
+    def page_context(self, request: HttpRequest, row: MicroApp) -> dict[str, Any]:
         return {
             "channels": row.channels.all(),
             "versions": row.versions.defer("signature"),
@@ -181,12 +195,12 @@ def _of_channel(app: MicroApp, name: str) -> str:
     return next(offers, "–")
 
 
-class Withdraw(Act):
+class Withdraw(Action):
     name = "withdraw"
     label = "Withdraw"
-    grave = True
+    destructive = True
 
-    def offered(self, target: AppVersion, *, by: HttpRequest) -> bool:
+    def available(self, target: AppVersion, *, by: HttpRequest) -> bool:
         return target.withdrawn_at is None
 
     def effects(self, target: AppVersion) -> Iterable[str]:
@@ -197,14 +211,14 @@ class Withdraw(Act):
         yield "No channel and no pin can name it any more. Who has it installed keeps it until something newer comes."
         yield "This cannot be undone; publish the next version instead."
 
-    def do(self, target: AppVersion, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        version = withdraw(version_id=target.pk, reason=given["reason"], by=by, now=now)
-        return Done(f"{version} is withdrawn.", version.app)
+    def do(self, target: AppVersion, *, reason: str, by: Actor, now: datetime) -> Result:
+        version = withdraw(version_id=target.pk, reason=reason, by=by, now=now)
+        return Result(f"{version} is withdrawn.", version.app)
 
 
 @admin.register(AppVersion)
 class AppVersionAdmin(ConsoleAdmin):
-    acts = (Withdraw(),)
+    row_actions = (Withdraw(),)
     list_display = (
         "app",
         "version",
@@ -224,34 +238,34 @@ class AppVersionAdmin(ConsoleAdmin):
         "signed_with",
     )
 
-    def subject(self, row: AppVersion) -> object:
+    def audit_target(self, row: AppVersion) -> object:
         return row.app_id
 
 
-class Unpin(Act):
+class Unpin(Action):
     name = "unpin"
     label = "Remove the pin"
     permission = "delete"
-    grave = True
+    destructive = True
 
     def effects(self, target: AppPin) -> Iterable[str]:
         whom = "its plan's pin, or the channel," if target.client_id else "the channel"
         yield f"For {target.client or target.plan}, {whom} counts again."
         yield NEXT
 
-    def do(self, target: AppPin, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        unpin(pin_id=target.pk, reason=given["reason"], by=by, now=now)
-        return Done("The pin is removed.", target.app)
+    def do(self, target: AppPin, *, reason: str, by: Actor, now: datetime) -> Result:
+        unpin(pin_id=target.pk, reason=reason, by=by, now=now)
+        return Result("The pin is removed.", target.app)
 
 
 @admin.register(AppPin)
 class AppPinAdmin(ConsoleAdmin):
-    acts = (Unpin(),)
+    row_actions = (Unpin(),)
     list_display = ("app", "version", "client", "plan", moment("pinned_at"), "pinned_by")
     list_filter = ("app", "plan")
     list_select_related = ("app", "version", "client", "plan")
     search_fields = ("client__name", "app__slug")
     fields = (*list_display, "reason")
 
-    def subject(self, row: AppPin) -> object:
+    def audit_target(self, row: AppPin) -> object:
         return row.app_id

@@ -46,7 +46,7 @@ class ExplainForm(forms.Form):
 class ShellChannelAdmin(ConsoleAdmin):
     """A channel: what it offers and since when, whether the CDN serves that, and its history."""
 
-    acts = (RollBack(), Halt(), Resume(), RetryPurge())
+    row_actions = (RollBack(), Halt(), Resume(), RetryPurge())
     change_form_template = "admin/console/channel.html"
     list_display = (
         "name",
@@ -107,14 +107,14 @@ class ShellChannelAdmin(ConsoleAdmin):
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "title": "Explain",
-            "called": str(channel),
+            "row_name": str(channel),
             "back": page_of(channel),
             "form": form,
             "explained": explained,
         }
         return TemplateResponse(request, "admin/console/explain.html", context)
 
-    def beside(self, request: HttpRequest, row: ShellChannel) -> dict[str, Any]:
+    def page_context(self, request: HttpRequest, row: ShellChannel) -> dict[str, Any]:
         publications = Publication.objects.of(row.pk).defer("signature", "release__manifest")
         return {
             "publications": publications.prefetch_related("purges")[:SHOWN],
@@ -161,10 +161,10 @@ class ShellReleaseAdmin(ConsoleAdmin):
     def document(self, release: ShellRelease) -> str:
         return bytes(release.manifest).decode("utf-8", "replace")
 
-    def subject(self, row: ShellRelease) -> object:
+    def audit_target(self, row: ShellRelease) -> object:
         return row.channel_id
 
-    def beside(self, request: HttpRequest, row: ShellRelease) -> dict[str, Any]:
+    def page_context(self, request: HttpRequest, row: ShellRelease) -> dict[str, Any]:
         publications = Publication.objects.filter(release=row).defer("signature")
         return {
             "publications": publications.select_related("release").prefetch_related("purges")[

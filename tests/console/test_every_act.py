@@ -24,8 +24,8 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from accounts.people.clients import rename_client
 from accounts.people.users import add_user, disable, set_operator
-from config.console.action_views import Asking
-from config.console.actions import Act, ActOnSeveral
+from config.console.action_views import ActionAdmin
+from config.console.actions import Action, BulkAction
 from licensing.licences import create_client
 from licensing.models import Brake, Plan
 from releases.models import (
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.django_db
 
 CANARY = "a canary of a passphrase"
 REASON = "Somebody asked for it."
-Found = tuple[Any, Act]
+Found = tuple[Any, Action]
 
 
 def acts() -> list[Found]:
@@ -55,7 +55,7 @@ def acts() -> list[Found]:
     return [
         (console, act)
         for console in admin.site._registry.values()
-        for act in (*console.acts, *filter(None, [console.adding]))
+        for act in (*console.row_actions, *filter(None, [console.add_action]))
     ]
 
 
@@ -158,14 +158,14 @@ def _steered(now: datetime) -> None:
     )
 
 
-def targets(console: Any, act: Act, request: Any) -> Iterator[Any]:
+def targets(console: Any, act: Action, request: Any) -> Iterator[Any]:
     """The rows that an act is offered for."""
     for row in console.model._default_manager.all():
-        if act.offered(row, by=request):
+        if act.available(row, by=request):
             yield row
 
 
-def attempt(browser: Browser, address: str, act: Act, row: Any, *, now: datetime) -> Any:
+def attempt(browser: Browser, address: str, act: Action, row: Any, *, now: datetime) -> Any:
     """Fills in the page of an act and sends it, and the page after it, where there is one."""
     shown = browser.get(address)
     for _ in range(2):
@@ -185,14 +185,14 @@ def attempt(browser: Browser, address: str, act: Act, row: Any, *, now: datetime
     raise AssertionError(f"{address} asks again and again")
 
 
-def address_of(console: Any, act: Act, row: Any) -> str:
+def address_of(console: Any, act: Action, row: Any) -> str:
     label = f"{console.opts.app_label}_{console.opts.model_name}_{act.name}"
     return reverse(f"admin:{label}", args=[row.pk] if row is not None else [])
 
 
 def test_rows_are_changed_by_acts_alone() -> None:
     for model, console in admin.site._registry.items():
-        assert isinstance(console, Asking), model
+        assert isinstance(console, ActionAdmin), model
         assert (console.list_editable, tuple(console.inlines), tuple(console.actions)) == (
             (),
             (),
@@ -200,7 +200,7 @@ def test_rows_are_changed_by_acts_alone() -> None:
         )
         assert not console.has_change_permission(None)
         assert not console.has_delete_permission(None)
-        offered = {act.name for act in console.acts if isinstance(act, ActOnSeveral)}
+        offered = {act.name for act in console.row_actions if isinstance(act, BulkAction)}
         superuser = type(
             "Request", (), {"user": User(is_superuser=True, is_staff=True), "GET": {}}
         )()
@@ -219,7 +219,7 @@ def written(browser: Browser, request: Any, found: Found, *, now: datetime) -> N
     """Does an act on the first row that it is offered for, and looks at what was written down."""
     console, act = found
     row = None
-    if act is not console.adding:
+    if act is not console.add_action:
         row = next(targets(console, act, request), None)
         assert row is not None, "no row of this world allows it: arrange one"
     newest = AuditEvent.objects.order_by("-pk").values_list("pk", flat=True)[0]

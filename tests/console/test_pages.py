@@ -20,7 +20,7 @@ from accounts.models import (
     SigningKey,
     User,
 )
-from config.console.actions import ActOnSeveral
+from config.console.actions import BulkAction
 from config.console.base import ConsoleAdmin
 from licensing.models import Licence, Plan
 from llmproxy.models import LanguageModel
@@ -56,14 +56,14 @@ def pages_of_rows() -> Iterator[str]:
     """The pages of the first two rows of every model, with those of all their acts."""
     for model, console in registered():
         label = f"{model._meta.app_label}_{model._meta.model_name}"
-        names = ["change", *(act.name for act in console.acts)]
+        names = ["change", *(act.name for act in console.row_actions)]
         for row in model._default_manager.all()[:2]:
             for name in names:
                 try:
                     yield reverse(f"admin:{label}_{name}", args=[row.pk])
                 except NoReverseMatch:
                     assert model is RefreshToken
-        if console.adding is not None:
+        if console.add_action is not None:
             yield reverse(f"admin:{label}_add")
 
 
@@ -172,7 +172,7 @@ def test_nothing_is_edited_in_place(console: Browser, world: World) -> None:
             continue
         assert console.post(reverse(f"admin:{label}_change", args=[row.pk])).status_code == 403
         assert console.post(reverse(f"admin:{label}_delete", args=[row.pk])).status_code == 403
-        if model_console.adding is None:
+        if model_console.add_action is None:
             assert console.post(reverse(f"admin:{label}_add")).status_code == 403
 
 
@@ -239,7 +239,7 @@ def test_every_field_has_a_label_and_every_page_a_heading(console: Browser, worl
 
 def test_acts_on_several_are_offered_where_rows_are_chosen(console: Browser, world: World) -> None:
     for model_console, address in lists():
-        names = {act.name for act in model_console.acts if isinstance(act, ActOnSeveral)}
+        names = {act.name for act in model_console.row_actions if isinstance(act, BulkAction)}
         text = console.get(address).content.decode()
         for name in names:
             assert f'<option value="{name}">' in text, (address, name)

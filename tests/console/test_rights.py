@@ -81,7 +81,7 @@ def acts_linked(browser: Browser) -> set[str]:
     routes = {
         f"{model._meta.app_label}_{model._meta.model_name}_{act.name}"
         for model, console in admin.site._registry.items()
-        for act in console.acts  # type: ignore[attr-defined]
+        for act in console.row_actions  # type: ignore[attr-defined]
     }
     found = set()
     for page in every_page():

@@ -14,7 +14,7 @@ from django.urls import reverse
 from accounts.admin.fields import PersonField
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from config.console.actions import Act, ActOnSeveral
+from config.console.actions import Action, BulkAction
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import SAID, address_of, arranged, filled
@@ -40,18 +40,18 @@ def column_of_person(model: Any) -> str | None:
 def consoles() -> Iterator[Any]:
     """The pages of what is a person's, or a person."""
     for model, console in admin.site._registry.items():
-        if console.acts and column_of_person(model):
+        if console.row_actions and column_of_person(model):
             yield console
 
 
-def acts() -> list[tuple[Any, Act]]:
-    return [(console, act) for console in consoles() for act in console.acts]
+def acts() -> list[tuple[Any, Action]]:
+    return [(console, act) for console in consoles() for act in console.row_actions]
 
 
-def rows(console: Any, act: Act, request: Any) -> list[Any]:
+def rows(console: Any, act: Action, request: Any) -> list[Any]:
     """Those that an act is offered for to whoever asks."""
     every = console.model._default_manager.all()
-    return [row for row in every if console.offered(request, act, row)]
+    return [row for row in every if console.available(request, act, row)]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_every_page_knows_whom_its_rows_are_about(browser: Browser) -> None:
     for console in consoles():
         for row in console.model._default_manager.all():
             found += 1
-            person = console.whose(row)
+            person = console.owner(row)
             assert person.pk == getattr(row, column_of_person(console.model)), console
     assert found > 20
     names = {f"{console.opts.model_name}:{act.name}" for console, act in acts()}
@@ -112,7 +112,7 @@ def test_every_act_about_a_person_is_for_all_but_operators(
             address = address_of(console, act, row)
             for answer in (browser.get(address), browser.post(address, {"reason": "x"})):
                 assert (answer.status_code, act.name in answer["Location"]) == (302, False), address
-        if isinstance(act, ActOnSeveral):
+        if isinstance(act, BulkAction):
             label = f"{console.opts.app_label}_{console.opts.model_name}"
             chosen = {"target": [row.pk for row in theirs], "reason": "x"}
             answer = browser.post(reverse(f"admin:{label}_{act.name}_several"), chosen)
@@ -128,7 +128,7 @@ def test_a_form_names_an_operator_to_no_avail(
 ) -> None:
     forms = []
     for console in admin.site._registry.values():
-        act: Any = console.adding  # type: ignore[attr-defined]
+        act: Any = console.add_action  # type: ignore[attr-defined]
         form = act and act.form(None, None, by=asked_by(helper, rf))
         if form and any(isinstance(field, PersonField) for field in form.fields.values()):
             given = {name: filled(field, name, now=now) for name, field in form.fields.items()}

@@ -1,6 +1,6 @@
 """Calls in flight, and stopping: one call, or all of a person's for as long as an operator says."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -10,10 +10,10 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 
-from accounts.admin.on_person import OnPerson
+from accounts.admin.person_action import PersonAction
 from accounts.audit import Actor
 from accounts.models import User
-from config.console.actions import ActOnSeveral, Done, UtcDateTimeField, WithReason, do_each
+from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
 from config.console.template_tags import instant
@@ -21,68 +21,57 @@ from usage.models import RunningCall
 from usage.stops import end_call, is_stopped, restart_model_calls, stop_model_calls
 
 
-class StopForm(WithReason):
+class StopForm(ReasonForm):
     ends_at = UtcDateTimeField(
         label="Until (UTC)", required=False, help_text="Empty: until somebody lets them go on."
     )
 
 
-class StopModelCalls(OnPerson, ActOnSeveral):
+class StopModelCalls(PersonAction, BulkAction):
     name = "stop_calls"
     label = "Stop model calls"
+    message = "Model calls {whose} are stopped; running calls that end now: {number}."
     form_class = StopForm
-    grave = True
+    destructive = True
 
-    def offered(self, target: User, *, by: HttpRequest) -> bool:
-        calls = target.client_id is not None and super().offered(target, by=by)
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        calls = target.client_id is not None and super().available(target, by=by)
         return calls and not is_stopped(user_id=target.pk, now=timezone.now())
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
         yield "What was delivered until then is charged. Everything else goes on: they stay signed in."
 
-    def do_all(
-        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> str:
-        reason, ends_at = given["reason"], given["ends_at"]
-        running = do_each(
-            targets,
-            lambda each: stop_model_calls(
-                user_id=each.pk, reason=reason, ends_at=ends_at, by=by, now=now
-            ),
-        )
-        whose = f"of {targets[0]}" if len(targets) == 1 else f"of {len(targets)} people"
-        return f"Model calls {whose} are stopped; running calls that end now: {running}."
+    def do_one(
+        self, target: User, *, reason: str, ends_at: datetime | None, by: Actor, now: datetime
+    ) -> int:
+        return stop_model_calls(user_id=target.pk, ends_at=ends_at, reason=reason, by=by, now=now)
 
 
-class RestartModelCalls(OnPerson, ActOnSeveral):
+class RestartModelCalls(PersonAction, BulkAction):
     name = "restart_calls"
     label = "Restart model calls"
+    message = "Model calls {whose} are answered again."
 
-    def offered(self, target: User, *, by: HttpRequest) -> bool:
-        return super().offered(target, by=by) and is_stopped(user_id=target.pk, now=timezone.now())
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        return super().available(target, by=by) and is_stopped(
+            user_id=target.pk, now=timezone.now()
+        )
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "Model calls are answered again, from the next one on."
 
-    def do_all(
-        self, targets: Sequence[User], given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> str:
-        reason = given["reason"]
-        restarted = do_each(
-            targets,
-            lambda each: restart_model_calls(user_id=each.pk, reason=reason, by=by, now=now),
-        )
-        whose = f"of {targets[0]}" if len(targets) == 1 else f"of {restarted} people"
-        return f"Model calls {whose} are answered again."
+    def do_one(self, target: User, *, reason: str, by: Actor, now: datetime) -> int:
+        return restart_model_calls(user_id=target.pk, reason=reason, by=by, now=now)
 
 
-class EndCall(ActOnSeveral):
+class EndCall(BulkAction):
     name = "end"
     label = "End calls"
-    grave = True
+    message = "Calls told to end: {number}."
+    destructive = True
 
-    def offered(self, target: RunningCall, *, by: HttpRequest) -> bool:
+    def available(self, target: RunningCall, *, by: HttpRequest) -> bool:
         return target.told_to_end_at is None and target.expires_at > timezone.now()
 
     def effects(self, target: RunningCall | None) -> Iterable[str]:
@@ -90,25 +79,19 @@ class EndCall(ActOnSeveral):
         yield "What was delivered until then is charged."
         yield "The person can start other calls at once; to keep them from it, stop their model calls."
 
-    def do(self, target: RunningCall, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        # Its page goes with it.
-        return Done(self.do_all([target], given, by=by, now=now))
+    def do(self, target: RunningCall, *args: Any, **given: Any) -> Result:
+        # The list comes next: the page goes with the call.
+        return Result(self.do_all([target], **given))
 
-    def do_all(
-        self, targets: Sequence[RunningCall], given: dict[str, Any], *, by: Actor, now: datetime
-    ) -> str:
-        reason = given["reason"]
-        ended = do_each(
-            targets, lambda each: end_call(record_id=each.pk, reason=reason, by=by, now=now)
-        )
-        return f"Calls told to end: {ended}."
+    def do_one(self, target: RunningCall, *, reason: str, by: Actor, now: datetime) -> int:
+        return end_call(record_id=target.pk, reason=reason, by=by, now=now)
 
 
 @admin.register(RunningCall)
 class RunningCallAdmin(ConsoleAdmin):
     """What runs now. Who is done here meanwhile has left the list when it is looked at again."""
 
-    acts = (EndCall(),)
+    row_actions = (EndCall(),)
     list_display = (
         "person",
         "client",
@@ -168,8 +151,8 @@ class RunningCallAdmin(ConsoleAdmin):
 
         return (*self.list_display, ending)
 
-    def called(self, row: RunningCall) -> str:
+    def row_name(self, row: RunningCall) -> str:
         return f"{row} of {row.user}"
 
-    def subject(self, row: RunningCall) -> object:
+    def audit_target(self, row: RunningCall) -> object:
         return row.user_id

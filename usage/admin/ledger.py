@@ -15,9 +15,9 @@ from accounts.admin.fields import PersonField
 from accounts.admin.large_lists import THEIRS, LargeList
 from accounts.audit import Actor
 from accounts.models import Session
-from config.console.actions import Act, Done, UtcDateTimeField, WithReason
+from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.columns import OneOf, moment, tokens, yes_no
+from config.console.columns import ChoiceFilter, moment, tokens, yes_no
 from usage.models import Alert, MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period
@@ -35,16 +35,16 @@ class MonthFilter(admin.SimpleListFilter):
         month = self.value()
         if month is None or month not in _last_months(MONTHS_SHOWN):
             return queryset
-        return self.narrowed(queryset, Period.of(datetime.fromisoformat(f"{month}-01T00:00:00Z")))
+        return self.filtered(queryset, Period.of(datetime.fromisoformat(f"{month}-01T00:00:00Z")))
 
-    def narrowed(self, rows: QuerySet[Any], period: Period) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], period: Period) -> QuerySet[Any]:
         return rows.filter(period=period.month)
 
 
 class AdmissionFilter(MonthFilter):
     """The same by the moment of admission, along which the ledger is listed: no month before it is looked through."""
 
-    def narrowed(self, rows: QuerySet[Any], period: Period) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], period: Period) -> QuerySet[Any]:
         return rows.filter(opened_at__gte=period.month_start, opened_at__lt=period.next_month)
 
 
@@ -68,7 +68,7 @@ class UsageRecordAdmin(LargeList):
         AdmissionFilter,
         ("opened_at", admin.DateFieldListFilter),
     )
-    linked_by = ("user__id__exact",)
+    link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
     search_help_text = (
         f"{THEIRS}, a model, a request id, or the id of a record, a user, a client or a session."
@@ -106,10 +106,10 @@ class UsageRecordAdmin(LargeList):
     def named(self, term: str) -> Q:
         return Q(model=term) | Q(request_id=term)
 
-    def identified(self, identity: UUID) -> Q:
+    def uuid_query(self, identity: UUID) -> Q:
         # By whose it is, for as long as that is known: a ledger with an index for this would pay for it at every call.
         whose = Session.objects.filter(pk=identity).values_list("user_id", flat=True).first()
-        either = super().identified(identity)
+        either = super().uuid_query(identity)
         return either | Q(user=whose, session_id=identity) if whose else either
 
 
@@ -156,11 +156,11 @@ class AlertAdmin(ConsoleAdmin):
     uuid_fields = ("user_id",)
     fields = list_display
 
-    def subject(self, row: Alert) -> object:
+    def audit_target(self, row: Alert) -> object:
         return row.user_id or row.pk
 
 
-class OverrideForm(WithReason):
+class OverrideForm(ReasonForm):
     user = PersonField(help_text="By email.")
     monthly_input_tokens = forms.IntegerField(min_value=0, required=False)
     monthly_output_tokens = forms.IntegerField(min_value=0, required=False)
@@ -184,7 +184,7 @@ class OverrideForm(WithReason):
         self.order_fields(["user", "on_top"])
 
 
-class GrantOverride(Act):
+class GrantOverride(Action):
     name = "add"
     label = "Grant override"
     permission = "add"
@@ -200,7 +200,7 @@ class GrantOverride(Act):
         ends_at = Period.of(timezone.now()).next_month if on_top else None
         return {"user": by.GET.get("user"), "on_top": on_top, "ends_at": ends_at}
 
-    def do(self, target: None, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
+    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         numbers = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
         grant, what = (
             (grant_extra, "extra allowance") if given["on_top"] else (grant_override, "override")
@@ -213,15 +213,15 @@ class GrantOverride(Act):
             by=by,
             now=now,
         )
-        return Done(f"The {what} for {given['user']} is in force.", override)
+        return Result(f"The {what} for {given['user']} is in force.", override)
 
 
-class EndOverride(Act):
+class EndOverride(Action):
     name = "end"
     label = "End override"
-    grave = True
+    destructive = True
 
-    def offered(self, target: Override, *, by: HttpRequest) -> bool:
+    def available(self, target: Override, *, by: HttpRequest) -> bool:
         return target.ends_at > timezone.now()
 
     def effects(self, target: Override) -> Iterable[str]:
@@ -230,17 +230,17 @@ class EndOverride(Act):
         else:
             yield "From the next model call on the plan's numbers count, or those of an earlier override in force."
 
-    def do(self, target: Override, given: dict[str, Any], *, by: Actor, now: datetime) -> Done:
-        end_override(override_id=target.pk, reason=given["reason"], by=by, now=now)
+    def do(self, target: Override, *, reason: str, by: Actor, now: datetime) -> Result:
+        end_override(override_id=target.pk, reason=reason, by=by, now=now)
         what = "extra allowance" if target.is_extra else "override"
-        return Done(f"The {what} for {target.user} has ended.", target)
+        return Result(f"The {what} for {target.user} has ended.", target)
 
 
-class InForce(OneOf):
+class InForce(ChoiceFilter):
     title, parameter_name = "in force", "in_force"
     choices_of = (("yes", "now"), ("no", "not now"))
 
-    def narrowed(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         now = timezone.now()
         in_force = {"starts_at__lte": now, "ends_at__gt": now}
         return rows.filter(**in_force) if value == "yes" else rows.exclude(**in_force)
@@ -248,8 +248,8 @@ class InForce(OneOf):
 
 @admin.register(Override)
 class OverrideAdmin(ConsoleAdmin):
-    acts = (EndOverride(),)
-    adding = GrantOverride()
+    row_actions = (EndOverride(),)
+    add_action = GrantOverride()
     list_display = (
         "user",
         yes_no("is_extra", "on top"),
@@ -267,7 +267,7 @@ class OverrideAdmin(ConsoleAdmin):
     uuid_fields = ("user_id",)
     fields = list_display
 
-    def subject(self, row: Override) -> object:
+    def audit_target(self, row: Override) -> object:
         return row.user_id
 
 

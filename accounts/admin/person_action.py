@@ -5,7 +5,7 @@ from typing import cast
 from django.http import HttpRequest
 
 from accounts.models import User
-from config.console.actions import Act
+from config.console.actions import Action
 
 ENDS = (
     "Every session ends at once: tokens are refused from the next request on, "
@@ -13,11 +13,11 @@ ENDS = (
 )
 
 
-class OnPerson(Act):
+class PersonAction(Action):
     """Nobody locks himself out, and the erased rest. Who may touch operators is asked for all acts alike."""
 
     locks_out = False
 
-    def offered(self, target: User, *, by: HttpRequest) -> bool:
+    def available(self, target: User, *, by: HttpRequest) -> bool:
         oneself = target.pk == cast("User", by.user).pk
         return target.erased_at is None and not (self.locks_out and oneself)

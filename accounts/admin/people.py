@@ -1,0 +1,121 @@
+"""Actions on a person: adding them, ending sessions, keeping them out, operator's rights."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, cast
+
+from django import forms
+from django.http import HttpRequest
+
+from accounts.admin.fields import ClientField
+from accounts.admin.person_action import ENDS, PersonAction
+from accounts.audit import Actor
+from accounts.models import Client, User
+from accounts.people.users import add_user, disable, enable, set_operator
+from accounts.sessions.revocation import revoke_all
+from config.console.actions import Action, BulkAction, Result
+
+
+class RevokeAll(PersonAction, BulkAction):
+    """The kill switch."""
+
+    name = "revoke"
+    label = "Revoke all sessions"
+    message = "All tokens {whose} are revoked; sessions ended: {number}."
+    destructive = True
+
+    def effects(self, target: User | None) -> Iterable[str]:
+        yield ENDS
+        yield "They can sign in again at once, with the same password. To keep them out, disable them."
+        yield "An operator is signed out of this console as well."
+
+    def do_one(self, target: User, *, reason: str, by: Actor, now: datetime) -> int:
+        return revoke_all(user_id=target.pk, reason=reason, by=by, now=now)
+
+
+class Disable(PersonAction, BulkAction):
+    name = "disable"
+    label = "Disable"
+    message = "People disabled: {rows}; sessions ended: {number}."
+    destructive = True
+    locks_out = True
+
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        return target.is_active and super().available(target, by=by)
+
+    def effects(self, target: User | None) -> Iterable[str]:
+        yield ENDS
+        yield "They cannot sign in until somebody enables them again."
+        yield "Third parties they have connected are disconnected for good."
+
+    def do_one(self, target: User, *, reason: str, by: Actor, now: datetime) -> int:
+        return disable(user_id=target.pk, reason=reason, by=by, now=now)
+
+
+class Enable(PersonAction):
+    name = "enable"
+    label = "Enable"
+
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        return not target.is_active and super().available(target, by=by)
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield "They can sign in again with the password they had."
+
+    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> Result:
+        enable(user_id=target.pk, reason=reason, by=by, now=now)
+        return Result(f"{target} is enabled.", target)
+
+
+class PersonForm(forms.Form):
+    email = forms.EmailField(max_length=254)
+    client = ClientField(required=False, help_text="By name. Operators need none.")
+
+
+class AddPerson(Action):
+    name = "add"
+    label = "Add user"
+    permission = "add"
+    form_class = PersonForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "They have no password at first, and cannot sign in until one is set on their page."
+
+    def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
+        return {"client": by.GET.get("client")}
+
+    def do(self, target: None, *, email: str, client: Client, by: Actor, now: datetime) -> Result:
+        user = add_user(email=email, client=client, by=by, now=now)
+        return Result(f"{user} has been added and has no password yet.", user)
+
+
+class MakeOperator(PersonAction):
+    name = "operator"
+    label = "Make operator"
+
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        may = cast("User", by.user).is_superuser and not target.is_staff
+        return may and super().available(target, by=by)
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield f"{target} can use this console and do everything in it."
+
+    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> Result:
+        set_operator(user_id=target.pk, operator=True, reason=reason, by=by, now=now)
+        return Result(f"{target} is an operator.", target)
+
+
+class DismissOperator(PersonAction):
+    name = "dismiss"
+    label = "Take operator's rights"
+    locks_out = True
+
+    def available(self, target: User, *, by: HttpRequest) -> bool:
+        return target.is_staff and super().available(target, by=by)
+
+    def effects(self, target: User) -> Iterable[str]:
+        yield f"{target} can use this console no longer, from the next request on."
+
+    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> Result:
+        set_operator(user_id=target.pk, operator=False, reason=reason, by=by, now=now)
+        return Result(f"{target} is no operator any more.", target)
