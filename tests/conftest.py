@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 import pytest
-from django.core.cache import cache
+from django.contrib.auth.hashers import make_password
+from django.core.cache import cache as shared_cache
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import Client as DjangoClient
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
+from accounts.keys import signing_keys
 from accounts.keys.key_ring import ring
-from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from licensing.licences import create_client
@@ -52,7 +54,7 @@ def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
     ring.forget()
     yield
     if {"db", "transactional_db"} & set(request.fixturenames):
-        cache.clear()
+        shared_cache.clear()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -103,17 +105,32 @@ def organisation(plan: Plan, by: Actor, now: datetime) -> Client:
 
 @pytest.fixture
 def user(organisation: Client) -> User:
-    return User.objects.create_user("ada@acme.test", PASSWORD, client=organisation)
+    user = User.objects.create_user("ada@acme.test", client=organisation)
+    return _with_password(user)
 
 
 @pytest.fixture
 def operator(db: None) -> User:
-    return User.objects.create_superuser("operator@shell.test", PASSWORD)
+    return _with_password(User.objects.create_superuser("operator@shell.test"))
 
 
 @pytest.fixture
-def signing_key(db: None, by: Actor, now: datetime) -> None:
-    rotate_signing_key(publish_ahead=timedelta(0), by=by, now=now)
+def signing_key(db: None, by: Actor, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that signs, whose number is the same in all tests: making one takes a fifth of a second."""
+    with monkeypatch.context() as patch:
+        patch.setattr(signing_keys, "generate_private_key", _same_private_key)
+        signing_keys.rotate_signing_key(publish_ahead=timedelta(0), by=by, now=now)
+
+
+_same_private_key = cache(signing_keys.generate_private_key)
+_same_hash = cache(make_password)
+
+
+def _with_password(user: User) -> User:
+    """The user with PASSWORD, whose hash is made once: it is slow on purpose."""
+    user.password = _same_hash(PASSWORD)
+    user.save(update_fields=["password"])
+    return user
 
 
 @pytest.fixture
