@@ -42,16 +42,16 @@ CHECKS = {
 }
 
 PYTEST = [sys.executable, "-m", "pytest", "-m", "not wire", "--durations=15"]
-# Much of what they do is waiting, so two at a time take little longer than the longer one. The second has servers of
-# its own, because tests empty the tables and the cache that they were given.
-RUNNING = ("tests/served", "tests/local", "tests/standins", "tests/config")
+# Each part has its own servers, because tests empty the tables and the cache. Much of their time is waiting.
+SERVICE = ("tests/served", "tests/local", "tests/standins", "tests/config")
+PEOPLE = ("tests/accounts", "tests/console", "tests/composition")
 PARTS = {
-    "the running service": [*PYTEST, *RUNNING],
-    "everything else": [
-        *(sys.executable, "-m", "tests.tools", "with", "--"),
-        *(*PYTEST, "tests", *(f"--ignore={folder}" for folder in RUNNING)),
-    ],
+    "the running service": SERVICE,
+    "people and console": PEOPLE,
+    "everything else": ("tests", *(f"--ignore={folder}" for folder in (*SERVICE, *PEOPLE))),
 }
+BESIDE_SERVERS = [sys.executable, "-m", "tests.tools", "with", "--"]
+SIDE_BY_SIDE = 3
 
 
 def main(arguments: list[str]) -> int:
@@ -59,42 +59,23 @@ def main(arguments: list[str]) -> int:
     if arguments == ["wire"]:
         os.environ["PATH"] = PATH
         return 0 if _pytest("-m", "wire") in {0, NOTHING_COLLECTED} else 1
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        well = list(pool.map(_check, CHECKS, CHECKS.values()))
-    failed = [name for name, was_well in zip(CHECKS, well, strict=True) if not was_well]
-    if not _tests():
-        failed.append("tests")
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        runs = {
+            name: pool.submit(_passes, name, command, has_report=False)
+            for name, command in CHECKS.items()
+        }
+        for name, selected in PARTS.items():
+            command = [*BESIDE_SERVERS, *PYTEST, *selected]
+            runs[f"tests: {name}"] = pool.submit(_passes, name, command, has_report=True)
+    failed = [name for name, run in runs.items() if not run.result()]
     print(
         f"FAILED: {', '.join(failed)}" if failed else "All checks and tests are well.", flush=True
     )
     return 1 if failed else 0
 
 
-def _check(name: str, command: list[str]) -> bool:
-    """Runs one check and says how it went; what it printed only if it failed."""
-    started = time.monotonic()
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-        check=False,
-    )
-    seconds = f"{time.monotonic() - started:5.1f} s"
-    well = done.returncode == 0
-    print(f"{seconds}  {name}" if well else f"{seconds}  {name}: FAILED\n{done.stdout}", flush=True)
-    return well
-
-
-def _tests() -> bool:
-    """Both parts side by side; each is told whole, once it has ended."""
-    with ThreadPoolExecutor(len(PARTS)) as pool:
-        return all(list(pool.map(_part, PARTS, PARTS.values())))
-
-
-def _part(name: str, command: list[str]) -> bool:
+def _passes(name: str, command: list[str], *, has_report: bool) -> bool:
+    """Runs one check or part, and prints its time; its output if it failed or is a report."""
     parent = os.getpid()
     started = time.monotonic()
     done = subprocess.run(
@@ -105,10 +86,13 @@ def _part(name: str, command: list[str]) -> bool:
         text=True,
         cwd=ROOT,
         check=False,
-        preexec_fn=lambda: die_with(parent, signal.SIGINT),
+        preexec_fn=lambda: die_with(parent, signal.SIGTERM),
     )
-    print(f"{done.stdout}{time.monotonic() - started:5.0f} s  tests: {name}", flush=True)
-    return done.returncode == 0
+    passes = done.returncode == 0
+    output = done.stdout if has_report or not passes else ""
+    ending = "" if passes else ": FAILED"
+    print(f"{output}{time.monotonic() - started:5.1f} s  {name}{ending}", flush=True)
+    return passes
 
 
 def _pytest(*arguments: str) -> int:
