@@ -38,8 +38,6 @@ ORIGIN = re.compile(r"null|file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECA
 MOST_DAYS = 36_500
 # What no mail can do without. The hosts of an office have names of one word.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
-# What the library of addresses names, in whose place ours stands.
-DJANGOS_SMTP = "django.core.mail.backends.smtp.EmailBackend"
 MINISIGN_KEY_BYTES = 2 + 8 + 32
 # Where IPv6 has the addresses of IPv4.
 MAPPED = IPv6Network("::ffff:0:0/96")
@@ -436,8 +434,6 @@ def _email_url(value: str) -> dict[str, Any]:
         raise ValidationError("Not a mail address of the form smtp://… or file:///….") from None
     if "EMAIL_BACKEND" not in config:
         raise ValidationError("Must be smtp://…, submission://… or file:///….")
-    if config["EMAIL_BACKEND"] == DJANGOS_SMTP:
-        config["EMAIL_BACKEND"] = "config.smtp.EmailBackend"
     # The library drops the first slash of a path.
     config["EMAIL_FILE_PATH"] = "/" + unquote(config["EMAIL_FILE_PATH"]).lstrip("/")
     return config

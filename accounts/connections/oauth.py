@@ -15,9 +15,10 @@ from urllib.parse import quote_plus
 
 from authlib.oauth2 import ClientAuth, OAuth2Client
 
-from accounts.connections.exchange import Answer, NoAnswer, Session
+from accounts.connections.exchange import Answer, Session
 from accounts.models import Connection
 from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
+from config.http import NoAnswer
 from config.oauth_providers import OAuthProvider
 
 Failure = Connection.Failure
@@ -220,7 +221,7 @@ def _error(answer: Answer) -> str:
 
 
 def _no_answer(error: NoAnswer) -> ProviderFailed:
-    kind = Failure.TIMED_OUT if error.timed_out else Failure.UNREACHABLE
+    kind = Failure.TIMED_OUT if error.reason == "too_slow" else Failure.UNREACHABLE
     return ProviderFailed(kind, sent=error.sent)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import smtplib
+from concurrent.futures import Future
 from contextlib import suppress
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -10,7 +11,11 @@ from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
 
 from config.database import release_connection
+from config.greenlets import spawn
 from config.jobs.queue import BACKOFF, FailedForGood, task
+
+# For one mail, from the connection to the farewell. Where that is not enough, it is tried again later.
+MOST_SECONDS = 120.0
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +63,11 @@ def deliver(
     """
     release_connection()
     headers = {"Message-ID": message_id or new_message_id(), "Auto-Submitted": "auto-generated"}
-    server = get_connection()
-    message = EmailMultiAlternatives(subject, text, to=to, headers=headers, connection=server)
+    message = EmailMultiAlternatives(subject, text, to=to, headers=headers)
     if html:
         message.attach_alternative(html, "text/html")
     try:
-        message.send()
+        _send_in_time(message)
     except smtplib.SMTPException as error:
         code = _refusal(error)
         if code is None:
@@ -71,15 +75,38 @@ def deliver(
         log.warning("mail_refused", extra={"code": str(code)})
         # Without the error itself, which holds the address.
         raise Refused from None
-    finally:
-        # Django closes one only if it could be opened to the end.
-        with suppress(OSError):
-            server.close()
 
 
 def new_message_id() -> str:
     """An id that no other mail has, under the name of the service and not of its host."""
     return f"<{uuid4()}@{urlsplit(settings.BASE_URL).hostname}>"
+
+
+def _send_in_time(message: EmailMultiAlternatives) -> None:
+    """Sends a mail in a task of its own, which is left with ``TimeoutError`` when its time is over.
+
+    ``EMAIL_TIMEOUT`` bounds each silence of a server, and not one that always sends a little more.
+    """
+    sent: Future[None] = Future()
+    task = spawn(_send, message, sent)
+    try:
+        sent.result(MOST_SECONDS)
+    finally:
+        task.kill()
+
+
+def _send(message: EmailMultiAlternatives, sent: Future[None]) -> None:
+    try:
+        message.connection = get_connection()
+        try:
+            message.send()
+        finally:
+            # Django closes one only if it could be opened to the end.
+            with suppress(OSError):
+                message.connection.close()
+        sent.set_result(None)
+    except Exception as error:  # noqa: BLE001 - raised for the caller
+        sent.set_exception(error)
 
 
 def _refusal(error: smtplib.SMTPException) -> int | None:

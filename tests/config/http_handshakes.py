@@ -11,14 +11,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urlsplit
 
 from cryptography import x509
 from gevent.monkey import is_module_patched
 
 from accounts.connections import exchange
-from accounts.connections.exchange import NoAnswer
-from config.deadlines import connected
+from config.http import NoAnswer
 from releases.fetching import FetchRefused, fetch
 from tests.standins.raw_server import Authority, Peer, Provider, playing
 
@@ -44,14 +42,6 @@ def _answers(peer: Peer) -> None:
             peer.answer(b"{}")
 
 
-def _ask(url: str) -> str:
-    address = urlsplit(url)
-    deadline = time.monotonic() + GENEROUS
-    with connected(address, silence=GENEROUS, deadline=deadline) as connection:
-        connection.request("GET", "/")
-        return connection.getresponse().read().decode()
-
-
 def _fetch(url: str) -> str:
     with fetch(url, limit=1000, deadline=time.monotonic() + SECONDS) as fetched:
         return b"".join(fetched).decode()
@@ -71,9 +61,7 @@ def _outcome(ask: Callable[[str], str], url: str) -> Any:
     except FetchRefused as refused:
         said = refused.code
     except NoAnswer as none:
-        said = f"timed out: {none.timed_out}, sent: {none.sent}"
-    except OSError as error:
-        said = type(error).__name__
+        said = f"{none.reason}, sent: {none.sent}"
     return [said, time.monotonic() - began < GENEROUS / 2]
 
 
@@ -103,7 +91,7 @@ def _told(folder: Path) -> dict[str, Any]:
 
 def _proved(provider: Provider, bundle: Path) -> dict[str, Any]:
     """What each is told by a server whose authority is trusted, and is not."""
-    ways = (_ask, _fetch, _post)
+    ways = (_fetch, _post)
     told = {}
     for trust, file in {"trusted": bundle, "not trusted": None}.items():
         with _trusting(file):
