@@ -1,4 +1,4 @@
-"""Shapes of access: what is taken and what is given."""
+"""The request and response bodies of access."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ DEVICE_MAX = 200
 
 
 class TextField(serializers.CharField):
-    """A text as the schema says, where REST framework would take a number too."""
+    """A string, as the schema says; REST framework's own field takes numbers too."""
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
@@ -20,7 +20,7 @@ class TextField(serializers.CharField):
 
 
 class DeviceField(TextField):
-    """A fingerprint the shell reports of its device; optional."""
+    """The fingerprint of a device; optional."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class LoginSerializer(serializers.Serializer[Any]):
 
 
 class AnyTokenField(TextField):
-    """Whatever somebody takes for a token: what it is not, is for the rule to say."""
+    """Any string in place of a token; the rule refuses those that are none."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(trim_whitespace=False, **kwargs)

@@ -1,4 +1,4 @@
-"""Access over HTTP: parse, one rule, render."""
+"""Sign-in, sessions and passwords over HTTP: parse, one rule, render."""
 
 from typing import Any, cast
 from uuid import UUID
@@ -50,7 +50,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 
 
 class AccessViewSet(ViewSet):
-    """Signing in and staying so. Nobody needs an access token to get one."""
+    """Login, refresh and logout, which need no access token."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -129,7 +129,7 @@ class MeViewSet(ViewSet):
 
 
 class SessionViewSet(ViewSet):
-    """Where the caller is signed in."""
+    """The caller's sessions."""
 
     permission_classes = (IsAuthenticated,)
 
@@ -207,7 +207,7 @@ class PasswordViewSet(ViewSet):
 
 
 class PasswordResetViewSet(ViewSet):
-    """Setting a password that one does not know, by a mailed link."""
+    """A forgotten password is set anew by a mailed link."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)

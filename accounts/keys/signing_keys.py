@@ -1,4 +1,4 @@
-"""Making and rotating the keys that sign access tokens, and keeping them encrypted."""
+"""Rules for the keys that sign access tokens: rotation, emergency replacement, re-encryption and export."""
 
 from base64 import urlsafe_b64encode
 from datetime import datetime, timedelta
@@ -24,15 +24,15 @@ from config.api.problems import InvalidRequest, instant
 from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
 
 KEY_BITS = 2048
-# A verifier that meets an unknown kid asks for the list anew, but jose's, as it comes, not within so long of the last.
+# A verifier that meets an unknown kid fetches the list again; jose's waits this long after the last fetch.
 REFETCH_SECONDS = 30.0
-# No key signs before every process has read it, and whoever was served a list without it may ask again. A verifier
-# that keeps its list wants longer: the max-age of the list, and that is the caller's to ask.
+# No key signs before every process has read it and a verifier with an older list may fetch it again. A verifier that
+# caches the list needs its max-age, which the operator asks for.
 LEAST_AHEAD = timedelta(seconds=REFETCH_SECONDS + 2 * RELOAD_SECONDS)
 
 
 class KeyIsAhead(InvalidRequest):
-    """A second one published ahead would cut short what verifiers were promised of the first."""
+    """Refuses a second key ahead: it would cut short the time that verifiers were promised for the first."""
 
     default_detail = (
         "A key is published already and signs later than that. Wait until it does, or replace all keys "
@@ -43,9 +43,9 @@ class KeyIsAhead(InvalidRequest):
 def rotate_signing_key(*, publish_ahead: timedelta, by: Actor, now: datetime) -> SigningKey:
     """Makes the key that signs next: published now, signing after ``publish_ahead``, at least ``LEAST_AHEAD``.
 
-    The key before stops signing at that moment and verifies for 90 days more. Where no key signs, nobody can
-    sign in, and the new one signs at once. Asked again while a key waits that signs no later than asked, that
-    one is given and none is made; raises ``KeyIsAhead`` while one waits that signs later.
+    The previous key stops signing at that moment and verifies for 90 days more. If no key signs, nobody can sign in,
+    and the new one signs at once. Returns a waiting key that signs no later than that instead of making another;
+    raises ``KeyIsAhead`` if one waits that signs later.
     """
     made = _made()
     with transaction.atomic():
@@ -68,9 +68,9 @@ def rotate_signing_key(*, publish_ahead: timedelta, by: Actor, now: datetime) ->
 
 
 def replace_signing_keys(*, by: Actor, now: datetime) -> SigningKey:
-    """For a key that has leaked: a new one signs at once, and whatever another has signed is void.
+    """Replaces leaked keys: a new key signs at once, and every signature of the others is void.
 
-    This process knows at once, every other within ``key_ring.RELOAD_SECONDS``.
+    This process follows at once, every other within ``key_ring.RELOAD_SECONDS``.
     """
     made = _made()
     with transaction.atomic():
@@ -89,7 +89,7 @@ def replace_signing_keys(*, by: Actor, now: datetime) -> SigningKey:
 
 
 class Reencrypted(NamedTuple):
-    """How many private halves were moved, of how many, and how many of those that sign no more nothing opens."""
+    """The numbers of re-encrypted halves, of all keys, and of halves that no key opens and that sign no more."""
 
     moved: int
     keys: int
@@ -97,10 +97,10 @@ class Reencrypted(NamedTuple):
 
 
 def reencrypt_signing_keys(*, by: Actor, now: datetime) -> Reencrypted:
-    """Puts every private half under the newest of ``ENCRYPTION_KEYS``; safe to do twice.
+    """Re-encrypts every private half under the newest of ``ENCRYPTION_KEYS``; safe to run twice.
 
-    One that is under a key that is no longer known is left as it is if it signs no more. Raises ``CannotDecrypt``, and
-    moves none, where it signs or will.
+    A half under an unknown key is left as it is if it signs no more. Raises ``CannotDecrypt``, and changes nothing, if
+    it signs or will sign.
     """
     with transaction.atomic():
         _lock_keys()
@@ -126,10 +126,10 @@ def reencrypt_signing_keys(*, by: Actor, now: datetime) -> Reencrypted:
 
 
 def public_files(*, now: datetime) -> dict[str, bytes]:
-    """What a build takes along to verify tokens offline, by file name. The same keys give the same bytes.
+    """The files by which a build verifies tokens offline, by name. The same keys give the same bytes.
 
-    A PEM for each key that verifies now or will; ``jwks.json`` as it is served; and ``keys.json``, which says
-    of each from when it signs and until when it verifies (null while nothing supersedes it).
+    A PEM for each key that verifies now or will; ``jwks.json`` as it is served; and ``keys.json`` with the times from
+    which each signs and until which it verifies (null while nothing supersedes it).
     """
     ring.forget()
     keys = list(SigningKey.objects.verifying(at=now).order_by("kid"))
@@ -149,7 +149,7 @@ def _times(key: SigningKey) -> dict[str, str | None]:
 
 
 def _made() -> dict[str, Any]:
-    """A new key pair, as its row holds it."""
+    """The columns of a new key pair."""
     private = generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     public = private.public_key()
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
