@@ -211,10 +211,10 @@ CACHES = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATI
 # Where releases are published to; nothing else is stored as files.
 if STORAGE_URL["kind"] == "s3":
     _objects = {name: value for name, value in STORAGE_URL.items() if name != "kind"}
-    _published = {"BACKEND": "releases.object_storage.Objects", "OPTIONS": _objects}
+    _published = {"BACKEND": "releases.delivery.object_storage.Objects", "OPTIONS": _objects}
 else:
     _files = {"location": STORAGE_URL["path"]}
-    _published = {"BACKEND": "releases.storage.Files", "OPTIONS": _files}
+    _published = {"BACKEND": "releases.delivery.storage.Files", "OPTIONS": _files}
 STORAGES: dict[str, dict[str, Any]] = {
     "default": _published,
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},

@@ -2,8 +2,8 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from releases.identity_tokens import refuse_unsafe_settings
-from releases.platforms import refuse_unknown
+from releases.manifests.platforms import refuse_unknown
+from releases.pipeline.identity_tokens import refuse_unsafe_settings
 
 
 class ReleasesConfig(AppConfig):

@@ -10,7 +10,8 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest, Problem
-from releases import leases, placing
+from releases import leases
+from releases.delivery import storage_sync
 from releases.leases import Lease
 from releases.models import AN_OPERATOR, Publication, ShellChannel
 
@@ -60,7 +61,7 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
             published_at=now,
             published_by=f"{AN_OPERATOR} {by.id}" if by.id else AN_OPERATOR,
         )
-        placing.begin(channel=channel, now=now)
+        storage_sync.begin(channel=channel, now=now)
         record(
             "release:rolled_back",
             by=by,
@@ -71,7 +72,7 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
             before={"version": before.release.version},
             after={"version": chosen.release.version},
         )
-    return placing.place_at_once(channel=channel, lease=lease, now=now)
+    return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
 
 
 def halt(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
@@ -82,7 +83,7 @@ def halt(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
     with transaction.atomic():
         lease = leases.seize(channel=channel)
         _switch(channel, halted_at=now, action="release:halted", reason=reason, by=by, now=now)
-    return placing.place_at_once(channel=channel, lease=lease, now=now)
+    return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
 
 
 def resume(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
@@ -93,7 +94,7 @@ def resume(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
     with transaction.atomic():
         lease: Lease = leases.seize(channel=channel)
         _switch(channel, halted_at=None, action="release:resumed", reason=reason, by=by, now=now)
-    return placing.place_at_once(channel=channel, lease=lease, now=now)
+    return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
 
 
 def _switch(
@@ -109,7 +110,7 @@ def _switch(
     if not other_way.update(halted_at=halted_at):
         raise InvalidRequest("The channel is so already.")
     current = Publication.objects.of(channel).wanted().first()
-    placing.begin(channel=channel, now=now)
+    storage_sync.begin(channel=channel, now=now)
     record(
         action,
         by=by,

@@ -27,13 +27,16 @@ from accounts.audit import Actor, record
 from config.api.problems import NotConfigured, Problem, instant
 from config.clock import clock_from
 from config.database import release_connection
-from releases import artifacts, leases, placing, purging, served_tokens, storage
-from releases.artifacts import Found
+from releases import leases
+from releases.delivery import purging, storage, storage_sync
 from releases.leases import Lease
+from releases.manifests import artifacts
+from releases.manifests.artifacts import Found
+from releases.manifests.version_rules import Decision, decide
 from releases.minisign import PublicKey
 from releases.models import Publication, Purge, ShellArtifact, ShellRelease
-from releases.precedence import Decision, decide
-from releases.submissions import Signed, Submission, check
+from releases.pipeline import served_tokens
+from releases.pipeline.submissions import Signed, Submission, check
 
 LISTED_FAULTS = 20
 LISTED_LENGTH = 120
@@ -133,7 +136,7 @@ def _recorded(
     with transaction.atomic():
         lease.renew()
         # Whoever dies between the two writes leaves a signature beside another manifest: the job mends that.
-        placing.begin(channel=lease.channel, now=now)
+        storage_sync.begin(channel=lease.channel, now=now)
         return decision.repeated or Publication.objects.create(
             release=decision.release or _release(signed, found, by=by, now=now),
             signature=signed.signature,
@@ -168,7 +171,7 @@ def _release(signed: Signed, found: list[Found], *, by: Actor, now: datetime) ->
 
 
 def _store(publication: Publication, *, lease: Lease) -> None:
-    placing.write(publication, lease=lease)
+    storage_sync.write(publication, lease=lease)
 
 
 def _finish(
@@ -184,7 +187,7 @@ def _finish(
     release = publication.release
     with transaction.atomic():
         lease.end()
-        placing.done(channel=release.channel_id)
+        storage_sync.done(channel=release.channel_id)
         before = Publication.objects.of(release.channel_id).stored().first()
         Publication.objects.filter(pk=publication.pk, stored_at=None).update(stored_at=Now())
         record(

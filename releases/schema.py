@@ -6,7 +6,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import build_bearer_security_scheme_object
 
-from releases.platforms import KNOWN
+from releases.manifests.platforms import KNOWN
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _PLATFORM: dict[str, Any] = {
@@ -41,7 +41,7 @@ MANIFEST: dict[str, Any] = {
 
 
 class PublishSecret(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]  # its base has no types
-    target_class = "releases.authentication.PublisherAuthentication"
+    target_class = "releases.pipeline.authentication.PublisherAuthentication"
     name = "publishSecret"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:

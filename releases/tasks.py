@@ -3,7 +3,7 @@
 from django.utils import timezone
 
 from config.jobs.queue import BACKOFF, periodic, task
-from releases import placing, purging
+from releases.delivery import purging, storage_sync
 
 
 @task(name="releases.purge", queue="releases")
@@ -15,7 +15,7 @@ def purge(purge_id: int) -> None:
 @task(name="releases.place", queue="releases", retry=BACKOFF)
 def place(channel: str) -> None:
     """Storage gets what an operator has a channel offer, where the request of that act could not do it."""
-    placing.place(channel=channel, now=timezone.now())
+    storage_sync.place(channel=channel, now=timezone.now())
 
 
 @periodic(cron="*/5 * * * *")

@@ -10,9 +10,9 @@ from functools import lru_cache
 from hashlib import sha256
 
 from config.api.problems import Fault, InvalidRequest, NotFound
+from releases.delivery.storage import POINTER_CACHE
+from releases.manifests.platforms import base_of
 from releases.models import Publication
-from releases.platforms import base_of
-from releases.storage import POINTER_CACHE
 from releases.versions import NotAVersion, Version
 
 # Of 1 MiB each at most, and seldom more than a few KiB.

@@ -18,7 +18,9 @@ from config.api.problems import MalformedRequest
 from config.api.schema import problems
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current as request_id
-from releases.authentication import Publisher, PublisherAuthentication
+from releases.delivery.storage import POINTER_CACHE
+from releases.pipeline.authentication import Publisher, PublisherAuthentication
+from releases.pipeline.submissions import SIGNATURE_HEADER, Submission
 from releases.publishing import publish
 from releases.schema import MANIFEST
 from releases.serializers import (
@@ -26,8 +28,6 @@ from releases.serializers import (
     PublishQuerySerializer,
     UpdateQuerySerializer,
 )
-from releases.storage import POINTER_CACHE
-from releases.submissions import SIGNATURE_HEADER, Submission
 from releases.updates import Offer, offered
 
 _CACHE = OpenApiParameter(

@@ -13,7 +13,7 @@ from config.console import queued
 from config.management import nightly
 from licensing.models import Brake
 from llmproxy.catalogue import default_is_off
-from releases.cdn import is_purged
+from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
 from usage.models import UsageRecord
 

@@ -9,7 +9,8 @@ from django.http import HttpRequest
 
 from accounts.audit import Actor
 from config.console.actions import Action, Preview, ReasonForm, Result
-from releases import cdn, channel_control, purging
+from releases import channel_control
+from releases.delivery import cdn, purging
 from releases.models import Publication, ShellChannel
 from releases.versions import Version
 

@@ -16,12 +16,12 @@ from django.utils.html import format_html
 from config.console.action_views import page_of
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
-from releases import cdn, purging
 from releases.admin.channel_actions import Halt, Resume, RetryPurge, RollBack
-from releases.evidence import verified
+from releases.delivery import cdn, purging
+from releases.delivery.storage import pointer_path
+from releases.manifests.evidence import verified
+from releases.manifests.platforms import ARCHITECTURES
 from releases.models import Publication, Purge, ShellChannel, ShellRelease
-from releases.platforms import ARCHITECTURES
-from releases.storage import pointer_path
 from releases.update_explanation import explain
 
 SHOWN = 20

@@ -17,13 +17,13 @@ from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest, NotConfigured
 from config.database import release_connection
 from licensing.models import APP_SLUG
-from releases import storage
+from releases.delivery import storage
+from releases.manifests.version_rules import VersionConflict
 from releases.micro_apps import bundles
 from releases.micro_apps.bundles import BundleRejected
 from releases.micro_apps.channels import move_under_lock
 from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
 from releases.models import AppChannel, AppVersion, MicroApp
-from releases.precedence import VersionConflict
 from releases.versions import NotAVersion, Version
 
 SLUG = re.compile(APP_SLUG)

@@ -13,9 +13,9 @@ from django.conf import settings
 from django.test import override_settings
 
 from accounts.audit import Actor
-from releases.identity_tokens import OneTime
+from releases.pipeline.identity_tokens import OneTime
+from releases.pipeline.submissions import Submission
 from releases.publishing import publish
-from releases.submissions import Submission
 from tests.releases.cdn import running_cdn
 from tests.releases.conftest import PLATFORMS, Pipeline
 from tests.releases.signing import Signer
@@ -34,7 +34,7 @@ def publisher() -> Iterator[Callable[[str], None]]:
     with TemporaryDirectory(prefix="releases-") as name, running_cdn() as cdn:
         cdn.origin = Path(name)
         pipeline = Pipeline(Signer(), cdn, cdn.origin, signed_at=int(time.time()))
-        storage = {"BACKEND": "releases.storage.Files", "OPTIONS": {"location": name}}
+        storage = {"BACKEND": "releases.delivery.storage.Files", "OPTIONS": {"location": name}}
         with override_settings(
             UPDATE_PUBLIC_KEY=pipeline.signer.public,
             CDN_URL=cdn.url,

@@ -17,7 +17,7 @@ from gevent.monkey import is_module_patched
 
 from accounts.connections import exchange
 from config.http import NoAnswer
-from releases.fetching import FetchRefused, fetch
+from releases.delivery.fetching import FetchRefused, fetch
 from tests.standins.raw_server import Authority, Peer, Provider, playing
 
 # Of a question, and of the test, in which a byte comes ever so often.

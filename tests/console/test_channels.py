@@ -9,8 +9,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent, User
 from config.console.front import at_a_glance
+from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.models import Publication, Purge, ShellChannel
-from releases.storage import IMMUTABLE_CACHE
 from tests.conftest import Browser
 from tests.releases import conftest as releasing
 from tests.releases.cdn import Cdn, running_cdn

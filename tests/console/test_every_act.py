@@ -247,7 +247,7 @@ def test_every_act_is_written_down_with_who_where_and_why(
     tmp_path: Path,
 ) -> None:
     settings.CDN_PURGE = "purge"
-    files = {"BACKEND": "releases.storage.Files", "OPTIONS": {"location": str(tmp_path)}}
+    files = {"BACKEND": "releases.delivery.storage.Files", "OPTIONS": {"location": str(tmp_path)}}
     settings.STORAGES = {**settings.STORAGES, "default": files}
     request = rf.get("/admin/")
     request.user = operator

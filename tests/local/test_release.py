@@ -11,8 +11,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
 from releases.minisign import PublicKey
+from releases.pipeline.submissions import Submission
 from releases.publishing import publish
-from releases.submissions import Submission
 from tests.releases.cdn import running_cdn
 from tests.tools import Unready, environment
 from tests.tools.minisign import key_pair
@@ -24,7 +24,7 @@ def test_a_demo_release_is_published_as_it_is_built(tmp_path: Path, settings: Se
     line = key_pair(tmp_path, "update")
     settings.UPDATE_PUBLIC_KEY = base64.b64decode(line)
     settings.PUBLISH_PLATFORMS = ["darwin-aarch64", "windows-x86_64"]
-    files = {"BACKEND": "releases.storage.Files"}
+    files = {"BACKEND": "releases.delivery.storage.Files"}
     files["OPTIONS"] = {"location": str(tmp_path / "storage")}  # type: ignore[assignment]
     settings.STORAGES = {**settings.STORAGES, "default": files}
     with running_cdn() as cdn:

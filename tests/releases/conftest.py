@@ -14,8 +14,8 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from config.env import Secret
+from releases.pipeline.submissions import Submission
 from releases.publishing import Published, publish
-from releases.submissions import Submission
 from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.signing import Signer
 
@@ -137,6 +137,9 @@ def pipeline(cdn: Cdn, settings: Settings, tmp_path: Path) -> Pipeline:
     settings.RATE_LIMITS = {"publish.ip": "1000/m"}
     settings.STORAGES = {
         **settings.STORAGES,
-        "default": {"BACKEND": "releases.storage.Files", "OPTIONS": {"location": str(files)}},
+        "default": {
+            "BACKEND": "releases.delivery.storage.Files",
+            "OPTIONS": {"location": str(files)},
+        },
     }
     return Pipeline(signer, cdn, files)

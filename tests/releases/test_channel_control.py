@@ -11,16 +11,17 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.api.problems import InvalidRequest, Problem
-from releases import channel_control, leases, placing, purging, storage, updates
+from releases import channel_control, leases, updates
 from releases.admin.channel_actions import Resume
 from releases.channel_control import ChannelHalted
+from releases.delivery import purging, storage, storage_sync
+from releases.delivery.storage import StorageUnavailable
 from releases.leases import PublishInProgress
+from releases.manifests.version_rules import DowngradeRefused
 from releases.models import Publication, Purge, ShellChannel
-from releases.precedence import DowngradeRefused
-from releases.storage import StorageUnavailable
 from tests.races import race
 from tests.releases.conftest import NOW, Pipeline, Release
-from tests.releases.test_purging import kept, purged
+from tests.releases.delivery.test_purging import kept, purged
 
 __all__ = ["purged"]
 
@@ -164,7 +165,7 @@ def test_nor_does_it_while_storage_has_yet_to_follow(
     with pytest.raises(DowngradeRefused):
         pipeline.publish(releases[2])
     assert ShellChannel.objects.get().unplaced_since == LATER
-    placing.place(channel="stable", now=LATER)
+    storage_sync.place(channel="stable", now=LATER)
     assert offered() == "1.0.0"
 
 
@@ -295,7 +296,7 @@ def test_what_an_interrupted_publish_has_written_is_undone_by_the_worker(
     interrupt(pipeline, unfinished, monkeypatch)
     [job] = ProcrastinateJob.objects.filter(task_name="releases.place").order_by("-id")[:1]
     assert job.scheduled_at > timezone.now() + leases.LEASE
-    placing.place(**job.args, now=LATER)
+    storage_sync.place(**job.args, now=LATER)
     if first:
         assert pipeline.nothing_stored()
     else:
@@ -304,7 +305,7 @@ def test_what_an_interrupted_publish_has_written_is_undone_by_the_worker(
     assert pipeline.publish(unfinished).created
     after = pipeline.stored()
     monkeypatch.setattr(storage, "put", None)
-    placing.place(**job.args, now=LATER)
+    storage_sync.place(**job.args, now=LATER)
     assert pipeline.stored() == after
     assert offered() == "2.0.0"
 
@@ -327,10 +328,10 @@ def test_where_storage_is_away_the_worker_does_it_later(
         assert done is False
         assert ShellChannel.objects.get().unplaced_since == LATER
         with pytest.raises(StorageUnavailable):
-            placing.place(channel="stable", now=LATER)
+            storage_sync.place(channel="stable", now=LATER)
     [job] = place_jobs()
-    placing.place(**job, now=LATER)
-    placing.place(**job, now=LATER)
+    storage_sync.place(**job, now=LATER)
+    storage_sync.place(**job, now=LATER)
     assert ShellChannel.objects.get().unplaced_since is None
     wanted = {"roll_back": "1.0.0", "halt": None, "resume": "2.0.0"}[act]
     assert offered() == wanted
@@ -363,7 +364,7 @@ def test_a_halt_beats_publishes_that_race_it(pipeline: Pipeline) -> None:
             lambda release=release: pipeline.publish(release), lambda: channel_control.halt(**HOW)
         )
         assert isinstance(results[0], Problem) or results[0].created
-        placing.place(channel="stable", now=LATER)
+        storage_sync.place(channel="stable", now=LATER)
         assert offered() is None
         assert not (pipeline.files / "shell" / "stable" / "latest.json").exists()
         channel_control.resume(**HOW)

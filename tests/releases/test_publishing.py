@@ -12,13 +12,15 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest, NotConfigured, Problem
-from releases import artifacts, publishing, storage
-from releases.artifacts import ArtifactRejected
+from releases import publishing
+from releases.delivery import storage
+from releases.delivery.storage import StorageUnavailable
 from releases.leases import PublishInProgress
+from releases.manifests import artifacts
+from releases.manifests.artifacts import ArtifactRejected
+from releases.manifests.version_rules import DowngradeRefused, VersionConflict
 from releases.minisign import PublicKey, Signature
 from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
-from releases.precedence import DowngradeRefused, VersionConflict
-from releases.storage import StorageUnavailable
 from tests.races import race
 from tests.releases.cdn import IMMUTABLE
 from tests.releases.conftest import NOW, PIPELINE, Pipeline, Release

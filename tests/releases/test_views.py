@@ -15,8 +15,8 @@ from rest_framework.test import APIClient, APIRequestFactory
 
 from accounts.models import AuditEvent
 from config.env import Secret
+from releases.delivery.storage import POINTER_CACHE
 from releases.models import ShellChannel, ShellRelease
-from releases.storage import POINTER_CACHE
 from releases.views import UpdateViewSet
 from tests.releases.conftest import SECRET, Pipeline, Release
 from tests.tools.minisign import key_pair

@@ -8,8 +8,8 @@ from typing import Any
 
 import requests
 
+from releases.delivery.storage import pointer_path
 from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
-from releases.storage import pointer_path
 from tests.releases.conftest import Pipeline, Release
 from tests.served.database import Database
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from releases.storage import IMMUTABLE_CACHE, POINTER_CACHE
+from releases.delivery.storage import IMMUTABLE_CACHE, POINTER_CACHE
 from tests.releases.signing import Signer, encoded
 from tests.served.conftest import Ground
 from tests.served.service import HOST, Service, running_service

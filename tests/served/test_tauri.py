@@ -16,7 +16,7 @@ import pytest
 import requests
 import yaml
 
-from releases.storage import pointer_path
+from releases.delivery.storage import pointer_path
 from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.issuer import AUDIENCE, REQUIRED, Issuer
 from tests.served.conftest import Ground

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from releases import storage
+from releases.delivery import storage
 from tests.standins.cdn import IMMUTABLE_CACHE, POINTER_CACHE, Edge
 from tests.tools.folders import ROOT
 

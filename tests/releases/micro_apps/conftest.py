@@ -83,6 +83,9 @@ def apps(settings: Settings, tmp_path: Path) -> Apps:
     settings.CDN_URL = "https://cdn.shell.test"
     settings.STORAGES = {
         **settings.STORAGES,
-        "default": {"BACKEND": "releases.storage.Files", "OPTIONS": {"location": str(files)}},
+        "default": {
+            "BACKEND": "releases.delivery.storage.Files",
+            "OPTIONS": {"location": str(files)},
+        },
     }
     return Apps(signer, files, folder)

@@ -11,11 +11,11 @@ from django.db import connection
 
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest, NotConfigured
-from releases import storage
+from releases.delivery import storage
+from releases.delivery.storage import PathTaken, StorageUnavailable
+from releases.manifests.version_rules import VersionConflict
 from releases.micro_apps.channels import move_channel, withdraw
 from releases.models import AppChannel, AppVersion, MicroApp
-from releases.precedence import VersionConflict
-from releases.storage import PathTaken, StorageUnavailable
 from tests.races import race
 from tests.releases.micro_apps.conftest import BY, NOW, Apps, archive, file
 from tests.releases.signing import Signer

@@ -9,9 +9,9 @@ from typing import Any
 from django.conf import settings
 
 from config.api.problems import Fault, InvalidRequest, instant
-from releases.identity_tokens import OneTime
-from releases.manifest import Manifest, Terms, read
+from releases.manifests.manifest import Manifest, Terms, read
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded
+from releases.pipeline.identity_tokens import OneTime
 
 SIGNATURE_HEADER = "X-Manifest-Signature"
 # A signer's clock may be a little ahead; one far ahead would close the channel until its time has come.

@@ -19,9 +19,9 @@ from accounts.audit import Actor, record
 from config.clock import clock_from
 from config.database import release_connection
 from config.jobs.mail import queue_for_operators
-from releases import cdn
+from releases.delivery import cdn
+from releases.delivery.storage import SIGNATURE_SUFFIX, pointer_path
 from releases.models import Publication, Purge, ShellChannel
-from releases.storage import SIGNATURE_SUFFIX, pointer_path
 
 READ_BACK_SECONDS = 10.0
 PAUSE_SECONDS = 0.5

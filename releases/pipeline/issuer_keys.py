@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from config.api.problems import ServiceUnavailable
-from releases.addresses import is_loopback
-from releases.fetching import FetchRefused, fetch
+from releases.delivery.fetching import FetchRefused, fetch
+from releases.manifests.addresses import is_loopback
 
 DISCOVERY = "/.well-known/openid-configuration"
 TIMEOUT_SECONDS = 5.0

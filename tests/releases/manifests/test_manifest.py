@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config.api.problems import Fault
-from releases.manifest import Manifest, Terms, read
+from releases.manifests.manifest import Manifest, Terms, read
 
 CDN = "https://cdn.shell.test"
 TERMS = Terms(channel="stable", cdn_url=CDN, platforms=["darwin-aarch64", "windows-x86_64"])

@@ -11,10 +11,10 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
 from config.env import Secret
-from releases.identity_tokens import OneTime
-from releases.issuer_keys import keys_of
 from releases.models import ServedToken, ShellRelease
-from releases.served_tokens import TokenServed, serve
+from releases.pipeline.identity_tokens import OneTime
+from releases.pipeline.issuer_keys import keys_of
+from releases.pipeline.served_tokens import TokenServed, serve
 from tests.races import race
 from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.conftest import Pipeline

@@ -24,7 +24,9 @@ def note(refusal: Problem, *, by: Actor, now: datetime) -> None:
     with transaction.atomic():
         # Those that come at the same moment wait for each other here, and then find the first one's.
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(hashtext('releases.refused_credentials'))")
+            cursor.execute(
+                "SELECT pg_advisory_xact_lock(hashtext('releases.pipeline.refused_credentials'))"
+            )
         if not _is_enough(by, now):
             faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
             record(

@@ -20,8 +20,8 @@ from django.core.files.storage import default_storage
 from moto.server import ThreadedMotoServer
 from pytest_django.fixtures import Settings
 
-from releases.object_storage import Objects
-from releases.storage import (
+from releases.delivery.object_storage import Objects
+from releases.delivery.storage import (
     IMMUTABLE_CACHE,
     POINTER_CACHE,
     Files,
@@ -48,7 +48,10 @@ def test_the_pointer_of_a_channel_changes_and_everything_else_stays() -> None:
 def test_storage_is_what_settings_name(settings: Settings, tmp_path: Path) -> None:
     settings.STORAGES = {
         **settings.STORAGES,
-        "default": {"BACKEND": "releases.storage.Files", "OPTIONS": {"location": str(tmp_path)}},
+        "default": {
+            "BACKEND": "releases.delivery.storage.Files",
+            "OPTIONS": {"location": str(tmp_path)},
+        },
     }
     put(NAME, b"{}")
     assert (tmp_path / NAME).read_bytes() == b"{}"
@@ -94,7 +97,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("releases.storage.os.fsync", full)
+    monkeypatch.setattr("releases.delivery.storage.os.fsync", full)
     with pytest.raises(StorageUnavailable) as refusal:
         files.save(NAME, ContentFile(b"new"))
     assert (refusal.value.status, refusal.value.code) == (503, "service_unavailable")
@@ -113,13 +116,13 @@ class TestWhatNeverChanges:
     def either(self, request: pytest.FixtureRequest, settings: Settings, tmp_path: Path) -> None:
         if request.param == "files":
             backend = {
-                "BACKEND": "releases.storage.Files",
+                "BACKEND": "releases.delivery.storage.Files",
                 "OPTIONS": {"location": str(tmp_path)},
             }
         else:
             request.getfixturevalue("bucket")
             backend = {
-                "BACKEND": "releases.object_storage.Objects",
+                "BACKEND": "releases.delivery.object_storage.Objects",
                 "OPTIONS": {
                     "bucket": "releases",
                     "prefix": "of the shell",
@@ -222,7 +225,7 @@ def test_a_publish_lands_in_the_bucket(
     options = {"bucket": "releases", "endpoint": server, "region": "eu-central-1"}
     settings.STORAGES = {
         **settings.STORAGES,
-        "default": {"BACKEND": "releases.object_storage.Objects", "OPTIONS": options},
+        "default": {"BACKEND": "releases.delivery.object_storage.Objects", "OPTIONS": options},
     }
     release = pipeline.release("1.0.0")
     assert pipeline.publish(release).created

@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from pytest_django.fixtures import Settings
 
-from releases.identity_tokens import (
+from releases.pipeline.identity_tokens import (
     AnotherPipeline,
     Identity,
     IdentityTokenRefused,
@@ -16,7 +16,7 @@ from releases.identity_tokens import (
     looks_like_one,
     refuse_unsafe_settings,
 )
-from releases.issuer_keys import IssuerUnavailable, keys_of
+from releases.pipeline.issuer_keys import IssuerUnavailable, keys_of
 from tests.forgeries import forgeries
 from tests.releases.cdn import Cdn
 from tests.releases.issuer import AUDIENCE, MINUTE, REQUIRED, Issuer, new_ec, new_rsa

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from releases import issuer_keys
-from releases.issuer_keys import DISCOVERY, IssuerKeys, IssuerUnavailable
+from releases.pipeline import issuer_keys
+from releases.pipeline.issuer_keys import DISCOVERY, IssuerKeys, IssuerUnavailable
 from tests.races import race
 from tests.releases.cdn import Answer, Cdn, cut_off, status, trickle, whole
 from tests.releases.issuer import Issuer, new_ec, new_rsa, public

@@ -20,8 +20,9 @@ from pytest_django.fixtures import Settings
 from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.jobs.mail import send_mail
-from releases import artifacts, cloudfront, placing, purging, storage
-from releases import cdn as cdns
+from releases.delivery import cdn as cdns
+from releases.delivery import cloudfront, purging, storage, storage_sync
+from releases.manifests import artifacts
 from releases.models import Publication, Purge
 from tests.releases.cdn import status, trickle
 from tests.releases.conftest import NOW, Pipeline, Release
@@ -214,7 +215,7 @@ def test_the_pair_that_is_given_back_is_purged_too(
     before = kept(purged)
     # Whoever reads just now fills the cache with a signature that is not the manifest's.
     purged.cdn.kept[f"{POINTER}.minisig"] = purged.stored()[1]
-    placing.place(channel="stable", now=NOW)
+    storage_sync.place(channel="stable", now=NOW)
     assert purging.confirm(**jobs()[-1].args, now=NOW)
     assert kept(purged) == before == list(purged.stored())
 

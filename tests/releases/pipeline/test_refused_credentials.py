@@ -7,8 +7,8 @@ import pytest
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from releases import refused_credentials
-from releases.authentication import InvalidPublishSecret
+from releases.pipeline import refused_credentials
+from releases.pipeline.authentication import InvalidPublishSecret
 from tests.races import race
 from tests.releases.conftest import NOW, Pipeline
 

@@ -13,8 +13,8 @@ from math import isfinite
 from typing import Any
 
 from config.api.problems import MAX_FAULTS, Fault, pointer
-from releases.addresses import misplaced
-from releases.platforms import KNOWN, near_miss
+from releases.manifests.addresses import misplaced
+from releases.manifests.platforms import KNOWN, near_miss
 from releases.versions import NotAVersion, Version
 
 # RFC 3339 as shells parse it: an offset is part of it, and nothing may be left out.

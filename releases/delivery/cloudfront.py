@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.conf import settings
 
-from releases.cdn import PurgeFailed
+from releases.delivery.cdn import PurgeFailed
 
 # Of silence, as for storage.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2

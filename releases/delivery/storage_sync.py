@@ -12,10 +12,11 @@ from django.db.models.functions import Now
 from procrastinate.contrib.django import app
 
 from config.database import release_connection
-from releases import leases, purging, storage
+from releases import leases
+from releases.delivery import purging, storage
+from releases.delivery.storage import StorageUnavailable
 from releases.leases import Lease, PublishInProgress
 from releases.models import Publication, ShellChannel
-from releases.storage import StorageUnavailable
 
 # Past the lease of whoever does it at once, so that a killed one's has run out.
 MARGIN = timedelta(seconds=15)

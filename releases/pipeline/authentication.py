@@ -21,8 +21,8 @@ from accounts.sessions.authentication import InvalidAccessToken
 from config.api.problems import NotAuthenticated, NotConfigured
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current as request_id
-from releases import refused_credentials
-from releases.identity_tokens import (
+from releases.pipeline import refused_credentials
+from releases.pipeline.identity_tokens import (
     AnotherPipeline,
     IdentityTokenRefused,
     OneTime,

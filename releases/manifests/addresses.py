@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from releases.platforms import base_of
+from releases.manifests.platforms import base_of
 from releases.versions import Version
 
 SEGMENT = re.compile(r"[A-Za-z0-9_+~@=,-][A-Za-z0-9._+~@=,-]*")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from hashlib import blake2b, sha256
 
 from config.api.problems import Fault, Problem
-from releases.fetching import Fetched, FetchRefused, fetch
-from releases.manifest import Artifact, Manifest
+from releases.delivery.fetching import Fetched, FetchRefused, fetch
+from releases.manifests.manifest import Artifact, Manifest
 from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
 
 TOTAL_SECONDS = 120.0

@@ -9,7 +9,7 @@ from django.core.files.base import File
 from storages.backends.s3 import S3Storage
 from storages.utils import clean_name
 
-from releases.storage import CONTENT_TYPES, StorageUnavailable, cache_control_of
+from releases.delivery.storage import CONTENT_TYPES, StorageUnavailable, cache_control_of
 
 # Together shorter than the lease of a publish, so that none goes on after its lease where storage is silent. Each
 # bounds one silence: an answer that trickles takes as long as it likes, and boto3 has no limit for the whole.

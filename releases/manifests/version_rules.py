@@ -9,7 +9,7 @@ from django.db.models import Max
 from config.api.problems import Fault, Problem, instant
 from releases.channel_control import refuse_halted
 from releases.models import Publication, ShellRelease
-from releases.submissions import SIGNATURE_HEADER, Signed
+from releases.pipeline.submissions import SIGNATURE_HEADER, Signed
 
 
 class VersionConflict(Problem):

@@ -3,7 +3,7 @@
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from releases.platforms import KNOWN, base_of, near_miss, refuse_unknown
+from releases.manifests.platforms import KNOWN, base_of, near_miss, refuse_unknown
 
 
 def test_the_known_are_what_a_shell_looks_for() -> None:

@@ -17,8 +17,8 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from config.api.problems import Fault, Problem
-from releases.issuer_keys import KINDS as ALGORITHMS
-from releases.issuer_keys import is_safe, keys_of
+from releases.pipeline.issuer_keys import KINDS as ALGORITHMS
+from releases.pipeline.issuer_keys import is_safe, keys_of
 
 LONGEST = 8192
 LEEWAY = timedelta(seconds=30)

@@ -3,9 +3,9 @@
 import json
 from dataclasses import dataclass
 
+from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.minisign import Signature, SignatureRefused, decoded
 from releases.models import ShellArtifact, ShellRelease
-from releases.storage import IMMUTABLE_CACHE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

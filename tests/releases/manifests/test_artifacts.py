@@ -8,10 +8,11 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from releases import artifacts, fetching
-from releases.addresses import is_loopback
-from releases.artifacts import ArtifactRejected, Found, verify
-from releases.manifest import Artifact, Manifest
+from releases.delivery import fetching
+from releases.manifests import artifacts
+from releases.manifests.addresses import is_loopback
+from releases.manifests.artifacts import ArtifactRejected, Found, verify
+from releases.manifests.manifest import Artifact, Manifest
 from releases.minisign import PublicKey
 from releases.versions import Version
 from tests.releases.cdn import IMMUTABLE, Answer, Cdn, cut_off, in_chunks, status, trickle, whole

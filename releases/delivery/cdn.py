@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from releases.fetching import FetchRefused, fetch, status_of
+from releases.delivery.fetching import FetchRefused, fetch, status_of
 
 Purger = Callable[[Sequence[str], str], bool]
 # Each is loaded only where it is wanted.
 WAYS: Mapping[str, str] = {
-    "purge": "releases.cdn.purge_by_http",
-    "cloudfront": "releases.cloudfront.invalidate",
+    "purge": "releases.delivery.cdn.purge_by_http",
+    "cloudfront": "releases.delivery.cloudfront.invalidate",
 }
 # For each address.
 PURGE_SECONDS = 10.0

@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from config.api.problems import Fault
-from releases.identity_tokens import IdentityTokenRefused, OneTime
 from releases.models import ServedToken
+from releases.pipeline.identity_tokens import IdentityTokenRefused, OneTime
 
 # Hosts' clocks differ: what was served is remembered a little longer than any of them takes the token.
 REMEMBERED_BEYOND = timedelta(minutes=1)
