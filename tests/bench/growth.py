@@ -21,10 +21,10 @@ from tests.bench.figures import Line, in_turns
 from tests.bench.grown import LARGE, SMALL, Person, Side, grown
 from tests.bench.processes import cpu_seconds, tree
 from tests.bench.stage import HOST, Stage
-from tests.releases.cdn import running_cdn
 from tests.releases.conftest import Release
 from tests.releases.signing import Signer
 from tests.served.releasing import ServedPipeline
+from tests.standins.cdn import running_cdn
 from tests.tools.folders import LOCAL, claim
 
 PART = "growth"

@@ -16,9 +16,9 @@ from accounts.audit import Actor
 from releases.pipeline.identity_tokens import OneTime
 from releases.pipeline.submissions import Submission
 from releases.publishing import publish
-from tests.releases.cdn import running_cdn
 from tests.releases.conftest import PLATFORMS, Pipeline
 from tests.releases.signing import Signer
+from tests.standins.cdn import running_cdn
 
 BY = Actor(name="release pipeline of the bench", request_id="bench")
 TOKEN_LIVES = timedelta(minutes=5)

@@ -13,8 +13,8 @@ from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.models import Publication, Purge, ShellChannel
 from tests.conftest import Browser
 from tests.releases import conftest as releasing
-from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.conftest import Pipeline
+from tests.standins.cdn import Cdn, running_cdn
 
 pytestmark = pytest.mark.django_db
 

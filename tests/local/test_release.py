@@ -13,7 +13,7 @@ from accounts.audit import Actor
 from releases.minisign import PublicKey
 from releases.pipeline.submissions import Submission
 from releases.publishing import publish
-from tests.releases.cdn import running_cdn
+from tests.standins.cdn import running_cdn
 from tests.tools import Unready, environment
 from tests.tools.minisign import key_pair
 from tests.tools.release import build, main

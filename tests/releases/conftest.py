@@ -16,8 +16,8 @@ from accounts.audit import Actor
 from config.env import Secret
 from releases.pipeline.submissions import Submission
 from releases.publishing import Published, publish
-from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.signing import Signer
+from tests.standins.cdn import Cdn, running_cdn
 
 SECRET = "a secret of the pipeline"
 # Long ago, so that what was signed around it is in the past of the real clock too.

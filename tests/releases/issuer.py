@@ -8,7 +8,7 @@ from uuid import uuid4
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from tests.releases.cdn import Answer, Cdn
+from tests.standins.cdn import Answer, Cdn
 
 DISCOVERY, KEYS = "/.well-known/openid-configuration", "/keys.json"
 AUDIENCE = "https://shell.test"

@@ -22,8 +22,8 @@ from releases.manifests.version_rules import DowngradeRefused, VersionConflict
 from releases.minisign import PublicKey, Signature
 from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
 from tests.races import race
-from tests.releases.cdn import IMMUTABLE
 from tests.releases.conftest import NOW, PIPELINE, Pipeline, Release
+from tests.standins.cdn import IMMUTABLE
 
 pytestmark = pytest.mark.django_db
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from django.db import connection, transaction
 
 from releases.models import ShellChannel
-from tests.releases.cdn import Answer, whole
 from tests.served.database import Database
 from tests.served.ledger import eventually
+from tests.standins.cdn import Answer, whole
 
 PATIENCE = 30
 

@@ -20,7 +20,6 @@ from pytest_django.plugin import DjangoDbBlocker
 from accounts.models import User
 from licensing.licences import set_terms
 from licensing.models import Licence
-from tests.releases.cdn import running_cdn
 from tests.releases.signing import Signer
 from tests.served.corpus import REDIRECT, Provider, Request, model_calls, refused, sent
 from tests.served.database import Database, new_database
@@ -28,6 +27,7 @@ from tests.served.people import BY, Person, add_person, suspend
 from tests.served.releasing import PUBLISH, SECRET, ServedPipeline
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import PATIENCE, Shell
+from tests.standins.cdn import running_cdn
 
 pytestmark = pytest.mark.timeout(400)
 RECORDED = Path(__file__).parent / "corpus.ndjson"

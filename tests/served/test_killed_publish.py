@@ -21,7 +21,6 @@ from moto.server import ThreadedMotoServer
 
 from releases.minisign import PublicKey, Signature
 from releases.models import ShellChannel
-from tests.releases.cdn import running_cdn
 from tests.releases.conftest import Release
 from tests.releases.signing import Signer
 from tests.served.conftest import Ground
@@ -38,6 +37,7 @@ from tests.served.stalling import (
     row_held,
     somebody_waits_for_the_row,
 )
+from tests.standins.cdn import running_cdn
 
 CHANNEL, BUCKET = "mortal", "releases"
 MANIFEST, SIGNATURE = "/latest.json", "/latest.json.minisig"

@@ -17,11 +17,11 @@ import requests
 import yaml
 
 from releases.delivery.storage import pointer_path
-from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.issuer import AUDIENCE, REQUIRED, Issuer
 from tests.served.conftest import Ground
 from tests.served.releasing import PUBLISH, SECRET
 from tests.served.service import Service, running_service
+from tests.standins.cdn import Cdn, running_cdn
 from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.wire

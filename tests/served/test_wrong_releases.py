@@ -15,7 +15,6 @@ import pytest
 import requests
 
 from accounts.models import AuditEvent
-from tests.releases.cdn import Answer, cut_off, running_cdn, status, whole
 from tests.releases.conftest import Release
 from tests.releases.issuer import AUDIENCE, REQUIRED, Issuer
 from tests.releases.signing import Signer, encoded
@@ -23,6 +22,7 @@ from tests.served.conftest import Ground
 from tests.served.database import Database
 from tests.served.releasing import SECRET, ServedPipeline
 from tests.served.service import running_service
+from tests.standins.cdn import Answer, cut_off, running_cdn, status, whole
 
 CHANNEL, HAS, NEXT = "corpus", "1.5.0", "2.0.0"
 MAC, WINDOWS = "/platforms/darwin-aarch64", "/platforms/windows-x86_64"

@@ -1,120 +1,194 @@
-"""The local stand-in of a CDN: `python -m tests.standins.cdn --port 0 FOLDER` serves what is published into a folder.
+"""A CDN on loopback: files in memory or in a folder, kept until they are purged, and failures on demand.
 
-It keeps files in memory until they are purged, as a CDN does, with the cache headers that the service gives
-objects. It is for one machine: plain http, without a limit to what it keeps.
+`python -m tests.standins.cdn --port 0 FOLDER` serves a folder with the cache headers of published objects.
 """
 
 import argparse
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from tests.tools.stops import Stopped, listen_for_stops, pause
-
-POINTER = "latest.json"
-SIGNATURE = ".minisig"
-POINTER_CACHE = "public, max-age=60, stale-while-revalidate=300"
-IMMUTABLE_CACHE = "public, max-age=31536000, immutable"
-KINDS: Mapping[str, str] = {".json": "application/json", SIGNATURE: "text/plain; charset=utf-8"}
-CHUNK = 256 * 1024
+POINTER = "public, max-age=60, stale-while-revalidate=300"
+IMMUTABLE = "public, max-age=31536000, immutable"
+KINDS = {".json": "application/json", ".minisig": "text/plain; charset=utf-8"}
+Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
-class Edge(ThreadingHTTPServer):
-    """A server of one folder and what it keeps of it."""
+class Cdn:
+    """Serves ``files`` (bytes, or answers of a test) by path; ``asked`` lists the requested paths.
 
-    daemon_threads = True
+    Other paths are read from the folder ``origin`` and kept until they are purged; ``purged`` lists those paths.
+    ``deaf`` purges answer well and forget nothing; ``purge_status`` is the answer to one, or ``purge_answer``.
+    """
 
-    def __init__(self, address: tuple[str, int], folder: Path) -> None:
-        super().__init__(address, Handler)
-        self.folder = folder.resolve()
+    def __init__(self, url: str, origin: Path | None) -> None:
+        self.url = url
+        self.files: dict[str, bytes | Answer] = {}
+        self.asked: list[str] = []
+        self.origin = origin
         self.kept: dict[str, bytes] = {}
+        self.purged: list[str] = []
+        self.deaf = False
+        self.purge_status = 204
+        self.purge_answer: Answer | None = None
 
-    def service_actions(self) -> None:
-        """Between two looks for a request a wish to stop is heard."""
-        pause(0)
-
-    def content(self, path: str) -> bytes | None:
-        """The bytes at a path; None where there is no file, which is not kept."""
-        known = self.kept.get(path)
-        if known is None and (file := self._file(path)) is not None:
-            known = self.kept[path] = file.read_bytes()
-        return known
+    def answer_of(self, path: str) -> Answer:
+        """The answer from one of three places."""
+        given = self.files.get(path)
+        if given is not None:
+            return whole(given) if isinstance(given, bytes) else given
+        path = path.partition("?")[0]
+        if path not in self.kept and (file := self._file(path)) is not None:
+            self.kept[path] = file.read_bytes()
+        if path not in self.kept:
+            return status(404, Cache_Control="no-store")
+        is_pointer = path.removesuffix(".minisig").endswith("/latest.json")
+        kind = KINDS.get(Path(path).suffix, "application/octet-stream")
+        cached = POINTER if is_pointer else IMMUTABLE
+        return whole(self.kept[path], Cache_Control=cached, Content_Type=kind)
 
     def _file(self, path: str) -> Path | None:
-        """Plain names below the folder only: nothing hidden, nothing that climbs."""
+        """A file below the folder by a plain name: not hidden, and nothing that climbs."""
         parts = path.removeprefix("/").split("/")
-        if any(not each or each.startswith(".") or "\\" in each or "\0" in each for each in parts):
+        bad = any(not each or each.startswith(".") or {"\\", "\0"} & set(each) for each in parts)
+        if self.origin is None or bad:
             return None
-        file = self.folder.joinpath(*parts).resolve()
-        return file if file.is_relative_to(self.folder) and file.is_file() else None
+        file = self.origin.joinpath(*parts).resolve()
+        return file if file.is_relative_to(self.origin.resolve()) and file.is_file() else None
+
+    def purge(self, path: str) -> Answer:
+        self.purged.append(path)
+        if self.purge_status < 400 and not self.deaf:
+            self.kept.pop(path, None)
+        return self.purge_answer or status(self.purge_status)
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version = "demo-cdn"
-    sys_version = ""
-    timeout: ClassVar[float] = 60.0
-    server: Edge
+@contextmanager
+def running_cdn(origin: Path | None = None, *, port: int = 0) -> Iterator[Cdn]:
+    """Listens until the end of the block, on a free port unless one is named."""
 
-    def do_GET(self) -> None:
-        self._answer(with_body=True)
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
+        def do_GET(self) -> None:
+            cdn.asked.append(self.path)
+            with suppress(ConnectionError):
+                cdn.answer_of(self.path)(self)
 
-    def do_PURGE(self) -> None:
-        """Forgets one path."""
-        self.server.kept.pop(self._path(), None)
-        self.send_response(204)
-        self.end_headers()
+        def do_HEAD(self) -> None:
+            self.do_GET()
 
-    def _answer(self, *, with_body: bool) -> None:
-        path = self._path()
-        content = self.server.content(path)
-        self.send_response(200 if content is not None else 404)
-        self.send_header("Content-Length", str(len(content or b"")))
-        if content is not None:
-            kind = KINDS.get(Path(path).suffix, "application/octet-stream")
-            self.send_header("Content-Type", kind)
-            is_pointer = path.removesuffix(SIGNATURE).endswith(f"/{POINTER}")
-            self.send_header("Cache-Control", POINTER_CACHE if is_pointer else IMMUTABLE_CACHE)
-        else:
-            self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        if with_body and content:
-            self.wfile.write(content)
+        def do_PURGE(self) -> None:
+            with suppress(ConnectionError):
+                cdn.purge(self.path)(self)
 
-    def _path(self) -> str:
-        return self.path.partition("?")[0]
+        def log_message(self, *args: Any) -> None:
+            """Quiet."""
 
-    def log_message(self, *args: Any) -> None:
-        """Quiet: it would be a line for each read."""
-
-
-def main(arguments: list[str]) -> int:
-    """Serves until it is told to stop."""
-    parser = argparse.ArgumentParser(prog="python -m tests.standins.cdn", description=__doc__)
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one, and says which")
-    parser.add_argument("folder", type=Path)
-    options = parser.parse_args(arguments)
-    listen_for_stops()
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    cdn = Cdn(f"http://127.0.0.1:{server.server_port}", origin)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
     try:
-        edge = Edge((options.host, options.port), options.folder)
-    except OSError as error:
-        print(f"cannot listen on {options.host}:{options.port}: {error.strerror}", file=sys.stderr)
-        return 1
-    print(f"listening on http://{options.host}:{edge.server_port}", flush=True)
-    try:
-        edge.serve_forever(poll_interval=0.1)
-    except Stopped:
-        return 0
+        yield cdn
     finally:
-        edge.server_close()
-    return 0
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def whole(content: bytes, **headers: str) -> Answer:
+    """200 with a file."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(content)))
+        for name, value in {"Cache_Control": IMMUTABLE, **headers}.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.end_headers()
+        if request.command != "HEAD":
+            request.wfile.write(content)
+
+    return answer
+
+
+def status(code: int, **headers: str) -> Answer:
+    """Another answer, without a body."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(code)
+        request.send_header("Content-Length", "0")
+        for name, value in headers.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.end_headers()
+
+    return answer
+
+
+def cut_off(content: bytes, *, promised: int) -> Answer:
+    """200 that ends before the length it has promised."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(promised))
+        request.end_headers()
+        request.wfile.write(content)
+        request.close_connection = True
+
+    return answer
+
+
+def in_chunks(*chunks: bytes, complete: bool = True) -> Answer:
+    """200 without a length."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        for chunk in chunks:
+            request.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        if complete:
+            request.wfile.write(b"0\r\n\r\n")
+        request.close_connection = True
+
+    return answer
+
+
+def trickle(stop: threading.Event, *, head: bool = False) -> Answer:
+    """A byte now and then until `stop`: of the body, or of a header that never ends."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.close_connection = True
+        if head:
+            request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        else:
+            request.send_response(200)
+            request.send_header("Content-Length", "1000000")
+            request.end_headers()
+        while not stop.wait(0.05):
+            request.wfile.write(b"x")
+
+    return answer
+
+
+def main() -> None:
+    """Serves a folder until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="python -m tests.standins.cdn", description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("folder", type=Path)
+    options = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+    with running_cdn(options.folder, port=options.port) as cdn:
+        print(f"listening on {cdn.url}", flush=True)
+        while True:
+            signal.pause()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

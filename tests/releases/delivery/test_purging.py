@@ -24,8 +24,8 @@ from releases.delivery import cdn as cdns
 from releases.delivery import cloudfront, purging, storage, storage_sync
 from releases.manifests import artifacts
 from releases.models import Publication, Purge
-from tests.releases.cdn import status, trickle
 from tests.releases.conftest import NOW, Pipeline, Release
+from tests.standins.cdn import status, trickle
 
 pytestmark = pytest.mark.django_db
 

@@ -15,8 +15,8 @@ from releases.manifests.artifacts import ArtifactRejected, Found, verify
 from releases.manifests.manifest import Artifact, Manifest
 from releases.minisign import PublicKey
 from releases.versions import Version
-from tests.releases.cdn import IMMUTABLE, Answer, Cdn, cut_off, in_chunks, status, trickle, whole
 from tests.releases.signing import Signer, encoded
+from tests.standins.cdn import IMMUTABLE, Answer, Cdn, cut_off, in_chunks, status, trickle, whole
 
 CONTENT = b"an installer" * 5000
 NAME = "shell.tar.gz"

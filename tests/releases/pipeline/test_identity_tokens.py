@@ -18,8 +18,8 @@ from releases.pipeline.identity_tokens import (
 )
 from releases.pipeline.issuer_keys import IssuerUnavailable, keys_of
 from tests.forgeries import forgeries
-from tests.releases.cdn import Cdn
 from tests.releases.issuer import AUDIENCE, MINUTE, REQUIRED, Issuer, new_ec, new_rsa
+from tests.standins.cdn import Cdn
 
 GITHUB = "https://token.actions.githubusercontent.com"
 DAY = 24 * 60 * MINUTE

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from releases.pipeline import issuer_keys
 from releases.pipeline.issuer_keys import DISCOVERY, IssuerKeys, IssuerUnavailable
 from tests.races import race
-from tests.releases.cdn import Answer, Cdn, cut_off, status, trickle, whole
 from tests.releases.issuer import Issuer, new_ec, new_rsa, public
+from tests.standins.cdn import Answer, Cdn, cut_off, status, trickle, whole
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 

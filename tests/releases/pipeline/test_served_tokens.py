@@ -16,9 +16,9 @@ from releases.pipeline.identity_tokens import OneTime
 from releases.pipeline.issuer_keys import keys_of
 from releases.pipeline.served_tokens import TokenServed, serve
 from tests.races import race
-from tests.releases.cdn import Cdn, running_cdn
 from tests.releases.conftest import Pipeline
 from tests.releases.issuer import AUDIENCE, REQUIRED, Issuer
+from tests.standins.cdn import Cdn, running_cdn
 
 pytestmark = pytest.mark.django_db
 
