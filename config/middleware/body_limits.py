@@ -51,7 +51,13 @@ def with_readable_bodies(application: Application) -> Application:
 
     def call(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["CONTENT_TYPE"] = _safe_content_type(environ.get("CONTENT_TYPE", ""))
-        _bound_chunks(environ)
+        chunked = environ.get("HTTP_TRANSFER_ENCODING") and environ.get("wsgi.input_terminated")
+        if chunked and not environ.get("CONTENT_LENGTH"):
+            # Django takes a body without a length for none.
+            limit = limit_of(environ.get("PATH_INFO", ""))
+            environ["wsgi.input"] = _Bounded(environ["wsgi.input"], limit)
+            environ["CONTENT_LENGTH"] = str(limit + 1)
+            del environ["HTTP_TRANSFER_ENCODING"]
         return application(environ, start_response)
 
     return call
@@ -64,11 +70,8 @@ class BodyLimitMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        try:
-            _check(request)
-        except Problem as problem:
-            return answer(request, problem)
-        return self.get_response(request)
+        problem = _problem_of(request)
+        return answer(request, problem) if problem else self.get_response(request)
 
 
 class _Bounded(io.RawIOBase):
@@ -107,30 +110,17 @@ def _safe_content_type(content_type: str) -> str:
     return f"{content_type}; charset={'utf-8' if charset == 'us-ascii' else 'unsupported'}"
 
 
-def _bound_chunks(environ: Environ) -> None:
-    """Django takes a body without a length for none, so it gets the limit and one byte as length."""
-    chunked = environ.get("HTTP_TRANSFER_ENCODING") and environ.get("wsgi.input_terminated")
-    if chunked and not environ.get("CONTENT_LENGTH"):
-        limit = limit_of(environ.get("PATH_INFO", ""))
-        environ["wsgi.input"] = _Bounded(environ["wsgi.input"], limit)
-        environ["CONTENT_LENGTH"] = str(limit + 1)
-        del environ["HTTP_TRANSFER_ENCODING"]
-
-
-def _check(request: HttpRequest) -> None:
-    meta = request.META
-    # No text column can hold a NUL, so an address with one names nothing and must not reach a query.
+def _problem_of(request: HttpRequest) -> Problem | None:
+    meta, limit = request.META, limit_of(request.path_info)
+    length, chunked = meta.get("CONTENT_LENGTH") or "", meta.get("HTTP_TRANSFER_ENCODING")
     if "\0" in request.path_info or "%00" in meta.get("QUERY_STRING", ""):
-        raise MalformedRequest("An address cannot hold a NUL character.")
-    if isinstance(meta.get("wsgi.input"), _Bounded):
-        return
-    length = meta.get("CONTENT_LENGTH") or ""
-    if meta.get("HTTP_TRANSFER_ENCODING") and not length:
-        raise MalformedRequest("Send the body with a Content-Length.")
-    if length and (
-        meta.get("HTTP_TRANSFER_ENCODING") or not (length.isascii() and length.isdecimal())
-    ):
-        raise MalformedRequest("The length of the body is not clear.")
-    limit = limit_of(request.path_info)
-    if length and (len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit):
-        raise BodyTooLarge(limit)
+        # No text column can hold a NUL, so such an address names nothing and must not reach a query.
+        return MalformedRequest("An address cannot hold a NUL character.")
+    if isinstance(meta.get("wsgi.input"), _Bounded) or not (length or chunked):
+        return None
+    if not length:
+        return MalformedRequest("Send the body with a Content-Length.")
+    if chunked or not (length.isascii() and length.isdecimal()):
+        return MalformedRequest("The length of the body is not clear.")
+    too_large = len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit
+    return BodyTooLarge(limit) if too_large else None

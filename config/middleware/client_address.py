@@ -1,4 +1,4 @@
-"""Whose request it is: the one address that limits count and the audit log keeps.
+"""Finds the address of the client: the one that rate limits count and the audit log keeps.
 
 ``X-Forwarded-*`` and ``Forwarded`` are claims. They are believed only when the peer itself, the other end of the
 connection, is in ``TRUSTED_PROXIES``; from anyone else they are removed before anything can read them, so that
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
@@ -28,18 +27,28 @@ CLAIM = re.compile(r"HTTP_(X_)?FORWARDED")
 
 
 class ClientAddressMiddleware:
-    """Finds the client's address once, and takes from strangers what only a proxy may say."""
+    """Finds the client's address once, and removes from strangers' requests the headers that only a proxy may set."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        peer = _peer(request.META)
+        client = peer = _peer(request.META.get("REMOTE_ADDR") or "")
         if _trusted(peer):
-            client = _behind(peer, request.META.get("HTTP_X_FORWARDED_FOR", ""))
-        else:
-            client = peer
-            _remove_claims(request)
+            # The client is the first address from the right that is no proxy of ours: strangers wrote what stands
+            # further left. A malformed entry ends the walk at the last good one.
+            for entry in reversed(request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")):
+                address = _parsed(entry)
+                if address is None:
+                    break
+                client = address
+                if not _trusted(client):
+                    break
+        elif claims := [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]:
+            for name in claims:
+                del request.META[name]
+            # Django's copy of the headers, if somebody has read them, still has the claims.
+            request.__dict__.pop("headers", None)
         request.META[META_KEY] = str(client)
         return self.get_response(request)
 
@@ -47,37 +56,17 @@ class ClientAddressMiddleware:
 def address_of(request: HttpRequest | Request) -> str:
     """The client's address in its shortest form, never empty; that of the peer where the middleware has not run."""
     known: str | None = request.META.get(META_KEY)
-    return known or str(_peer(request.META))
+    return known or str(_peer(request.META.get("REMOTE_ADDR") or ""))
 
 
-def _peer(meta: dict[str, Any]) -> Address:
-    return _address_of_peer(meta.get("REMOTE_ADDR") or "")
-
-
-# Said by the kernel, so nobody fills it with inventions; a proxy's is the same each time.
+# The kernel reports it, so nobody fills the cache with inventions; a proxy's is the same each time.
 @lru_cache(maxsize=1024)
-def _address_of_peer(text: str) -> Address:
-    return _parsed(text) or LOOPBACK
+def _peer(remote_address: str) -> Address:
+    return _parsed(remote_address) or LOOPBACK
 
 
 def _trusted(address: Address) -> bool:
     return any(address in network for network in settings.TRUSTED_PROXIES)
-
-
-def _behind(peer: Address, forwarded_for: str) -> Address:
-    """The first address from the right that is not one of our proxies.
-
-    What stands further left was written by others. A malformed entry ends the walk at the last good one.
-    """
-    client = peer
-    for entry in reversed(forwarded_for.split(",")):
-        address = _parsed(entry)
-        if address is None:
-            break
-        client = address
-        if not _trusted(address):
-            break
-    return client
 
 
 def _parsed(entry: str) -> Address | None:
@@ -90,12 +79,3 @@ def _parsed(entry: str) -> Address | None:
     except ValueError:
         return None
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
-
-
-def _remove_claims(request: HttpRequest) -> None:
-    claims = [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]
-    for name in claims:
-        del request.META[name]
-    if claims:
-        # Whoever looked at the headers before has left a copy that still has them.
-        request.__dict__.pop("headers", None)

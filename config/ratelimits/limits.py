@@ -41,28 +41,23 @@ class AddressLimitMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         cache.clear_degraded()
-        response = self._response(request)
+        name = limit_of(request.method or "", request.path_info)
+        try:
+            if name:
+                allowed, seconds = allowance(name)
+                allowed *= _factor(address_of(request))
+                _spend(name, request, "ip", (allowed, seconds), now=datetime.now(UTC))
+            response = self.get_response(request)
+        except RateLimited as refusal:
+            response = answer(request, refusal)
         if cache.is_degraded():
             response.headers[DEGRADED_HEADER] = "1"
         return response
-
-    def _response(self, request: HttpRequest) -> HttpResponseBase:
-        if name := limit_of(request.method or "", request.path_info):
-            try:
-                _count_address(name, request, now=datetime.now(UTC))
-            except RateLimited as refusal:
-                return answer(request, refusal)
-        return self.get_response(request)
 
 
 def count(name: KeyedLimit, *, key: str, now: datetime) -> None:
     """Spends one of a limit; raises ``RateLimited`` when none was left for ``key``."""
     _spend(name, None, lambda *_: key, allowance(name), now=now)
-
-
-def _count_address(name: AddressLimit, request: HttpRequest, *, now: datetime) -> None:
-    allowed, seconds = allowance(name)
-    _spend(name, request, "ip", (allowed * _factor(address_of(request)), seconds), now=now)
 
 
 def _spend(
