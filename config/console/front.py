@@ -7,7 +7,7 @@ from django.db.models import Count
 from django.urls import reverse
 
 from accounts.models import AuditEvent, User
-from config.console.troubles import Trouble, troubles_at
+from config.console.alerts import Alert, alerts
 from config.management.nightly import Run, last_runs
 from licensing.models import Licence, Standing
 from usage.models import UsageRecord
@@ -24,7 +24,7 @@ class Glance:
     licences: list[tuple[str, int, str]]
     in_flight: int
     in_flight_url: str
-    troubles: list[Trouble]
+    alerts: list[Alert]
     nights: list[Run]
     graces: list[Licence]
     events: list[AuditEvent]
@@ -41,7 +41,7 @@ def at_a_glance(*, operator: User, now: datetime) -> Glance:
         ],
         in_flight=UsageRecord.objects.open().filter(expires_at__gt=now).count(),
         in_flight_url=reverse("admin:usage_runningcall_changelist"),
-        troubles=list(troubles_at(now, operator=operator)),
+        alerts=list(alerts(now=now, operator=operator)),
         nights=last_runs(),
         graces=list(
             Licence.objects.select_related("client")

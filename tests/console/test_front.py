@@ -37,12 +37,12 @@ def job(status: str, scheduled_at: datetime | None = None) -> None:
 
 
 def troubles(now: datetime) -> str:
-    return " ".join(trouble.says for trouble in at_a_glance(operator=ALL_RIGHTS, now=now).troubles)
+    return " ".join(trouble.says for trouble in at_a_glance(operator=ALL_RIGHTS, now=now).alerts)
 
 
 def test_nothing_needs_attention_where_all_is_well(signing_key: None, now: datetime) -> None:
     beat(now)
-    assert at_a_glance(operator=ALL_RIGHTS, now=now).troubles == []
+    assert at_a_glance(operator=ALL_RIGHTS, now=now).alerts == []
 
 
 def test_a_missing_or_silent_worker_is_told(signing_key: None, now: datetime) -> None:
@@ -145,7 +145,7 @@ def test_the_page_shows_it_and_every_link_of_it_leads_somewhere(
     assert "Jobs that failed for good: 1." in text
     assert "licence:operator_set" in text
     links = [url for _, _, url in glance.licences] + [glance.in_flight_url]
-    links += [trouble.url for trouble in glance.troubles if trouble.url]
+    links += [trouble.path for trouble in glance.alerts if trouble.path]
     for link in links:
         assert console.get(link).status_code == 200, link
 

@@ -11,7 +11,7 @@ from django.urls import resolve, reverse
 
 from accounts.audit import Actor
 from accounts.models import User
-from config.console.troubles import LOOKS
+from config.console.alerts import CONDITIONS
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import arranged
@@ -147,7 +147,7 @@ def test_every_right_that_a_trouble_asks_for_is_one_that_can_be_given(db: None) 
         f"{label}.{codename}"
         for label, codename in Permission.objects.values_list("content_type__app_label", "codename")
     }
-    assert {permission for permission, _ in LOOKS} <= there
+    assert {permission for permission, _ in CONDITIONS} <= there
 
 
 def test_what_happened_to_a_row_is_for_who_may_view_it(

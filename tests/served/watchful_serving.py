@@ -13,6 +13,6 @@ STILL_SECONDS = 12
 
 def post_worker_init(worker: Any) -> None:
     watch = import_string("config.console.watch.watch").__globals__
-    watch["STILL_AFTER"] = timedelta(seconds=STILL_SECONDS)
+    watch["alerts"].STILL_AFTER = timedelta(seconds=STILL_SECONDS)
     watch["EVERY_SECONDS"] = 0.5
     watch["start"]()

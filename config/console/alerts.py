@@ -1,0 +1,220 @@
+"""The conditions that operators should act on, each found by one short query by index or over a small table.
+
+The front page shows them all. ``config.console.watch`` mails those that also have a subject and a text.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from django.db.models import Count, Max, Q
+from django.urls import reverse
+from procrastinate.contrib.django.models import (
+    ProcrastinateJob,
+    ProcrastinatePeriodicDefer,
+    ProcrastinateWorker,
+)
+
+from accounts.models import Client, ConnectionRevocation, SigningKey, User
+from config.api.problems import instant
+from config.management import nightly
+from licensing.models import Brake
+from llmproxy.catalogue import default_is_off
+from releases.delivery.cdn import is_purged
+from releases.models import Publication, Purge, ShellChannel
+from usage.models import UsageRecord
+
+# A worker beats every ten seconds, takes up what is due within one, and sweeps abandoned calls every minute.
+BEAT_OVERDUE = timedelta(minutes=1)
+STILL_AFTER = timedelta(minutes=5)
+QUEUE_OVERDUE = timedelta(minutes=10)
+SWEEP_OVERDUE = timedelta(minutes=3)
+STORE_OVERDUE = timedelta(minutes=5)
+# The farthest that a worker's clock may be ahead of the database's.
+AHEAD = timedelta(minutes=2)
+
+
+class Alert(NamedTuple):
+    """One condition: ``says`` on the front page, linked to ``path``; with a ``subject`` it is mailed as well."""
+
+    name: str
+    says: str
+    path: str = ""
+    subject: str = ""
+    text: str = ""
+
+
+def alerts(*, now: datetime, operator: User | None = None) -> Iterator[Alert]:
+    """The conditions that hold now and that this operator may see, the most urgent first."""
+    for permission, find in CONDITIONS:
+        if operator is None or operator.has_perm(permission):
+            yield from find(now)
+
+
+def alerts_by_mail(*, now: datetime) -> Iterator[Alert]:
+    """Those that are mailed: what stands still while nobody looks."""
+    for find in (_worker, _queue, _nights):
+        yield from (alert for alert in find(now) if alert.subject)
+
+
+def _list_of(model: str) -> str:
+    return reverse(f"admin:{model}_changelist")
+
+
+def _worker(now: datetime) -> Iterator[Alert]:
+    jobs = _list_of("procrastinate_procrastinatejob")
+    beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
+    tick = _last_tick()
+    # Beats are in the database's time, ticks in the worker's: one from a clock that is ahead proves nothing.
+    past = (each for each in (beat, tick) if each and each < now + AHEAD)
+    life = max(past, default=None)
+    stands_still = life is None or life < now - STILL_AFTER
+    if stands_still or beat is None or beat < now - BEAT_OVERDUE:
+        yield Alert(
+            "worker",
+            "No worker is running: mail waits, and abandoned calls are not settled.",
+            jobs,
+            "No worker is running" if stands_still else "",
+            f"The last sign of life: {instant(life) if life else 'none'}. Until one runs (manage.py work) no mail "
+            "is sent, abandoned model calls hold their tokens, and nothing queued is done. Nothing is lost.",
+        )
+    if tick and tick >= now + AHEAD:
+        yield Alert(
+            "clock",
+            "The clock of a worker is ahead.",
+            jobs,
+            "The clock of a worker is ahead",
+            f"It has done what is due at {instant(tick)}, and by the database it is {instant(now)}. Set the clock of "
+            "its host. Until then, nothing that the clock asks for is done again once it is right: abandoned calls "
+            "hold their tokens, and what a killed worker was doing waits.",
+        )
+
+
+def _last_tick() -> datetime | None:
+    """The time up to which a worker has queued what is due by the clock.
+
+    A worker that stops in peace removes its heartbeats and leaves this; another may be about to take its place.
+    """
+    tick = ProcrastinatePeriodicDefer.objects.aggregate(last=Max("defer_timestamp"))["last"]
+    return datetime.fromtimestamp(tick, UTC) if tick else None
+
+
+def _signing_key(now: datetime) -> Iterator[Alert]:
+    if not any(key.verifies(at=now) and key.signs_from <= now for key in SigningKey.objects.all()):
+        yield Alert(
+            "signing key",
+            "No signing key: nobody can sign in. Run manage.py rotate_signing_key.",
+            _list_of("accounts_signingkey"),
+        )
+
+
+def _clients(now: datetime) -> Iterator[Alert]:
+    if bare := Client.objects.filter(licence=None).count():
+        says = f"Clients without a licence, whose people cannot sign in: {bare}."
+        yield Alert("clients", says, _list_of("accounts_client"))
+
+
+def _suspensions(now: datetime) -> Iterator[Alert]:
+    for held in Brake.objects.filter(ended_at=None, confirmed_at=None):
+        yield Alert(
+            f"suspensions: {held.job}",
+            f"{held.job} waits for you: it would suspend {len(held.licence_ids)} of {held.clients} clients.",
+            reverse("admin:licensing_brake_change", args=[held.pk]),
+        )
+
+
+def _queue(now: datetime) -> Iterator[Alert]:
+    jobs = _list_of("procrastinate_procrastinatejob")
+    since = now - QUEUE_OVERDUE
+    # A job to be done at once has no time of its own.
+    due = Q(scheduled_at__lt=since) | Q(scheduled_at=None, procrastinateevent__at__lt=since)
+    number = ProcrastinateJob.objects.filter(status__in=("todo", "failed")).aggregate(
+        waiting=Count("pk", filter=Q(due, status="todo"), distinct=True),
+        failed=Count("pk", filter=Q(status="failed"), distinct=True),
+    )
+    if waiting := number["waiting"]:
+        yield Alert(
+            "queue",
+            f"Jobs that should have begun by now: {waiting}.",
+            f"{jobs}?status=todo",
+            "Queued work waits",
+            f"Jobs that should have begun more than ten minutes ago: {waiting}. Either no worker runs, or those "
+            "that do are busy: start another (manage.py work), or one with a higher --concurrency.",
+        )
+    if failed := number["failed"]:
+        yield Alert(
+            "failed jobs",
+            f"Jobs that failed for good: {failed}.",
+            f"{jobs}?status=failed",
+            "Queued work has failed for good",
+            f"Jobs that have failed at every try: {failed}. The console can queue them again once the cause is "
+            "mended.",
+        )
+
+
+def _nights(now: datetime) -> Iterator[Alert]:
+    for run in nightly.missed(now=now):
+        ended = f"ended well {instant(run.done_at)}" if run.done_at else "has never ended well"
+        yield Alert(
+            f"night: {run.job}",
+            f"A job of the night that has not ended well for more than a night: {run.job}.",
+            f"{_list_of('accounts_auditevent')}?subject=nightly",
+            f"A night was missed: {run.job}",
+            f"The job {run.job} {ended} for the last time. See that manage.py nightly runs every night; to make "
+            f"up for it now, run manage.py {run.job}.",
+        )
+
+
+def _calls(now: datetime) -> Iterator[Alert]:
+    if abandoned := UsageRecord.objects.abandoned(at=now - SWEEP_OVERDUE).count():
+        says = f"Calls whose reservation has expired and is still held: {abandoned}."
+        yield Alert("calls", says, _list_of("usage_runningcall"))
+
+
+def _models(now: datetime) -> Iterator[Alert]:
+    if default_is_off():
+        says = "The default model is off: calls that name no model are refused."
+        yield Alert("default model", says, _list_of("llmproxy_languagemodel"))
+
+
+def _releases(now: datetime) -> Iterator[Alert]:
+    newest = Publication.objects.order_by("release__channel_id", "-pk").distinct(
+        "release__channel_id"
+    )
+    for publication in newest.select_related("release").defer("signature", "release__manifest"):
+        if publication.stored_at is None and publication.published_at < now - STORE_OVERDUE:
+            says = f"{publication.release} was published but is not in storage."
+            yield _of_channel("not stored", publication.release.channel_id, says)
+    for row in ShellChannel.objects.filter(unplaced_since__lt=now - STORE_OVERDUE):
+        yield _of_channel("not placed", row.pk, f"What {row} has to offer has not reached storage.")
+    for purge in Purge.objects.newest() if is_purged() else ():
+        if purge.failed:
+            says = f"The CDN does not serve what {purge.channel_id} offers ({purge.failure})."
+            yield _of_channel("not purged", purge.channel_id, says)
+
+
+def _of_channel(name: str, channel: str, says: str) -> Alert:
+    page = reverse("admin:releases_shellchannel_change", args=[channel])
+    return Alert(f"{name}: {channel}", says, page)
+
+
+def _connections(now: datetime) -> Iterator[Alert]:
+    if lost := ConnectionRevocation.objects.filter(gave_up_at__isnull=False).count():
+        says = f"Connections that could not be revoked at their provider: {lost}."
+        page = f"{_list_of('accounts_connectionrevocation')}?state=given_up"
+        yield Alert("connections", says, page)
+
+
+# Each with the permission to view what it is about.
+CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Alert]]], ...] = (
+    ("procrastinate.view_procrastinatejob", _worker),
+    ("accounts.view_signingkey", _signing_key),
+    ("accounts.view_client", _clients),
+    ("licensing.view_brake", _suspensions),
+    ("procrastinate.view_procrastinatejob", _queue),
+    ("accounts.view_auditevent", _nights),
+    ("usage.view_runningcall", _calls),
+    ("llmproxy.view_languagemodel", _models),
+    ("releases.view_shellchannel", _releases),
+    ("accounts.view_connectionrevocation", _connections),
+)
