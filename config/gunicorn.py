@@ -204,7 +204,7 @@ def post_worker_init(worker: Any) -> None:
 def worker_exit(server: Any, worker: Any) -> None:
     """What could not be settled because the database is away is given a last chance, and the pool is closed."""
     # Models can be imported only once the application has been loaded, which is after this module.
-    import_string("llmproxy.settling.finish")(seconds=SETTLING_SECONDS)
+    import_string("llmproxy.settlement_retry.finish")(seconds=SETTLING_SECONDS)
     # Left to the end of the interpreter, the pool would wait five seconds for threads that can run no more.
     import_string("config.database.close_pool")()
 

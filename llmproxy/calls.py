@@ -17,8 +17,8 @@ from llmproxy.catalogue import Choice, choose, terms
 from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
 from llmproxy.providers import provider
-from llmproxy.providers.protocol import Prompt, Reported
-from llmproxy.settling import Due, settle_surely
+from llmproxy.providers.protocol import PromptUsage, TokenUsage
+from llmproxy.settlement_retry import Settlement, settle_or_retry
 from usage.balance import PlanCaps
 from usage.caps import Asked, Asking, Reservation, reserve, reserve_on
 from usage.checkpoints import SoFar
@@ -26,11 +26,11 @@ from usage.models import UsageRecord
 from usage.settlement import Spent
 
 End = UsageRecord.End
-# Ends that are not the provider's: it was asked, and its work on the prompt has to be paid for.
+# Ends that the provider did not cause: its work on the prompt has to be paid for.
 LEFT = frozenset({End.CLIENT_GONE, End.STOPPED, End.CRASHED})
-# What is counted is no exact number of tokens: some providers send less than a token in a piece, and some tokens
-# are long. So a provider counts as out of hand only well past what it was granted: more than so many times that,
-# and some, in pieces, in its own report, or in tokens of so many bytes.
+# Counting pieces or bytes gives no exact number of tokens: some pieces are less than a token, and some tokens are long.
+# So a provider counts as out of control only well past its limit: by pieces, by its own report, or by tokens of so many
+# bytes.
 RUNAWAY_TIMES = 2
 RUNAWAY_SLACK = 256
 RUNAWAY_BYTES = 8
@@ -45,20 +45,20 @@ class Call:
     model: Choice
     reservation: Reservation
     input_estimate: int
-    # What has been seen of the answer: that the provider set to work, its numbers, and what was delivered.
+    # The answer so far: whether the provider began, its reported usage, and what was delivered.
     began: bool = False
-    reported: Reported | None = None
-    # Whether anything was delivered since then, which its numbers lack.
+    reported: TokenUsage | None = None
+    # Whether anything was delivered after the report, which the report lacks.
     goes_on: bool = False
-    # What the provider said of the prompt, where it did so before it reported the whole.
-    prompt: Prompt | None = None
+    # The prompt's usage, where the provider reports it before the whole.
+    prompt: PromptUsage | None = None
     deltas: int = 0
     size: int = 0
-    # Why this call was ended from here, set by the watch over running calls.
+    # The reason for which the watch ended this call.
     stopped: Problem | None = None
-    # Whether its client has hung up, and that the watch has seen so.
-    has_left: Callable[[], bool] = bool
-    left: bool = False
+    # The check whether the client has disconnected, and whether the watch has seen it.
+    is_disconnected: Callable[[], bool] = bool
+    disconnected: bool = False
     first_byte_at: datetime | None = None
     # Whether the answer has its reason for ending.
     finished: bool = False
@@ -83,39 +83,41 @@ class Call:
         return counted > RUNAWAY_TIMES * self.reservation.output_limit + RUNAWAY_SLACK
 
     def settle(self, end: UsageRecord.End) -> bool:
-        """Settles to what the provider reported, else to what was delivered. The first end counts.
+        """Settles to the provider's report, else to what was delivered. The first end counts.
 
-        False while the database is away; it is settled in the same way once that is back.
+        False while the database is unavailable; the same settlement is retried until it succeeds.
         """
         with self._lock:
             if self._settled is None:
                 self.end = end
                 self.spent, source = self._spent(end)
-                due = Due(self.id, self.caller.user_id, self.spent, source, end, self.first_byte_at)
-                self._settled = settle_surely(due)
+                settlement = Settlement(
+                    self.id, self.caller.user_id, self.spent, source, end, self.first_byte_at
+                )
+                self._settled = settle_or_retry(settlement)
             return self._settled.is_set()
 
     def awaits_usage(self) -> bool:
-        """Whether only the provider's numbers are still to come: they tell what was not delivered, too."""
+        """Whether only the provider's report is missing, which also tells output that was not delivered."""
         return self.finished and not self.is_reported and self.end is None
 
     @property
     def is_reported(self) -> bool:
-        """Whether the provider's numbers are of all that was delivered."""
+        """Whether the provider's report covers all that was delivered."""
         return self.reported is not None and not self.goes_on
 
-    def bill(self) -> Reported:
-        """What a settled call was charged."""
+    def bill(self) -> TokenUsage:
+        """The usage that a settled call was charged."""
         assert self.spent is not None
         spent = self.spent
-        return Reported(spent.input, spent.output, spent.cached_input, spent.reasoning)
+        return TokenUsage(spent.input, spent.output, spent.cached_input, spent.reasoning)
 
     def wait_settled(self, seconds: float) -> bool:
-        """Waits so long for a settlement that the database has kept waiting."""
+        """Waits for a postponed settlement; returns whether it was made."""
         return self._settled is not None and self._settled.wait(seconds)
 
     def so_far(self) -> SoFar:
-        """What it would cost if this process died now. Of an answer in one piece nobody can tell before its end."""
+        """The charge if this process died now. For an answer in one piece nothing is known before its end."""
         if not self.chat.stream:
             return SoFar(self.id, None, None, self.first_byte_at)
         spent, _ = self._spent(End.CRASHED)
@@ -138,7 +140,7 @@ class Call:
         if not self.began and end not in LEFT:
             # A provider that failed before its first byte is owed nothing, and neither are we.
             return Spent(), UsageRecord.Source.COUNTED
-        prompt = self.prompt or Prompt(self.input_estimate)
+        prompt = self.prompt or PromptUsage(self.input_estimate)
         spent = Spent(input=prompt.input, cached_input=prompt.cached_input, output=output)
         is_estimate = self.prompt is None and not output
         return spent, UsageRecord.Source.ESTIMATED if is_estimate else UsageRecord.Source.COUNTED

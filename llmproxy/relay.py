@@ -1,6 +1,6 @@
-"""Relaying: one request to the provider, its answer to the caller, and the bill settled before the last word.
+"""Relays a call: one request to the provider, its answer to the caller, and the settlement before the last event.
 
-Nothing is held while waiting. Whatever happens, a call ends in exactly one settlement, which says how.
+No database connection is held while waiting. Every call ends in exactly one settlement, which says how it ended.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
-from llmproxy import running
+from llmproxy import call_watch
 from llmproxy.calls import Call, End
 from llmproxy.exchange import (
     Broken,
@@ -41,25 +41,25 @@ log = logging.getLogger(__name__)
 BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 DONE = b"data: [DONE]\n\n"
 OK = 200
-# How a page or an object begins that some servers answer with in place of a stream, whatever they call it.
+# The first bytes of a page or an object that some servers send in place of a stream, whatever its type says.
 NO_EVENTS = (b"<", b"{")
 DRAIN_SECONDS = 0.2
-# How long the usage of an answer is waited for after its end, and the provider's last word after both.
+# The longest waits for the usage after an answer's end, and for the provider's last event after both.
 USAGE_SECONDS = 2.0
 LAST_WORD_SECONDS = 1.5
-# What is read of a refusal: seconds and bytes.
+# The limits to reading a refusal: seconds and bytes.
 REFUSAL_SECONDS = 2.0
 MAX_REFUSAL = 64 * 1024
-# How many keep-alives a caller waits for a settlement that the database keeps waiting, before being told of it.
+# The number of keep-alives for which a caller waits for a settlement while the database is unavailable.
 SETTLE_PATIENCE = 2
-# One-shot answers and streams larger than this are no answers to these requests.
+# The size above which an answer, streamed or whole, is a provider's failure.
 MAX_ANSWER = 64 * 1024 * 1024
 
 _session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def complete(call: Call) -> dict[str, Any]:
-    """The one-shot answer of a call, settled. Raises a provider's problem, settled too."""
+    """Returns the whole answer of a call and settles it. A provider's problem is raised after settling too."""
     exchange = _open(call)
     try:
         exchange.head(settings.LLM_MAX_SECONDS)
@@ -69,7 +69,7 @@ def complete(call: Call) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - whatever it is, the call has to be settled
         raise _failed(call, error) from None
     finally:
-        running.forget(call)
+        call_watch.forget(call)
         exchange.close()
     if not call.settle(End.DONE) and not call.wait_settled(
         SETTLE_PATIENCE * settings.LLM_KEEPALIVE_SECONDS
@@ -83,7 +83,7 @@ def complete(call: Call) -> dict[str, Any]:
 
 
 class Stream:
-    """The answer of a call as server-sent events, ready for a WSGI server: iterate, and close at any point.
+    """The answer of a call as server-sent events for a WSGI server: iterate, and close at any point.
 
     Made by :func:`stream`, which has already waited one keep-alive interval for the first byte.
     """
@@ -94,12 +94,12 @@ class Stream:
         self._parser = EventParser()
         self._translator = provider().translator(call.chat, called=_called(call))
         self._over = False
-        # What the caller was told in the stream in place of the rest.
+        # The problem that ended the stream in place of the rest.
         self.failure: Problem | None = None
-        # Until when usage and last word are waited for, once the answer has ended.
+        # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
         self._spoke = time.monotonic()
-        # Settings are looked up, which at each chunk is too often.
+        # Reading a setting is a look-up, too slow for each chunk.
         self._patience = settings.LLM_KEEPALIVE_SECONDS
         self._parts = self._relay(first)
 
@@ -110,20 +110,20 @@ class Stream:
         return next(self._parts)
 
     def close(self) -> None:
-        """The server calls this when it is done with us, whether we were done or not."""
+        """Ends the call: the server calls this at the end of the answer, or when the client has disconnected."""
         self._hear_usage()
         if self._over:
-            # What is left of the framing is read, so that the connection can be used again.
+            # The end of the body is read, so that the connection can be used again.
             with suppress(ExchangeError):
                 self._exchange.chunk(DRAIN_SECONDS)
         self._exchange.close()
-        running.forget(self._call)
+        call_watch.forget(self._call)
         self._parts.close()
         # Not reached where the answer ended: settled once is settled.
         self._call.settle(End.CLIENT_GONE)
 
     def _hear_usage(self) -> None:
-        """Waits for the usage where a client left between the answer's end and it: not all output is delivered."""
+        """Waits for the usage where a client left after the answer's end: it tells output that was not delivered."""
         until = time.monotonic() + USAGE_SECONDS
         with suppress(ExchangeError, EventTooLarge):
             while self._call.awaits_usage() and not self._over:
@@ -150,12 +150,12 @@ class Stream:
                     yield from self._last_words(out, failure)
                 elif out or self._is_silent():
                     self._spoke = time.monotonic()
-                    # Where it is silent, the provider said something that is not for the caller.
+                    # An empty piece: the provider sent something that is not for the caller.
                     yield bytes(out) or KEEP_ALIVE
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001 - the headers are out: it can only be said in the stream
-            # Also where this process is told to end at once: the caller is told, and there is nothing after it.
+        except BaseException as error:  # noqa: BLE001 - the headers are out: only the stream can tell it
+            # Also where this process has to end at once: the event is the last.
             self.failure = _failed(self._call, error)
             yield stream_error(self.failure)
 
@@ -166,7 +166,7 @@ class Stream:
         return self._end_by is not None and time.monotonic() >= self._end_by
 
     def _next_chunk(self) -> bytes | None:
-        """The next bytes, none at the end, None after a silence. Reads the head on the way, which may be a refusal."""
+        """The next bytes, none at the end, None after a silence. Reads the head first, which may be a refusal."""
         if not self._call.began:
             if self._exchange.head(self._patience) is None:
                 return None
@@ -178,18 +178,18 @@ class Stream:
                 max(0.0, min(self._patience, self._end_by - time.monotonic()))
             )
         except ExchangeError:
-            # What breaks after the answer's end costs nobody the answer, unless it was broken off from here.
-            if self._call.stopped is not None or self._call.left:
+            # A failure after the answer's end costs nobody the answer, unless this side cut it.
+            if self._call.stopped is not None or self._call.disconnected:
                 raise
             return b""
-        # A provider that does not hang up, and says no last word either, has ended as well.
+        # A provider that neither closes nor sends a last event has ended as well.
         return b"" if chunk is None and self._has_said_all() else chunk
 
     def _last_words(self, out: bytearray, failure: Problem | None) -> Iterator[bytes]:
-        """What came before the end, and the end: that of an answer once it is settled, or a failure, raised."""
+        """The bytes before the end, then the end of a settled answer; raises a failure instead."""
         settled = not self._over or self._call.settle(End.DONE)
         if out and (failure is not None or not settled):
-            # What came before was good, and nobody waits for it because of the ledger.
+            # The bytes before the failure are good, and do not wait for the ledger.
             yield bytes(out)
             out.clear()
         if failure is not None:
@@ -201,7 +201,7 @@ class Stream:
         yield bytes(out) + DONE
 
     def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
-        """Adds to ``out`` what the caller gets of these bytes; where the provider failed after that, says how."""
+        """Adds to ``out`` what the caller gets of these bytes; returns a failure that the provider reports."""
         call = self._call
         if chunk and call.first_byte_at is None:
             call.heard()
@@ -256,14 +256,14 @@ class Stream:
 
 
 def stream(call: Call) -> Stream:
-    """Starts a streamed answer. What fails within one keep-alive interval is raised, settled."""
+    """Starts a streamed answer. A failure within one keep-alive interval is settled and raised."""
     exchange = _open(call)
     try:
         first = _first_bytes(call, exchange)
         return Stream(call, exchange, first)
     except BaseException as error:  # noqa: BLE001 - as above
         exchange.close()
-        running.forget(call)
+        call_watch.forget(call)
         raise _failed(call, error) from None
 
 
@@ -273,7 +273,7 @@ def _whole(event: bytes) -> bytes:
 
 
 def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:
-    """What the provider says first, None if it says nothing for one keep-alive interval."""
+    """The provider's first bytes, None if none come within one keep-alive interval."""
     until = time.monotonic() + settings.LLM_KEEPALIVE_SECONDS
     if exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
         return None
@@ -285,7 +285,7 @@ def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:
 
 
 def _check_head(call: Call, exchange: Exchange) -> None:
-    """Notes that the provider set to work, or raises what it refused the request with."""
+    """Marks the call as begun, or raises the provider's refusal."""
     head = exchange.head(0)
     if head is None:
         raise TimedOut("no answer", sent=True)
@@ -295,7 +295,7 @@ def _check_head(call: Call, exchange: Exchange) -> None:
 
 
 def _words_of(exchange: Exchange) -> bytes:
-    """The body of a refusal, or what comes of it soon: its status says enough."""
+    """The body of a refusal, as far as it comes soon: the status says enough."""
     until, words = time.monotonic() + REFUSAL_SECONDS, b""
     with suppress(ExchangeError):
         while len(words) <= MAX_REFUSAL and (
@@ -306,12 +306,12 @@ def _words_of(exchange: Exchange) -> bytes:
 
 
 def _called(call: Call) -> str | None:
-    """The name to answer under where operators have given the model one of their own."""
+    """The name of the model in the answer, where operators gave it a name other than the provider's."""
     return call.model.name if call.model.name != call.model.provider_name else None
 
 
 def _open(call: Call) -> Exchange:
-    """Sends the call to the provider. From here on it ends when its caller's access does."""
+    """Sends the call to the provider and begins to watch it."""
     try:
         outgoing = provider().outgoing(
             call.chat,
@@ -325,7 +325,7 @@ def _open(call: Call) -> Exchange:
             body=outgoing.body,
             limits=_limits(streamed=call.chat.stream),
         )
-        running.register(call, exchange)
+        call_watch.register(call, exchange)
     except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
         raise _failed(call, error) from None
     return exchange
@@ -348,17 +348,17 @@ def _limits(*, streamed: bool) -> Limits:
 
 
 def _failed(call: Call, error: BaseException) -> Problem:
-    """Settles a call that did not end well, and gives what its caller is told."""
+    """Settles a failed call and returns the problem for its caller."""
     if call.stopped is not None:
         call.settle(End.STOPPED)
         return call.stopped
-    if call.left:
+    if call.disconnected:
         call.settle(End.CLIENT_GONE)
         return ServiceUnavailable()
     if not isinstance(error, Exception):
         call.settle(End.CRASHED)
         return ServiceUnavailable()
-    # What it may have worked on it may charge for, whatever became of the answer.
+    # The provider may charge for work, whatever became of the answer.
     call.began = call.began or (isinstance(error, TimedOut) and error.sent)
     problem = _problem(error)
     end = End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED

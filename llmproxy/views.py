@@ -22,7 +22,7 @@ from licensing.permissions import told_first
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
-from llmproxy.departure import watched
+from llmproxy.client_disconnect import disconnect_check
 from llmproxy.relay import complete, stream
 from llmproxy.schema import (
     CHAT_EXAMPLES,
@@ -108,7 +108,7 @@ class ModelCallViewSet(ViewSet):
             ratelimits.count("llm.user", key=str(claimed.user_id), now=now)
             chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
         call = admit(claimed=claimed, chat=chat, request_id=request_id(), now=now)
-        call.has_left = watched(request.META)
+        call.is_disconnected = disconnect_check(request.META)
         reserved = call.reservation
         left = remaining_headers(month=reserved.remaining_month, day=reserved.remaining_day)
         try:

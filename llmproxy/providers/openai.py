@@ -10,13 +10,13 @@ from config.api.problems import Problem
 from llmproxy.chat import Chat
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
-    Outgoing,
     Piece,
     ProviderError,
     ProviderRejected,
+    ProviderRequest,
     ProviderTimeout,
     ProviderUnavailable,
-    Reported,
+    TokenUsage,
     Translator,
 )
 from llmproxy.providers.reading import (
@@ -59,11 +59,11 @@ class OpenAI:
     def prompt_overhead(self, chat: Chat) -> int:
         return 0
 
-    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing:
+    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest:
         body: dict[str, Any] = {**chat.members, "model": model, chat.limit_member: output_limit}
         if chat.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Outgoing(
+        return ProviderRequest(
             url=f"{settings.LLM_BASE_URL}/chat/completions",
             headers={
                 "Authorization": f"Bearer {settings.LLM_API_KEY()}",
@@ -74,7 +74,7 @@ class OpenAI:
             body=dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
         )
 
-    def answer(self, body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
+    def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
         try:
             answer, _ = read(body)
             choices = answer["choices"]
@@ -144,7 +144,7 @@ class _Translator:
                     forward = b"data: %b\n\n" % data.replace(b"\n", b" ")
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
 
-    def usage_chunk(self, known: Reported) -> bytes:
+    def usage_chunk(self, known: TokenUsage) -> bytes:
         head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
         # The provider's own says more than we keep; ours stands where it said nothing, or something else.
         usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
@@ -161,14 +161,14 @@ def _event(chunk: dict[str, Any]) -> bytes:
     return b"data: " + dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
 
 
-def reported(usage: Any) -> Reported | None:
+def reported(usage: Any) -> TokenUsage | None:
     """A ``usage`` object, or None where there is none. An explicit zero is a report."""
     if not isinstance(usage, dict):
         return None
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     if not is_count(prompt) or not is_count(completion):
         return None
-    return Reported(
+    return TokenUsage(
         input=prompt,
         output=completion,
         cached_input=_detail(usage, "prompt_tokens_details", "cached_tokens"),

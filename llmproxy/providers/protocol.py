@@ -35,7 +35,7 @@ class ProviderTimeout(problems.ProviderTimeout):
     default_detail = "The model took too long to answer. Please try again."
 
 
-class Outgoing(NamedTuple):
+class ProviderRequest(NamedTuple):
     """One HTTP request to a provider."""
 
     url: str
@@ -44,7 +44,7 @@ class Outgoing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class TokenUsage:
     """Tokens as a provider reports them; ``input`` includes the cached and ``output`` the reasoning ones."""
 
     input: int
@@ -53,7 +53,7 @@ class Reported:
     reasoning: int = 0
 
 
-class Prompt(NamedTuple):
+class PromptUsage(NamedTuple):
     """Tokens of a prompt; ``input`` includes the cached ones."""
 
     input: int
@@ -75,8 +75,8 @@ class Piece:
     finished: bool = False
     ended: bool = False
     failed: Problem | None = None
-    reported: Reported | None = None
-    prompt: Prompt | None = None
+    reported: TokenUsage | None = None
+    prompt: PromptUsage | None = None
 
 
 class Translator(Protocol):
@@ -84,7 +84,7 @@ class Translator(Protocol):
 
     def piece(self, event: Event) -> Piece: ...
 
-    def usage_chunk(self, known: Reported) -> bytes:
+    def usage_chunk(self, known: TokenUsage) -> bytes:
         """The event that tells the usage and nothing else, for those who have asked for it."""
         ...
 
@@ -104,9 +104,9 @@ class Provider(Protocol):
         """The most tokens that this provider adds to what a caller said."""
         ...
 
-    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing: ...
+    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest: ...
 
-    def answer(self, body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
+    def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
         """A one-shot answer in OpenAI's shape, the tokens reported, and the bytes of its text."""
         ...
 

@@ -12,7 +12,7 @@ import orjson
 from django.conf import settings
 
 from llmproxy.providers.cleaning import cleaned
-from llmproxy.providers.protocol import Reported
+from llmproxy.providers.protocol import TokenUsage
 from llmproxy.retries import retry_after
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ def refuses_us(body: bytes) -> bool:
         return False
 
 
-def usage_of(known: Reported) -> dict[str, Any]:
+def usage_of(known: TokenUsage) -> dict[str, Any]:
     """Tokens in OpenAI's shape."""
     return {
         "prompt_tokens": known.input,

@@ -15,7 +15,7 @@ from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest, Problem
 from licensing.callers import Caller, load_caller
-from llmproxy import relay, running
+from llmproxy import call_watch, relay
 from llmproxy.calls import Call, End, admit
 from llmproxy.chat import Chat, parse
 from llmproxy.estimates import text_tokens
@@ -29,12 +29,12 @@ from llmproxy.providers.anthropic.turns import OPENING, call_id
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
     Piece,
-    Prompt,
+    PromptUsage,
     ProviderError,
     ProviderRejected,
     ProviderTimeout,
     ProviderUnavailable,
-    Reported,
+    TokenUsage,
 )
 from llmproxy.sse import Event
 from tests.llmproxy.claims import claimed
@@ -479,7 +479,7 @@ class TestAnswers:
                 "completion_tokens_details": {"reasoning_tokens": 0},
             },
         }
-        assert (known, size) == (Reported(input=30, output=42, cached_input=15), 4)
+        assert (known, size) == (TokenUsage(input=30, output=42, cached_input=15), 4)
 
     def test_thoughts_and_calls_have_their_places(self) -> None:
         hidden = {"type": "redacted_thinking", "data": "EmwKAhgB"}
@@ -552,7 +552,7 @@ class TestAnswers:
 
     def test_an_explicit_zero_is_a_report(self) -> None:
         zero = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": None}
-        assert Anthropic().answer(json.dumps(message(usage=zero)).encode())[1] == Reported(0, 0)
+        assert Anthropic().answer(json.dumps(message(usage=zero)).encode())[1] == TokenUsage(0, 0)
 
     @pytest.mark.parametrize(
         "answer",
@@ -582,7 +582,7 @@ class TestEvents:
         translate = translator(include_usage=True)
         given = [translate.piece(event(each)) for each in events_of(message(text("x")))]
         assert all(chunk["usage"] is None for chunk in chunks_of(given))
-        (last,) = chunks_in(translate.usage_chunk(Reported(30, 42, 15)))
+        (last,) = chunks_in(translate.usage_chunk(TokenUsage(30, 42, 15)))
         assert (last["choices"], last["model"]) == ([], chunks_of(given)[0]["model"])
         assert last["usage"]["prompt_tokens"] == 30
         assert last["usage"]["completion_tokens"] == 42
@@ -725,9 +725,9 @@ class TestEvents:
 class TestTokens:
     def test_the_prompts_are_known_from_the_start_and_the_outputs_at_the_end(self) -> None:
         first, *rest, last, stop = pieces(message(text("Hello")))
-        assert (first.prompt, first.reported) == (Prompt(30, 15), None)
+        assert (first.prompt, first.reported) == (PromptUsage(30, 15), None)
         assert all(piece.reported is None for piece in rest)
-        assert (last.reported, last.finished) == (Reported(30, 42, 15), True)
+        assert (last.reported, last.finished) == (TokenUsage(30, 42, 15), True)
         assert (stop.reported, stop.ended) == (None, True)
 
     def test_the_last_value_of_each_field_counts_and_nothing_is_added(self) -> None:
@@ -745,8 +745,8 @@ class TestTokens:
         ]
         assert [piece.reported for piece in given] == [
             None,
-            Reported(30, 9, 15),
-            Reported(16, 10, 0),
+            TokenUsage(30, 9, 15),
+            TokenUsage(16, 10, 0),
             None,
         ]
         assert len(chunks_of(given)) == 1
@@ -760,7 +760,7 @@ class TestTokens:
             translate.piece(event(each))
         told = {"type": "message_delta", "usage": {"output_tokens": 43}, **more}
         got = translate.piece(event(told))
-        assert got == Piece(finished=True, reported=Reported(30, 43, 15))
+        assert got == Piece(finished=True, reported=TokenUsage(30, 43, 15))
         assert translate.piece(event({"type": "message_stop"})).ended
 
     def test_what_a_message_began_with_is_no_report_of_its_end(self) -> None:
@@ -870,7 +870,7 @@ class TestThroughTheRelay:
     def serving(self, settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
         settings.LLM_PROVIDER = "anthropic"
         # The watch is another thread, which sees nothing of a test's transaction.
-        monkeypatch.setattr(running, "_start_watch", lambda: None)
+        monkeypatch.setattr(call_watch, "_start", lambda: None)
         servers: list[Any] = []
 
         def serve(*replies: Any) -> MessagesServer:
@@ -973,7 +973,7 @@ class TestThroughTheRelay:
 
     def test_a_caller_who_leaves_pays_for_the_prompt_as_it_was_told(self, ask: Asking) -> None:
         call = ask(stream=True)
-        call.began, call.prompt = True, Prompt(30, 15)
+        call.began, call.prompt = True, PromptUsage(30, 15)
         call.deltas, call.size = 3, 8
         call.settle(End.CLIENT_GONE)
         assert self.settled() == (30, 15, 3, "counted", "client_gone")

@@ -14,13 +14,13 @@ from config.api.handlers import openai_error
 from config.api.problems import NotFound
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
-from llmproxy import running
+from llmproxy import call_watch
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
 from llmproxy.providers.openai import IMAGE_TOKENS
-from llmproxy.providers.protocol import Prompt, Reported
+from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from tests.llmproxy.claims import claimed
 from usage.models import MonthlyUsage, Stop, UsageRecord
 
@@ -156,7 +156,7 @@ class TestAdmission:
 
 class TestEnds:
     def test_what_the_provider_reported_counts(self, call: Call) -> None:
-        call.reported = Reported(input=9, output=8, cached_input=7, reasoning=6)
+        call.reported = TokenUsage(input=9, output=8, cached_input=7, reasoning=6)
         call.settle(End.DONE)
         row = record()
         assert (row.input_tokens, row.output_tokens, row.cached_input_tokens) == (9, 8, 7)
@@ -164,7 +164,7 @@ class TestEnds:
 
     def test_an_explicit_zero_stays_zero(self, call: Call) -> None:
         call.began, call.deltas, call.size = True, 5, 50
-        call.reported = Reported(input=0, output=0)
+        call.reported = TokenUsage(input=0, output=0)
         call.settle(End.DONE)
         assert (record().input_tokens, record().output_tokens, record().source) == (
             0,
@@ -189,12 +189,12 @@ class TestEnds:
         assert record().source == "estimated", "nothing of it was counted"
 
     def test_a_prompt_that_the_provider_told_is_no_estimate(self, call: Call) -> None:
-        call.began, call.prompt = True, Prompt(33)
+        call.began, call.prompt = True, PromptUsage(33)
         call.settle(End.CLIENT_GONE)
         assert (record().input_tokens, record().source) == (33, "counted")
 
     def test_parts_are_never_more_than_the_whole(self, call: Call) -> None:
-        call.reported = Reported(input=9, output=8, cached_input=70, reasoning=60)
+        call.reported = TokenUsage(input=9, output=8, cached_input=70, reasoning=60)
         call.settle(End.DONE)
         assert (record().cached_input_tokens, record().reasoning_tokens) == (9, 8)
 
@@ -237,7 +237,7 @@ class TestRunaways:
         self, call: Call, deltas: int, size: int, said: int | None, is_runaway: bool
     ) -> None:
         call.deltas, call.size = deltas, size
-        call.reported = None if said is None else Reported(input=1, output=said)
+        call.reported = None if said is None else TokenUsage(input=1, output=said)
         assert call.is_runaway() == is_runaway
 
 
@@ -280,63 +280,63 @@ class TestWatch:
             case "told to end":
                 UsageRecord.objects.update(told_to_end_at=now)
         exchange = self.Exchange()
-        running._running[call.id] = running._Running(call, exchange)
+        call_watch._calls[call.id] = call_watch._WatchedCall(call, exchange)
         try:
             with django_assert_num_queries(2):
-                running.look()
+                call_watch.end_refused()
         finally:
-            running.forget(call)
+            call_watch.forget(call)
         assert (call.stopped.code if call.stopped else None) == code
         assert exchange.closed == (code is not None)
 
     def test_with_nothing_running_nothing_is_asked(self, django_assert_num_queries) -> None:
         with django_assert_num_queries(0):
-            running.look()
+            call_watch.end_refused()
 
     def watch(self, call: Call):
         """The call as the watch knows it; it is forgotten when the test is over."""
         exchange = self.Exchange()
-        running._running[call.id] = watched = running._Running(call, exchange)
+        call_watch._calls[call.id] = watched = call_watch._WatchedCall(call, exchange)
         return watched, exchange
 
     @pytest.fixture(autouse=True)
     def _forgotten(self) -> Iterator[None]:
         yield
-        running._running.clear()
+        call_watch._calls.clear()
 
     def test_what_calls_have_cost_so_far_is_noted_where_it_changed(
         self, call: Call, django_assert_num_queries
     ) -> None:
         watched, _ = self.watch(call)
         with django_assert_num_queries(1):
-            running.note()
+            call_watch.save_checkpoints()
         assert (record().checkpoint_input, record().checkpoint_output) == (call.input_estimate, 0)
         with django_assert_num_queries(0):
-            running.note()
+            call_watch.save_checkpoints()
         call.began, call.deltas, call.size = True, 7, 8
-        call.prompt = Prompt(33)
+        call.prompt = PromptUsage(33)
         with django_assert_num_queries(1):
-            running.note()
+            call_watch.save_checkpoints()
         assert (record().checkpoint_input, record().checkpoint_output) == (33, 7)
-        watched.noted_at -= running.HEARTBEAT_SECONDS
+        watched.saved_at -= call_watch.HEARTBEAT_SECONDS
         with django_assert_num_queries(1):
-            running.note()
+            call_watch.save_checkpoints()
         assert record().state == "open"
 
     def test_of_an_answer_in_one_piece_is_noted_that_it_runs(self, call: Call) -> None:
         call.chat = replace(call.chat, stream=False)
         self.watch(call)
-        running.note()
+        call_watch.save_checkpoints()
         assert record().checkpoint_at is not None
         assert record().checkpoint_output is None
 
     def test_a_call_whose_client_has_hung_up_is_cut(self, call: Call) -> None:
         _, exchange = self.watch(call)
-        running.look_for_departures()
-        assert (call.left, exchange.closed) == (False, False)
-        call.has_left = lambda: True
-        running.look_for_departures()
-        assert (call.left, exchange.closed) == (True, True)
+        call_watch.end_disconnected()
+        assert (call.disconnected, exchange.closed) == (False, False)
+        call.is_disconnected = lambda: True
+        call_watch.end_disconnected()
+        assert (call.disconnected, exchange.closed) == (True, True)
 
     @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
     def test_a_cut_call_whose_relay_is_held_up_is_settled_for_it(
@@ -344,22 +344,22 @@ class TestWatch:
     ) -> None:
         watched, exchange = self.watch(call)
         call.stopped = AccessRevoked() if end == "stopped" else None
-        call.left = end == "client_gone"
+        call.disconnected = end == "client_gone"
         if end == "timeout":
-            watched.began -= 600 + running.HELD_UP_SECONDS
+            watched.began -= 600 + call_watch.HELD_UP_SECONDS
         else:
             watched.cut()
-        running.settle_held_up()
+        call_watch.settle_held_up()
         assert record().state == "open", "its relay gets the time to do it itself"
         assert exchange.closed
-        watched.cut_at -= running.HELD_UP_SECONDS
-        running.settle_held_up()
+        watched.cut_at -= call_watch.HELD_UP_SECONDS
+        call_watch.settle_held_up()
         assert record().end == end
-        assert call.id not in running._running
+        assert call.id not in call_watch._calls
 
     def test_a_long_call_is_left_alone(self, call: Call) -> None:
         watched, exchange = self.watch(call)
         watched.began -= 600
-        running.settle_held_up()
+        call_watch.settle_held_up()
         assert not exchange.closed
         assert record().state == "open"

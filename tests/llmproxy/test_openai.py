@@ -17,7 +17,7 @@ from llmproxy.providers.protocol import (
     ProviderRejected,
     ProviderTimeout,
     ProviderUnavailable,
-    Reported,
+    TokenUsage,
 )
 from llmproxy.sse import Event, EventParser
 
@@ -195,7 +195,7 @@ class TestEvents:
         chunk = {"choices": [], "usage": USAGE}
         for include_usage in (False, True):
             got = piece(chunk, include_usage=include_usage)
-            assert (got.forward, got.reported) == (b"", Reported(12, 7, 4, 3))
+            assert (got.forward, got.reported) == (b"", TokenUsage(12, 7, 4, 3))
 
     @pytest.mark.parametrize(
         "members",
@@ -214,7 +214,7 @@ class TestEvents:
         got = piece(
             {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": USAGE}
         )
-        assert (got.reported, got.size, got.finished) == (Reported(12, 7, 4, 3), 1, True)
+        assert (got.reported, got.size, got.finished) == (TokenUsage(12, 7, 4, 3), 1, True)
         assert got.forward
 
     def test_done_ends_it_and_is_not_passed_on_before_settlement(self) -> None:
@@ -247,7 +247,7 @@ class TestEvents:
 
 class TestUsage:
     def test_an_explicit_zero_is_a_report(self) -> None:
-        assert reported({"prompt_tokens": 0, "completion_tokens": 0}) == Reported(0, 0)
+        assert reported({"prompt_tokens": 0, "completion_tokens": 0}) == TokenUsage(0, 0)
 
     @pytest.mark.parametrize(
         "usage",
@@ -260,13 +260,13 @@ class TestUsage:
     def test_odd_details_count_as_nothing(self) -> None:
         usage = {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": None,
                  "completion_tokens_details": {"reasoning_tokens": None}}  # fmt: skip
-        assert reported(usage) == Reported(5, 5, 0, 0)
+        assert reported(usage) == TokenUsage(5, 5, 0, 0)
 
 
 class TestAnswers:
     def test_a_whole_answer_is_passed_on_with_its_usage_and_size(self) -> None:
         answer = {"choices": [{"message": {"content": "four"}}], "usage": USAGE}
-        assert OpenAI().answer(json.dumps(answer).encode()) == (answer, Reported(12, 7, 4, 3), 4)
+        assert OpenAI().answer(json.dumps(answer).encode()) == (answer, TokenUsage(12, 7, 4, 3), 4)
 
     @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-1e400"])
     def test_what_is_no_json_is_null(self, number: bytes) -> None:

@@ -16,13 +16,13 @@ from config.api.problems import Problem
 from llmproxy.chat import parse
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.openai import OpenAI
-from llmproxy.providers.protocol import Piece, Provider, Reported
+from llmproxy.providers.protocol import Piece, Provider, TokenUsage
 from llmproxy.sse import EventParser
 
 FIXTURES = Path(__file__).with_name("fixtures")
 PROVIDERS: dict[str, Provider] = {"openai": OpenAI(), "anthropic": Anthropic()}
 WEATHER = ("call_1", "weather", {"city": "Kiel"})
-CACHED = Reported(1032, 9, 1024, 0)
+CACHED = TokenUsage(1032, 9, 1024, 0)
 
 
 @dataclass(kw_only=True)
@@ -34,7 +34,7 @@ class Heard:
     refusal: str = ""
     tools: list[tuple[str, str, Any]] = field(default_factory=list)
     finish: str | None = None
-    reported: Reported | None = None
+    reported: TokenUsage | None = None
     failed: str | None = None
     ended: bool = True
 
@@ -44,32 +44,32 @@ HEARD = {
     "openai-tools": Heard(
         tools=[WEATHER, ("call_2", "time", {})],
         finish="tool_calls",
-        reported=Reported(1032, 31, 1024, 0),
+        reported=TokenUsage(1032, 31, 1024, 0),
     ),
     "openai-refusal": Heard(refusal="I cannot help.", finish="stop", reported=CACHED),
     "openai-filter": Heard(text="So", finish="content_filter", reported=CACHED),
     "openai-compatible-reasoning": Heard(
-        text="Four.", thought="First then", finish="stop", reported=Reported(11, 40, 0, 38)
+        text="Four.", thought="First then", finish="stop", reported=TokenUsage(11, 40, 0, 38)
     ),
     # Such servers end without a word; that the answer had its reason for ending is enough.
     "openai-compatible-cumulative": Heard(
-        text="ab", finish="length", reported=Reported(5, 2), ended=False
+        text="ab", finish="length", reported=TokenUsage(5, 2), ended=False
     ),
     "openai-unknown": Heard(text="Hi", finish="stop", reported=CACHED),
     "openai-error": Heard(text="Half", failed="provider_error", ended=False),
     "openai-named-error": Heard(text="Half", failed="provider_error", ended=False),
-    "anthropic-text": Heard(text="Grüße, 世界", finish="stop", reported=Reported(1029, 15, 1000)),
+    "anthropic-text": Heard(text="Grüße, 世界", finish="stop", reported=TokenUsage(1029, 15, 1000)),
     "anthropic-thinking-tools": Heard(
         text="Let me see.",
         thought="Which city?",
         tools=[("toolu_1", "weather", {"city": "Kiel"}), ("toolu_2", "time", {})],
         finish="tool_calls",
-        reported=Reported(25, 89, 0, 30),
+        reported=TokenUsage(25, 89, 0, 30),
     ),
-    "anthropic-server-tools": Heard(text="Found.", finish="stop", reported=Reported(25, 15)),
-    "anthropic-refusal": Heard(text="I", finish="content_filter", reported=Reported(25, 15)),
-    "anthropic-length": Heard(text="Once upon", finish="length", reported=Reported(25, 15)),
-    "anthropic-unknown": Heard(text="Hi", finish="stop", reported=Reported(25, 15)),
+    "anthropic-server-tools": Heard(text="Found.", finish="stop", reported=TokenUsage(25, 15)),
+    "anthropic-refusal": Heard(text="I", finish="content_filter", reported=TokenUsage(25, 15)),
+    "anthropic-length": Heard(text="Once upon", finish="length", reported=TokenUsage(25, 15)),
+    "anthropic-unknown": Heard(text="Hi", finish="stop", reported=TokenUsage(25, 15)),
     "anthropic-overloaded": Heard(text="Half", failed="provider_unavailable", ended=False),
     "anthropic-cut": Heard(text="Half", failed="provider_error", ended=False),
 }
@@ -82,7 +82,7 @@ def pieces(name: str, *, size: int, include_usage: bool) -> Iterator[Piece]:
         {"messages": [{"role": "user", "content": "x"}], "stream": True, **options}, stream=None
     )
     translator = PROVIDERS[name.partition("-")[0]].translator(asked)
-    known: Reported | None = None
+    known: TokenUsage | None = None
     parser, data = EventParser(), (FIXTURES / f"{name}.sse").read_bytes()
     parts = [data[start : start + size] for start in range(0, len(data), size)]
     for events in (*map(parser.feed, parts), parser.finish()):
@@ -153,11 +153,11 @@ def test_every_recording_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("name", "finish", "reported"),
     [
-        ("openai", "stop", Reported(1032, 73, 1024, 64)),
-        ("anthropic", "tool_calls", Reported(1029, 73, 1000, 64)),
+        ("openai", "stop", TokenUsage(1032, 73, 1024, 64)),
+        ("anthropic", "tool_calls", TokenUsage(1029, 73, 1000, 64)),
     ],
 )
-def test_a_whole_answer_is_read_in_one_shape(name: str, finish: str, reported: Reported) -> None:
+def test_a_whole_answer_is_read_in_one_shape(name: str, finish: str, reported: TokenUsage) -> None:
     body = (FIXTURES / f"{name}-answer.json").read_bytes()
     answer, told, size = PROVIDERS[name].answer(body)
     (choice,) = answer["choices"]

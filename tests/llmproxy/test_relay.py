@@ -19,7 +19,7 @@ from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem
 from licensing.callers import load_caller
-from llmproxy import relay, running
+from llmproxy import call_watch, relay
 from llmproxy.calls import Call, admit
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
@@ -65,7 +65,7 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
             provider.stop()
 
     yield played
-    running._running.clear()
+    call_watch._calls.clear()
     cache.clear()
 
 
@@ -174,9 +174,9 @@ def test_nothing_of_a_call_is_left_when_it_is_over(play: Play) -> None:
 
     with play(script) as call:
         answer = stream(call)
-        assert call.id in running._running
+        assert call.id in call_watch._calls
         read(answer)
-        assert call.id not in running._running
+        assert call.id not in call_watch._calls
 
 
 def test_an_answer_in_one_piece_takes_as_long_as_a_call_may(play: Play, settings) -> None:
@@ -469,14 +469,14 @@ def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_
         peer.chunk(chunk("one") + chunk(None))
         peer.wait_until_gone()
 
-    with mock.patch.object(running, "_start_watch"), play(script) as call:
+    with mock.patch.object(call_watch, "_start"), play(script) as call:
         answer = stream(call)
         next(answer)
-        call.has_left = lambda: True
-        running.look_for_departures()
-        assert (call.left, running._running[call.id].cut_at) == (True, None)
-        running.look_for_departures()
-        assert running._running[call.id].cut_at is not None
+        call.is_disconnected = lambda: True
+        call_watch.end_disconnected()
+        assert (call.disconnected, call_watch._calls[call.id].cut_at) == (True, None)
+        call_watch.end_disconnected()
+        assert call_watch._calls[call.id].cut_at is not None
         answer.close()
         assert eventually(lambda: UsageRecord.objects.get().end == "client_gone")
 
@@ -506,7 +506,7 @@ def test_a_stream_that_did_not_end_well_knows_why(
         response = _streamed(call)
         parts = iter(response)
         assert b"hello" in next(parts)
-        call.stopped, call.left = stopped, left
+        call.stopped, call.disconnected = stopped, left
         go_on.set()
         assert b'"error"' in b"".join(parts)
         response.close()

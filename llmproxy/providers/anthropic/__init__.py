@@ -13,7 +13,7 @@ from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.outgoing import message_request
 from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, prompt_overhead
 from llmproxy.providers.anthropic.refusals import refusal
-from llmproxy.providers.protocol import Outgoing, Reported, Translator
+from llmproxy.providers.protocol import ProviderRequest, TokenUsage, Translator
 
 API_VERSION = "2023-06-01"
 
@@ -30,9 +30,9 @@ class Anthropic:
     def prompt_overhead(self, chat: Chat) -> int:
         return prompt_overhead(chat.members)
 
-    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> Outgoing:
+    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest:
         body = message_request(chat, model=model, output_limit=output_limit)
-        return Outgoing(
+        return ProviderRequest(
             url=f"{settings.LLM_BASE_URL}/v1/messages",
             headers={
                 "x-api-key": settings.LLM_API_KEY(),
@@ -44,7 +44,7 @@ class Anthropic:
             body=dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
         )
 
-    def answer(self, body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
+    def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
         return completion(body)
 
     def translator(self, chat: Chat, *, called: str | None = None) -> Translator:

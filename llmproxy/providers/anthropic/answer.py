@@ -4,7 +4,7 @@ import time
 from json import dumps
 from typing import Any
 
-from llmproxy.providers.protocol import Prompt, ProviderError, Reported
+from llmproxy.providers.protocol import PromptUsage, ProviderError, TokenUsage
 from llmproxy.providers.reading import is_count, read_exactly, usage_of
 
 _FINISH = {
@@ -18,7 +18,7 @@ _FINISH = {
 }
 
 
-def completion(body: bytes) -> tuple[dict[str, Any], Reported | None, int]:
+def completion(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
     """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
     try:
         message = read_exactly(body)
@@ -34,14 +34,14 @@ def finish_reason(stop_reason: str | None) -> str:
     return _FINISH.get(stop_reason or "", "stop")
 
 
-def reported(usage: Any) -> Reported | None:
+def reported(usage: Any) -> TokenUsage | None:
     """Tokens of a ``usage``, None where it does not have both kinds. An explicit zero is a report."""
     known = prompt(usage)
     if known is None or not is_count(output := usage.get("output_tokens")):
         return None
     details = usage.get("output_tokens_details")
     thought = details.get("thinking_tokens") if isinstance(details, dict) else None
-    return Reported(
+    return TokenUsage(
         input=known.input,
         output=output,
         cached_input=known.cached_input,
@@ -50,7 +50,7 @@ def reported(usage: Any) -> Reported | None:
     )
 
 
-def prompt(usage: Any) -> Prompt | None:
+def prompt(usage: Any) -> PromptUsage | None:
     """Tokens of the prompt. ``input_tokens`` leaves out what was read from or written to a cache."""
     if not isinstance(usage, dict) or not is_count(fresh := usage.get("input_tokens")):
         return None
@@ -58,7 +58,7 @@ def prompt(usage: Any) -> Prompt | None:
         value if is_count(value := usage.get(f"cache_{how}_input_tokens")) else 0
         for how in ("read", "creation")
     )
-    return Prompt(input=fresh + read + written, cached_input=read)
+    return PromptUsage(input=fresh + read + written, cached_input=read)
 
 
 def size_of(text: str) -> int:
@@ -66,7 +66,7 @@ def size_of(text: str) -> int:
 
 
 def _completion(
-    message: dict[str, Any], said: dict[str, Any], known: Reported | None
+    message: dict[str, Any], said: dict[str, Any], known: TokenUsage | None
 ) -> dict[str, Any]:
     choice = {
         "index": 0,

@@ -19,7 +19,7 @@ from llmproxy.providers.anthropic.answer import (
     tool_call,
 )
 from llmproxy.providers.anthropic.refusals import failure
-from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, Reported
+from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.providers.reading import read_exactly, usage_of
 from llmproxy.sse import Event
 
@@ -59,7 +59,7 @@ class EventTranslator:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
 
-    def usage_chunk(self, known: Reported) -> bytes:
+    def usage_chunk(self, known: TokenUsage) -> bytes:
         return self._event(choices=[], usage=usage_of(known))
 
     def _piece(self, kind: str, data: dict[str, Any]) -> Piece:

@@ -1,7 +1,7 @@
-"""Settling a call although the database may be away: at once, and otherwise again until it is back.
+"""Settles calls, and retries in the background while the database is unavailable.
 
-Who settles waits for the first attempt alone. What that could not do is done beside everything else, with the
-same numbers, for as long as the process lives; what dies with it is settled from its last checkpoint.
+The caller waits for the first attempt only. Retries use the same numbers for as long as the process lives; a call whose
+process dies is settled from its last checkpoint.
 """
 
 import logging
@@ -26,8 +26,8 @@ FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
 
 
-class Due(NamedTuple):
-    """The settlement of one record of a person: what it cost, how that is known, and how it ended."""
+class Settlement(NamedTuple):
+    """The settlement of one usage record: what the call cost, how that is known, and how it ended."""
 
     record_id: UUID
     user_id: UUID
@@ -37,34 +37,34 @@ class Due(NamedTuple):
     first_byte_at: datetime | None
 
 
-_due: deque[tuple[Due, Event]] = deque()
+_pending: deque[tuple[Settlement, Event]] = deque()
 _lock = Lock()
 _thread: Thread | None = None
 
 
-def settle_surely(due: Due) -> Event:
-    """Settles; the event is set once that is done, which is now unless the database is away."""
+def settle_or_retry(settlement: Settlement) -> Event:
+    """Settles; the event is set once that is done, which is now unless the database is unavailable."""
     settled = Event()
-    if _settle(due):
+    if _settle(settlement):
         settled.set()
     else:
         log.warning("settlement_postponed")
-        _try_again(due, settled)
+        _retry_later(settlement, settled)
     return settled
 
 
 def finish(*, seconds: float) -> bool:
-    """Waits so long for what is still to be settled, as before a process ends; whether nothing is left."""
+    """Waits for pending settlements before a process ends; returns whether none is left."""
     until = time.monotonic() + seconds
-    while _due and time.monotonic() < until:
+    while _pending and time.monotonic() < until:
         time.sleep(FIRST_WAIT)
-    return not _due
+    return not _pending
 
 
-def _settle(due: Due) -> bool:
-    """False where the database is away. That it was settled by another attempt is as good."""
+def _settle(settlement: Settlement) -> bool:
+    """False while the database is unavailable. A record that another attempt has settled counts as done."""
     try:
-        settle(**due._asdict(), now=timezone.now())
+        settle(**settlement._asdict(), now=timezone.now())
     except (OperationalError, InterfaceError):
         return False
     finally:
@@ -72,34 +72,34 @@ def _settle(due: Due) -> bool:
     return True
 
 
-def _try_again(due: Due, settled: Event) -> None:
-    global _thread  # noqa: PLW0603 - one thread a process, for as long as something is due
+def _retry_later(settlement: Settlement, settled: Event) -> None:
+    global _thread  # noqa: PLW0603 - one thread a process, while settlements are pending
     with _lock:
-        _due.append((due, settled))
+        _pending.append((settlement, settled))
         if _thread is None:
-            _thread = Thread(target=_keep_trying, name="settling", daemon=True)
+            _thread = Thread(target=_retry, name="settlement-retry", daemon=True)
             _thread.start()
 
 
-def _keep_trying() -> None:
+def _retry() -> None:
     global _thread  # noqa: PLW0603 - as above
     wait = FIRST_WAIT
     while True:
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT)
-        while _due and _is_done(*_due[0]):
-            _due.popleft()
+        while _pending and _is_done(*_pending[0]):
+            _pending.popleft()
             wait = FIRST_WAIT
         with _lock:
-            if not _due:
+            if not _pending:
                 _thread = None
                 return
 
 
-def _is_done(due: Due, settled: Event) -> bool:
-    """Whether there is nothing more to try: it is settled, or will never be in this way."""
+def _is_done(settlement: Settlement, settled: Event) -> bool:
+    """Whether no retry is needed: the record is settled, or the database refuses to settle it."""
     try:
-        if not _settle(due):
+        if not _settle(settlement):
             return False
     except Exception:
         # The others must not wait for one that the database refuses; the sweep settles it.

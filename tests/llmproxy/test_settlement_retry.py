@@ -9,8 +9,8 @@ import pytest
 from django.db import DataError, InterfaceError, OperationalError
 
 from accounts.models import User
-from llmproxy import settling
-from llmproxy.settling import Due, finish, settle_surely
+from llmproxy import settlement_retry
+from llmproxy.settlement_retry import Settlement, finish, settle_or_retry
 from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
 from usage.models import UsageRecord
 from usage.settlement import Spent, settle
@@ -40,13 +40,13 @@ class Database:
 @pytest.fixture
 def database(monkeypatch: pytest.MonkeyPatch) -> Database:
     database = Database()
-    monkeypatch.setattr(settling, "settle", database.settle)
-    monkeypatch.setattr(settling, "LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(settlement_retry, "settle", database.settle)
+    monkeypatch.setattr(settlement_retry, "LONGEST_WAIT", 0.2)
     return database
 
 
-def due(user: User, output: int = 20) -> Due:
-    return Due(
+def due(user: User, output: int = 20) -> Settlement:
+    return Settlement(
         record_id=ask(user, ROOMY).record_id,
         user_id=user.pk,
         spent=Spent(input=10, output=output),
@@ -61,7 +61,7 @@ def test_where_the_database_is_there_it_is_settled_at_once(
 ) -> None:
     database.is_back.set()
     one = due(user)._replace(first_byte_at=now)
-    assert settle_surely(one).is_set()
+    assert settle_or_retry(one).is_set()
     record = UsageRecord.objects.get()
     assert (record.output_tokens, record.first_byte_at) == (20, now)
     assert (database.asked, finish(seconds=0)) == (1, True)
@@ -72,7 +72,7 @@ def test_where_it_is_away_it_is_settled_when_it_is_back(
     user: User, database: Database, error: Exception
 ) -> None:
     database.error = error
-    settled = [settle_surely(due(user, output)) for output in (1, 2, 3)]
+    settled = [settle_or_retry(due(user, output)) for output in (1, 2, 3)]
     assert not any(each.is_set() for each in settled)
     assert not finish(seconds=0.3)
     assert database.asked > 3, "it is tried again and again"
@@ -84,7 +84,7 @@ def test_where_it_is_away_it_is_settled_when_it_is_back(
     assert_totals_are_the_ledger(user)
     # Another time, another thread.
     database.is_back.clear()
-    again = settle_surely(due(user))
+    again = settle_or_retry(due(user))
     database.is_back.set()
     assert again.wait(DEADLINE)
 
@@ -95,7 +95,7 @@ def test_one_that_the_database_refuses_does_not_keep_the_others_waiting(
     bad, good = due(user), due(user)
     database.refused = {bad.record_id}
     with caplog.at_level(logging.WARNING):
-        refused, settled = settle_surely(bad), settle_surely(good)
+        refused, settled = settle_or_retry(bad), settle_or_retry(good)
         database.is_back.set()
         assert settled.wait(DEADLINE)
         assert finish(seconds=DEADLINE)
@@ -108,7 +108,7 @@ def test_one_that_the_database_refuses_does_not_keep_the_others_waiting(
 
 def test_one_that_was_settled_meanwhile_stays_as_it_was(user: User, database: Database) -> None:
     one = due(user)
-    waiting = settle_surely(one)
+    waiting = settle_or_retry(one)
     assert settle(**one._replace(spent=Spent(input=1, output=1))._asdict(), now=_now(user))
     database.is_back.set()
     assert waiting.wait(DEADLINE)

@@ -1,9 +1,8 @@
-"""The calls this process is relaying, and the watch over them.
+"""Watches the model calls that this process relays, with one thread and a few queries for all of them together.
 
-Every few seconds, for all of them together, however many there are: two queries end those whose caller may go on
-no longer (a revocation, the end of a session or of a client's licence, an operator's stop cuts the exchange with
-the provider, and the relay says why in the stream), one statement notes what they have cost so far, in case this
-process dies, and those whose client has hung up are cut.
+Every few seconds the watch cuts calls whose caller has lost access (revocation, end of the session, suspension, an
+operator's stop; the relay tells the reason in the stream) and calls whose client has disconnected. It also saves what
+the running calls have cost so far, in case this process dies.
 """
 
 import logging
@@ -34,23 +33,23 @@ from usage.stops import ModelCallsStopped, told_to_end
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 3.0
-# A call of which there is nothing new is noted this often all the same.
+# A call without news is checkpointed this often all the same.
 HEARTBEAT_SECONDS = 20.0
-# After so many of them, others have their turn.
-AT_ONCE = 50
-# A relay that has not settled so long after its call was cut is held up by a client that does not read.
+# After so many calls other greenlets have their turn.
+BATCH = 50
+# A relay that has not settled so long after its call was cut is blocked by a client that does not read.
 HELD_UP_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class _Running:
-    """A call, what was last noted of it, and when it was cut from here. Times on the monotonic clock."""
+class _WatchedCall:
+    """A call, its last checkpoint, and when the watch cut it. Times are on the monotonic clock."""
 
     call: Call
     exchange: Exchange
     began: float = field(default_factory=time.monotonic)
-    noted: SoFar | None = None
-    noted_at: float = 0.0
+    saved: SoFar | None = None
+    saved_at: float = 0.0
     cut_at: float | None = None
 
     def cut(self) -> None:
@@ -58,24 +57,24 @@ class _Running:
         self.cut_at = self.cut_at or time.monotonic()
 
 
-_running: dict[UUID, _Running] = {}
+_calls: dict[UUID, _WatchedCall] = {}
 _starting = threading.Lock()
 _watch: threading.Thread | None = None
 
 
 def register(call: Call, exchange: Exchange) -> None:
-    """From now on the call ends when its caller's access does."""
-    _running[call.id] = _Running(call, exchange)
-    _start_watch()
+    """Watches a call until it is forgotten."""
+    _calls[call.id] = _WatchedCall(call, exchange)
+    _start()
 
 
 def forget(call: Call) -> None:
-    _running.pop(call.id, None)
+    _calls.pop(call.id, None)
 
 
-def look() -> None:
-    """Ends every running call whose caller may go on no longer."""
-    calls = list(_running.values())
+def end_refused() -> None:
+    """Ends every running call whose caller has lost access."""
+    calls = list(_calls.values())
     if not calls:
         return
     states = _states({each.call.caller.session_id for each in calls})
@@ -89,34 +88,34 @@ def look() -> None:
             each.cut()
 
 
-def look_for_departures() -> None:
-    """Ends every running call whose client has hung up; where only its usage is to come, at the next look."""
-    for each in _in_turn():
-        if each.cut_at is None and each.call.has_left():
-            waits = each.call.awaits_usage() and not each.call.left
-            each.call.left = True
+def end_disconnected() -> None:
+    """Ends every running call whose client has disconnected; one that only waits for its usage, a round later."""
+    for each in _in_batches():
+        if each.cut_at is None and each.call.is_disconnected():
+            waits = each.call.awaits_usage() and not each.call.disconnected
+            each.call.disconnected = True
             if not waits:
                 each.cut()
 
 
-def note() -> None:
-    """Notes what has changed of the running calls: what they have cost so far."""
-    news: list[tuple[_Running, SoFar]] = []
+def save_checkpoints() -> None:
+    """Saves what the running calls have cost so far, where that has changed."""
+    news: list[tuple[_WatchedCall, SoFar]] = []
     now = time.monotonic()
-    for each in _in_turn():
+    for each in _in_batches():
         so_far = each.call.so_far()
-        if so_far != each.noted or now - each.noted_at >= HEARTBEAT_SECONDS:
+        if so_far != each.saved or now - each.saved_at >= HEARTBEAT_SECONDS:
             news.append((each, so_far))
-    noted = checkpoint([so_far for _, so_far in news])
+    saved = checkpoint([so_far for _, so_far in news])
     for each, so_far in news:
-        if each.call.id in noted:
-            each.noted, each.noted_at = so_far, now
+        if each.call.id in saved:
+            each.saved, each.saved_at = so_far, now
 
 
 def settle_held_up() -> None:
-    """Settles calls that are over, though their relay is still writing to a client that does not read."""
+    """Settles calls that are over while their relay still writes to a client that does not read."""
     now = time.monotonic()
-    for each in list(_running.values()):
+    for each in list(_calls.values()):
         if each.cut_at is None and now - each.began > settings.LLM_MAX_SECONDS + HELD_UP_SECONDS:
             each.cut()
         if each.cut_at is not None and now - each.cut_at > HELD_UP_SECONDS:
@@ -124,18 +123,18 @@ def settle_held_up() -> None:
             forget(each.call)
 
 
-def _in_turn() -> Iterator[_Running]:
-    """All that run now. Nobody waits until they have been gone through."""
-    for number, each in enumerate(list(_running.values()), 1):
+def _in_batches() -> Iterator[_WatchedCall]:
+    """All running calls; other greenlets run between the batches."""
+    for number, each in enumerate(list(_calls.values()), 1):
         yield each
-        if number % AT_ONCE == 0:
+        if number % BATCH == 0:
             time.sleep(0)
 
 
 def _end_of(call: Call) -> End:
     if call.stopped is not None:
         return End.STOPPED
-    return End.CLIENT_GONE if call.left else End.TIMEOUT
+    return End.CLIENT_GONE if call.disconnected else End.TIMEOUT
 
 
 def _reason(call: Call, state: tuple[int, bool, bool, str | None] | None) -> Problem | None:
@@ -156,7 +155,7 @@ def _states(sessions: set[UUID]) -> dict[UUID, tuple[int, bool, bool, str | None
     return {pk: (epoch, active, over, status) for pk, epoch, active, over, status in rows}
 
 
-def _start_watch() -> None:
+def _start() -> None:
     global _watch  # noqa: PLW0603 - one thread a process, begun with the first call
     with _starting:
         if _watch is None or not _watch.is_alive():
@@ -165,11 +164,11 @@ def _start_watch() -> None:
 
 
 def _watching() -> None:
-    """Runs as long as the process; while nothing is relayed it asks the database nothing."""
+    """Runs as long as the process; without running calls it makes no query."""
     pause = threading.Event()
     while True:
         pause.wait(WATCH_SECONDS)
-        for act in (look_for_departures, look, note, settle_held_up):
+        for act in (end_disconnected, end_refused, save_checkpoints, settle_held_up):
             try:
                 act()
             except DatabaseError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from llmproxy.departure import watched
+from llmproxy.client_disconnect import disconnect_check
 from tests.standins.raw_server import eventually
 
 
@@ -17,7 +17,7 @@ class Ends:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.client = socket.create_connection(listener.getsockname())
             self.server, _ = listener.accept()
-        self.has_left = watched({"gunicorn.socket": self.server})
+        self.is_disconnected = disconnect_check({"gunicorn.socket": self.server})
 
 
 @pytest.fixture
@@ -45,25 +45,25 @@ def send_on_and_close(ends: Ends) -> None:
 
 @pytest.mark.parametrize("leave", [close, reset, send_on_and_close])
 def test_a_client_that_hangs_up_is_seen(ends: Ends, leave: Callable[[Ends], None]) -> None:
-    assert not ends.has_left()
+    assert not ends.is_disconnected()
     leave(ends)
-    assert eventually(ends.has_left)
+    assert eventually(ends.is_disconnected)
 
 
 def test_one_that_only_waits_or_sends_on_is_there(ends: Ends) -> None:
     ends.client.sendall(b"more")
-    assert not ends.has_left()
+    assert not ends.is_disconnected()
     assert ends.server.recv(4) == b"more", "it is asked without reading"
 
 
 def test_of_a_connection_that_is_closed_here_nothing_is_said(ends: Ends) -> None:
     ends.server.close()
-    assert not ends.has_left()
+    assert not ends.is_disconnected()
 
 
 def test_where_the_server_shows_no_connection_nobody_has_ever_left() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.close()
-        assert not watched({"gunicorn.socket": here})()
-    assert not watched({})()
+        assert not disconnect_check({"gunicorn.socket": here})()
+    assert not disconnect_check({})()
