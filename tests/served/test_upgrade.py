@@ -1,0 +1,168 @@
+"""A database, secrets and tokens made by the release before go on working after an upgrade.
+
+``upgrade/704cb02.sql.gz`` is a dump of a demo database of that release, in which a person has signed in, called the
+model, sent telemetry, connected a third party and published; ``704cb02.json`` has the tokens and secrets of that demo.
+"""
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import jwt
+import psycopg
+import pytest
+import requests
+from pytest_django.plugin import DjangoDbBlocker
+
+from accounts.models import AuditEvent, RefreshToken
+from releases.models import ShellRelease
+from telemetry.models import Event
+from tests.served.corpus import Provider
+from tests.served.database import Database, new_database
+from tests.served.service import Service, manage, running_service
+from tests.served.shell import PATIENCE, Shell
+from usage.models import UsageRecord
+
+BEFORE = Path(__file__).parent / "upgrade"
+# Times that end a token or a session; everything else may be long ago.
+ENDING = {
+    "accounts_session": ("started_at", "last_used_at", "expires_at", "ended_at"),
+    "accounts_refreshtoken": ("issued_at", "expires_at", "revoked_at", "replaced_at"),
+    "accounts_signingkey": ("published_at", "signs_from", "superseded_at", "revoked_at"),
+    "accounts_connection": ("connected_at", "refreshed_at", "expires_at"),
+    "django_session": ("expire_date",),
+}
+
+
+@dataclass
+class Upgraded:
+    service: Service
+    database: Database
+    before: dict[str, Any]
+
+    def signed_in(self) -> Shell:
+        shell = Shell(self.service.url)
+        demo = self.before["demo"]
+        assert shell.login(demo["email"], demo["password"]).status_code == 200
+        return shell
+
+
+@pytest.fixture(scope="module")
+def upgraded(
+    django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Upgraded]:
+    folder = tmp_path_factory.mktemp("upgraded")
+    before = json.loads((BEFORE / "704cb02.json").read_text())
+    with new_database(django_db_blocker.unblock) as database, Provider.running() as provider:
+        restore(database.url, datetime.fromisoformat(before["recorded_at"]))
+        endpoints = {
+            f"{each}_endpoint": f"{provider}/{each}"
+            for each in ("authorization", "token", "revocation")
+        }
+        third_party = {"client_id": "upgrade", "client_secret": "secret", **endpoints}
+        environ = {
+            **before["environ"],
+            "DATABASE_URL": database.url,
+            "EMAIL_URL": (folder / "mail").as_uri(),
+            "LLM_BASE_URL": provider,
+            "OAUTH_PROVIDERS": json.dumps({"local": third_party}),
+        }
+        manage({**os.environ, **environ}, "migrate", "--no-input")
+        with running_service(folder, environ) as service:
+            yield Upgraded(service, database, before)
+
+
+def restore(url: str, recorded_at: datetime) -> None:
+    """Fills an empty database from the dump, as if it had been made just now."""
+    since = datetime.now(UTC) - recorded_at
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(gzip.decompress((BEFORE / "704cb02.sql.gz").read_bytes()))
+        connection.execute("SET search_path TO public")
+        for table, columns in ENDING.items():
+            later = ", ".join(f"{column} = {column} + %(since)s" for column in columns)
+            connection.execute(f"UPDATE {table} SET {later}", {"since": since})
+
+
+def test_an_unused_refresh_token_is_exchanged(upgraded: Upgraded) -> None:
+    shell = Shell(upgraded.service.url)
+    answer = shell.post(
+        "/v1/auth/refresh",
+        {"refresh": upgraded.before["unused"]["refresh"], "device_fp": "upgrade"},
+    )
+    assert answer.status_code == 200, answer.text
+
+
+def test_a_keyed_retry_gets_the_successor_that_was_made_before_the_upgrade(
+    upgraded: Upgraded,
+) -> None:
+    keyed = upgraded.before["keyed"]
+    answer = Shell(upgraded.service.url).refresh(keyed["refresh"], key=keyed["key"])
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["refresh"] == keyed["successor"]
+
+
+def test_a_token_that_was_replaced_before_the_upgrade_is_reuse(upgraded: Upgraded) -> None:
+    replaced, shell = upgraded.before["replaced"], Shell(upgraded.service.url)
+    assert shell.refresh(replaced["refresh"]).status_code == 401
+    assert shell.refresh(replaced["successor"]).status_code == 401
+    with upgraded.database.rows():
+        assert RefreshToken.objects.filter(revoked_at__isnull=False).exists()
+
+
+def test_an_access_token_is_verified_by_the_key_that_signed_it(upgraded: Upgraded) -> None:
+    access = upgraded.before["unused"]["access"]
+    keys = requests.get(f"{upgraded.service.url}/.well-known/jwks.json", timeout=PATIENCE).json()
+    [key] = [
+        each for each in keys["keys"] if each["kid"] == jwt.get_unverified_header(access)["kid"]
+    ]
+    # Its hour is over: what matters is that the key is still published.
+    options = {"verify_exp": False}
+    claims = jwt.decode(access, jwt.PyJWK(key).key, algorithms=["RS256"], options=options)
+    assert claims["plan"] == "Starter"
+
+
+def test_a_password_a_licence_and_a_model_call_work(upgraded: Upgraded) -> None:
+    shell = upgraded.signed_in()
+    assert shell.get("/v1/license/status").json()["status"] == "active"
+    assert shell.complete("hello").status_code == 200
+
+
+def test_the_ledger_telemetry_and_audit_are_kept(upgraded: Upgraded) -> None:
+    recorded = upgraded.before["usage"]
+    with upgraded.database.rows():
+        settled = UsageRecord.objects.filter(session_id__isnull=False).order_by("opened_at")
+        records = settled[: recorded["calls"]]
+        assert sum(each.input_tokens for each in records) == recorded["input"]
+        assert sum(each.output_tokens for each in records) == recorded["output"]
+        assert Event.objects.get().event_id == UUID(upgraded.before["event"])
+        assert AuditEvent.objects.filter(actor="manage.py seed_demo").exists()
+
+
+def test_a_connection_is_decrypted(upgraded: Upgraded) -> None:
+    answer = upgraded.signed_in().post("/v1/connections/local/token", {})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["access_token"]
+
+
+def test_a_published_release_is_served_with_its_signature(upgraded: Upgraded) -> None:
+    address = f"{upgraded.service.url}/v1/updates/manifest?ch=stable&os=darwin"
+    answer = requests.get(address, timeout=PATIENCE)
+    assert (answer.status_code, answer.json()["version"]) == (200, "1.0.0")
+    with upgraded.database.rows():
+        assert ShellRelease.objects.get().version == "1.0.0"
+
+
+def test_an_operator_stays_signed_in_to_the_console(upgraded: Upgraded) -> None:
+    answer = requests.get(
+        f"{upgraded.service.url}/admin/",
+        cookies={"sessionid": upgraded.before["operator_cookie"]},
+        timeout=PATIENCE,
+        allow_redirects=False,
+    )
+    assert answer.status_code == 200
