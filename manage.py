@@ -10,7 +10,7 @@ from django.core.management import execute_from_command_line
 from config.env import env
 
 LOCAL = Path(__file__).resolve().parent / ".local" / "env"
-HINT = f"{LOCAL} keeps no secret that `make run` was given, and no address with one: export them here too."
+HINT = f"{LOCAL} keeps no secret that `make run` was given, and no address with one; export them here too."
 
 
 def main() -> None:
