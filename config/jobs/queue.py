@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from django.db.models import Exists, OuterRef
 from procrastinate import BaseRetryStrategy, RetryDecision
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
@@ -104,29 +105,21 @@ async def _rescue(manager: JobManager, job: Job) -> None:
         await manager.finish_job(job, status=Status.FAILED, delete_job=True)
 
 
-_SUPERSEDED = """
-DELETE FROM procrastinate_jobs AS job WHERE status = 'failed' AND queueing_lock IS NOT NULL AND EXISTS (
-    SELECT FROM procrastinate_jobs AS later
-    WHERE later.task_name = job.task_name AND later.id > job.id AND later.status = 'succeeded'
-)
-"""
-
-
-async def forgive_superseded(manager: JobManager) -> None:
+def forgive_superseded() -> None:
     """Deletes failures of periodic tasks that have succeeded since.
 
     A restart of the database may end a sweep that the next minute repeats; nobody needs to look at that.
     """
-    await manager.connector.execute_query_async(_SUPERSEDED)
+    later = ProcrastinateJob.objects.filter(
+        task_name=OuterRef("task_name"), pk__gt=OuterRef("pk"), status="succeeded"
+    )
+    failed = ProcrastinateJob.objects.filter(status="failed", queueing_lock__isnull=False)
+    failed.filter(Exists(later)).delete()
 
 
-# By its queue alone; the package's own way sorts every job and its events, which is too much for each minute.
-_SENT = "DELETE FROM procrastinate_jobs WHERE queue_name = %(queue)s AND status = 'succeeded'"
-
-
-async def forget_resets(manager: JobManager) -> None:
+def forget_resets() -> None:
     """Deletes finished resets at once: strangers can ask for any number, and a week of them would fill the table."""
-    await manager.connector.execute_query_async(_SENT, queue=RESETS)
+    ProcrastinateJob.objects.filter(queue_name=RESETS, status="succeeded").delete()
 
 
 async def forget_old(manager: JobManager) -> None:

@@ -1,4 +1,4 @@
-"""What the worker does for the queue itself. The tasks of the plumbing are found through this module."""
+"""Tasks of the job queue itself. The worker finds the tasks of ``config`` through this module."""
 
 from procrastinate import JobContext
 
@@ -25,14 +25,20 @@ __all__ = ["mail"]
     pass_context=True,
 )
 async def rescue(context: JobContext, timestamp: int) -> None:
-    """Every minute: what a worker was doing when it died is queued again; what nobody needs to look at is forgotten."""
+    """Every minute: queues the jobs of dead workers again."""
     await rescue_jobs(context.app.job_manager)
-    await forgive_superseded(context.app.job_manager)
-    await forget_resets(context.app.job_manager)
+
+
+@periodic(cron="* * * * *")
+@task(name="queue.tidy", queue="queue", queueing_lock="queue.tidy")
+def tidy(timestamp: int) -> None:
+    """Every minute: deletes the jobs that nobody needs to look at."""
+    forgive_superseded()
+    forget_resets()
 
 
 @periodic(cron="17 3 * * *")
 @task(name="queue.forget", queue="queue", queueing_lock="queue.forget", pass_context=True)
 async def forget(context: JobContext, timestamp: int) -> None:
-    """Every night: jobs of long ago are deleted."""
+    """Every night: deletes old jobs."""
     await forget_old(context.app.job_manager)

@@ -177,7 +177,7 @@ def test_resets_that_were_done_are_deleted_at_once_and_others_are_not(world: Wor
                 "INSERT INTO procrastinate_jobs (queue_name, task_name, status) VALUES (%s, %s, %s)",
                 [queue, task, status],
             )
-    async_to_sync(forget_resets)(app.job_manager)
+    forget_resets()
     kept = ProcrastinateJob.objects.filter(task_name="accounts.send_reset")
     assert sorted(kept.values_list("status", flat=True)) == ["failed", "todo"]
     assert number("mail.send", "succeeded") == 1
@@ -222,7 +222,7 @@ def test_a_failure_of_the_clock_is_forgiven_once_the_same_was_done_later(world: 
         for status in course:
             periodic(task, status)
     fail("mail.send", times=1)
-    async_to_sync(forgive_superseded)(app.job_manager)
+    forgive_superseded()
     assert number("usage.tell", "failed") == 0
     assert number("usage.settle_abandoned", "failed") == 1
     assert number("mail.send", "failed") == 2
