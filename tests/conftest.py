@@ -13,7 +13,7 @@ from django.test import Client as DjangoClient
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
-from accounts.keys import signing_keys
+from accounts.keys import key_ring, signing_keys
 from accounts.keys.key_ring import ring
 from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
@@ -72,6 +72,14 @@ def _tables_are_emptied_by_delete() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatabaseOperations, "sql_flush", flush)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _private_keys_are_read_once() -> Iterator[None]:
+    """Reading an RSA key checks its numbers, which takes a fifth of a second; most tests have the same key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_ring, "load_pem_private_key", cache(key_ring.load_pem_private_key))
         yield
 
 

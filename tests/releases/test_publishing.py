@@ -13,7 +13,7 @@ from pytest_django.fixtures import Settings
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest, NotConfigured, Problem
 from releases import publishing
-from releases.delivery import storage
+from releases.delivery import purging, storage
 from releases.delivery.storage import StorageUnavailable
 from releases.leases import PublishInProgress
 from releases.manifests import artifacts
@@ -109,9 +109,10 @@ def test_the_same_bytes_again_are_the_same_release(pipeline: Pipeline) -> None:
 
 
 def test_a_purge_that_is_wanted_and_not_done_is_not_claimed(
-    pipeline: Pipeline, settings: Settings
+    pipeline: Pipeline, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.CDN_PURGE = "purge"
+    monkeypatch.setattr(purging, "READ_BACK_SECONDS", 0.2)
     assert pipeline.publish(pipeline.release()).purged is False
 
 
