@@ -1,4 +1,4 @@
-"""A small server of Anthropic's Messages API on loopback: it holds requests to its rules and answers in its shapes."""
+"""A stand-in for Anthropic's Messages API on loopback, which checks requests and answers as the API does."""
 
 import json
 import re
@@ -97,7 +97,7 @@ def as_stream(event: Json) -> bytes:
 
 
 def fault_of(body: Json) -> str | None:
-    """What Anthropic refuses about a request, None where it takes it."""
+    """The reason for which Anthropic refuses a request, None if it does not."""
     if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
         return "max_tokens: Field required"
     if not 0 <= body.get("temperature", 1) <= 1:
@@ -129,7 +129,7 @@ def _fault_of_turn(before: Json, turn: Json) -> str | None:
 
 
 class MessagesServer:
-    """``replies`` are given in turn, the last one again and again; ``bodies`` are what was asked.
+    """Gives ``replies`` in turn, the last one again and again; ``bodies`` are the requests.
 
     A reply is a message, or ``(status, error type, message, headers)``. Of a stream only the first
     ``events`` are sent, if set, and then those of ``extra``.

@@ -1,4 +1,4 @@
-"""A place for error reports on loopback, which takes envelopes as the real one does."""
+"""A stand-in for Sentry on loopback, which keeps the envelopes of error reports."""
 
 import gzip
 import threading
@@ -9,7 +9,7 @@ SECONDS = 10
 
 
 class Sink:
-    """Listens as soon as it is made; ``dsn`` is what ``SENTRY_DSN`` wants."""
+    """A listening server; ``dsn`` is the value for ``SENTRY_DSN``."""
 
     def __init__(self) -> None:
         self.envelopes: Queue[bytes] = Queue()

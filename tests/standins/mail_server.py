@@ -1,4 +1,4 @@
-"""A mail server on loopback that can refuse, hesitate, stall and speak TLS."""
+"""A stand-in for a mail server on loopback, which can refuse, wait, stall and speak TLS."""
 
 import socketserver
 import ssl
@@ -7,27 +7,24 @@ from email import message_from_bytes
 from email.message import Message
 from typing import NamedTuple
 
-# Said word by word where a server never comes to the end of an answer.
+# A reply that always has one more line.
 ENDLESS = "endless"
 
 
 class Mail(NamedTuple):
-    """What was handed over: the recipients of the envelope, and the mail."""
+    """A mail and the recipients of its envelope."""
 
     to: list[str]
     message: Message
 
 
 class MailServer:
-    """Takes every mail, but answers a recipient of ``answers`` as that says, once it is ``open`` to them.
-
-    ``ENDLESS`` as an answer is one that has always one more line to come.
-    """
+    """Takes every mail while ``open`` is set; ``answers`` are its replies to some recipients."""
 
     def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
         self.answers: dict[str, str] = {}
         self.mails: list[Mail] = []
-        # Cleared, each mail waits between its last line and the server's word that it is taken.
+        # While this is cleared, mails wait for the reply to their last line.
         self.open = threading.Event()
         self.open.set()
         self.closing = threading.Event()
@@ -53,7 +50,7 @@ class MailServer:
 
     @property
     def waiting(self) -> int:
-        """Mails that have come and wait for its word."""
+        """The number of mails that wait for their reply."""
         return self._waiting
 
     def take(self, mail: Mail) -> None:
@@ -80,7 +77,7 @@ class _Session(socketserver.StreamRequestHandler):
         try:
             self._converse()
         except OSError:
-            # Whoever it was has gone.
+            # The client has left.
             return
         finally:
             self.connection.close()

@@ -1,4 +1,4 @@
-"""A provider of another dialect, for the test that adds one: lines of text in, lines of text out."""
+"""A provider with a dialect of its own, for the test that adds one: lines of text in, lines of text out."""
 
 from collections.abc import Mapping
 from json import dumps

@@ -1,4 +1,4 @@
-"""A provider made of bare sockets, whose every byte and silence a test decides."""
+"""A stand-in provider made of bare sockets: the test decides on every byte and every silence."""
 
 import contextlib
 import datetime as dt

@@ -1,4 +1,4 @@
-"""A server that speaks the part of Stripe's API that is asked here: lists of subscriptions, their pages, failures."""
+"""A stand-in for Stripe's API on loopback: lists of subscriptions, their pages and failures."""
 
 import json
 import threading
@@ -13,8 +13,8 @@ KEY = "sk_test_51KeyOfTheTests"
 
 
 class Stripe(ThreadingHTTPServer):
-    """``subscriptions``: (customer, status) in the order of their creation. ``script``: what goes wrong, once each;
-    ``always``: what goes wrong each time a customer is asked about.
+    """``subscriptions`` are (customer, status) in the order of creation. Faults: ``script`` lists those of the next
+    requests, ``always`` those of every request about a customer.
     """
 
     daemon_threads = True
@@ -25,9 +25,9 @@ class Stripe(ThreadingHTTPServer):
         self.script: list[str] = []
         self.always: dict[str, str] = {}
         self.asked: list[str] = []
-        # Whether the list begins anew after each page, and so never ends.
+        # If true, the list begins anew after each page and never ends.
         self.turns = False
-        # A call that is told to wait says so by the one and goes on by the other.
+        # The fault "wait" sets the first event and waits for the second.
         self.waiting, self.release = threading.Event(), threading.Event()
 
     @property
@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.refuse(400, "invalid_request_error", said, code="resource_missing")
                 return
         if query.get("status") != "all":
-            # What is asked for without a status leaves out those that have ended.
+            # Without a status, Stripe leaves out subscriptions that have ended.
             rows = [row for row in rows if row["status"] != "canceled"]
         if "starting_after" in query and not self.server.turns:
             ids = [row["id"] for row in rows]

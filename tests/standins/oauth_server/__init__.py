@@ -1,1 +1,1 @@
-"""An OAuth server that others wrote (django-oauth-toolkit), as a process with settings and a database of its own."""
+"""A real OAuth server (django-oauth-toolkit) as a process with its own settings and database."""

@@ -60,11 +60,6 @@ class Answer:
         endless = chain(split(text), cycle(split(f" {text}")))
         return list(islice(endless, length)) if length else split(text)
 
-    @property
-    def seconds(self) -> float:
-        """The time in which the whole answer is made."""
-        return self.asked.delay * len(self.pieces)
-
     def usage(self) -> Json:
         messages = self.body["messages"]
         given = sum(PER_MESSAGE + len(split(text_of(message))) for message in messages)

@@ -28,8 +28,10 @@ In a one-shot answer `reset`, `cut` and `stall` come before any byte, with `afte
 `truncate` and `malformed` send half the JSON under a right length, `error` the error object with status 200.
 """
 
+import json
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_type_hints
 
@@ -53,6 +55,10 @@ class Behaviour:
     after: int = 0
     message: str = ""
     retry_after: str = ""
+
+    def writes(self) -> Iterator[bytes]:
+        """The given events."""
+        return (each.encode("latin-1") for each in json.loads(self.send))
 
 
 KINDS = get_type_hints(Behaviour)

@@ -17,7 +17,7 @@ from gevent.pywsgi import WSGIHandler
 from gevent.socket import wait_read
 
 from tests.standins.provider.answers import Answer, Json, dump, event, text_of
-from tests.standins.provider.behaviour import Behaviour, split_directive
+from tests.standins.provider.behaviour import split_directive
 
 MODELS = ("stand-in-small", "stand-in-large")
 MEMBERS = frozenset(
@@ -30,7 +30,6 @@ MEMBERS = frozenset(
 COUNTERS = ("requests", "requests_open", "streams_open", "streams_aborted")
 # Headers of real providers, which a proxy must keep to itself.
 HEADERS = {"openai-organization": "stand-in", "x-ratelimit-remaining-requests": "9999"}
-EVENT_STREAM = {"Content-Type": "text/event-stream; charset=utf-8", **HEADERS}
 PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>502 Bad Gateway</body></html>\n"
 # status: code and message that a proxy must keep to itself.
 USUAL = {
@@ -43,13 +42,15 @@ USUAL = {
 class ApiError(Exception):
     """A response other than 200 in the shape of OpenAI's errors."""
 
-    def __init__(self, status: int, message: str = "", code: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, status: int, message: str = "", code: str | None = None, retry_after: str = ""
+    ) -> None:
         usual_code, usual_message = USUAL.get(status, (None, f"The stand-in answers {status}."))
         kind = "server_error" if status >= 500 else "invalid_request_error"
         error = {"message": message or usual_message, "type": kind, "param": None}
         self.status = status
         self.body = {"error": {**error, "code": code or usual_code}}
+        self.headers = {"Retry-After": retry_after} if retry_after else {}
 
 
 IN_BAND = ApiError(500).body
@@ -73,26 +74,29 @@ class Call:
     """One request and the ways to respond to it."""
 
     def __init__(self, environ: Json, start_response: Callable[..., Any]) -> None:
+        self.environ = environ
         self.route = (environ["REQUEST_METHOD"], environ["PATH_INFO"])
-        self.key = environ.get("HTTP_AUTHORIZATION", "").removeprefix("Bearer ")
-        own = {name for name in ("CONTENT_LENGTH", "CONTENT_TYPE") if environ.get(name)}
-        names = {name[5:] for name in environ if name.startswith("HTTP_")} | own
-        self.header_names = sorted(name.replace("_", "-").lower() for name in names)
-        self.body: bytes = environ["wsgi.input"].read()
         self._socket: socket.socket = environ["standin.socket"]
         self._start = start_response
 
-    def start(self, status: int, headers: Json) -> Callable[[bytes], None]:
+    def header_names(self) -> list[str]:
+        sent = {name: value for name, value in self.environ.items() if value}
+        own = sent.keys() & {"CONTENT_LENGTH", "CONTENT_TYPE"}
+        names = {name.removeprefix("HTTP_") for name in sent if name.startswith("HTTP_")} | own
+        return sorted(name.replace("_", "-").lower() for name in names)
+
+    def start(self, status: int, kind: str, headers: Json) -> Callable[[bytes], None]:
         """Begins a response; the result writes parts of its body, and the headers even before the first part."""
-        write: Callable[[bytes], None]
-        write = self._start(f"{status} {HTTPStatus(status).phrase}", list(headers.items()))
+        write: Callable[[bytes], None] = self._start(
+            f"{status} {HTTPStatus(status).phrase}", [("Content-Type", kind), *headers.items()]
+        )
         return write
 
     def respond(self, status: int, body: Any, headers: Json = HEADERS) -> list[bytes]:
-        """A whole response."""
+        """A whole response in JSON, unless the body is bytes."""
         raw = body if isinstance(body, bytes) else dump(body)
-        own = {"Content-Type": "application/json", "Content-Length": str(len(raw))}
-        self.start(status, {**own, **headers})
+        kind = "text/html" if body is PAGE else "application/json"
+        self.start(status, kind, {"Content-Length": str(len(raw)), **headers})
         return [raw]
 
     @contextmanager
@@ -104,18 +108,15 @@ class Call:
         finally:
             watch.kill()
 
-    def leave(self, *, with_reset: bool = False) -> None:
-        """Ends the connection where the response stands."""
-        if with_reset:
-            linger = struct.pack("ii", 1, 0)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        raise ConnectionResetError(errno.ECONNRESET, "The stand-in or its client has left.")
-
     def break_off(self, fault: str) -> None:
+        """Ends the response where it stands; with ``truncate`` as if it were whole."""
         if fault == "stall":
             Event().wait()
-        elif fault != "truncate":
-            self.leave(with_reset=fault == "reset")
+        if fault == "reset":
+            linger = struct.pack("ii", 1, 0)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if fault != "truncate":
+            raise ConnectionResetError(errno.ECONNRESET, "The stand-in has left.")
 
 
 def _end_with_client(sock: socket.socket, answering: gevent.Greenlet) -> None:
@@ -142,7 +143,7 @@ class Provider:
         try:
             yield from self._answer(call)
         except ApiError as error:
-            yield from call.respond(error.status, error.body)
+            yield from call.respond(error.status, error.body, error.headers)
 
     def _answer(self, call: Call) -> Iterator[bytes]:
         match call.route:
@@ -166,7 +167,8 @@ class Provider:
                 raise ApiError(404, f"Invalid URL ({' '.join(call.route)})")
 
     def _authorise(self, call: Call) -> None:
-        if not call.key or self.api_key not in (None, call.key):
+        key = call.environ.get("HTTP_AUTHORIZATION", "").removeprefix("Bearer ")
+        if not key or self.api_key not in (None, key):
             raise ApiError(401)
 
     @contextmanager
@@ -183,26 +185,22 @@ class Provider:
 
     def _complete(self, call: Call) -> Iterator[bytes]:
         self._authorise(call)
-        body = json.loads(call.body)
-        self.last = {"body": body, "header_names": call.header_names}
+        body = json.loads(call.environ["wsgi.input"].read())
+        self.last = {"body": body, "header_names": call.header_names()}
         answer = read(body)
+        asked = answer.asked
         with call.watched():
-            yield from self._deliver(call, answer)
-
-    def _deliver(self, call: Call, answer: Answer) -> Iterator[bytes]:
-        asked, is_stream = answer.asked, answer.body.get("stream")
-        gevent.sleep(asked.first if is_stream else asked.first + answer.seconds)
-        if asked.fault.startswith("status:"):
-            error = ApiError(int(asked.fault.removeprefix("status:")), asked.message)
-            headers = {"Retry-After": asked.retry_after} if asked.retry_after else {}
-            yield from call.respond(error.status, error.body, headers)
-        elif asked.fault == "html":
-            yield from call.respond(502, PAGE, {"Content-Type": "text/html; charset=utf-8"})
-        elif is_stream:
-            with self._counted("streams"):
-                yield from _stream(call, answer)
-        else:
-            yield from _whole(call, answer)
+            gevent.sleep(asked.first)
+            if asked.fault.startswith("status:"):
+                status = int(asked.fault.removeprefix("status:"))
+                raise ApiError(status, asked.message, retry_after=asked.retry_after)
+            if asked.fault == "html":
+                yield from call.respond(502, PAGE)
+            elif body.get("stream"):
+                with self._counted("streams"):
+                    yield from _stream(call, answer)
+            else:
+                yield from _whole(call, answer)
 
 
 def read(body: Json) -> Answer:
@@ -228,13 +226,14 @@ def read(body: Json) -> Answer:
 
 def _whole(call: Call, answer: Answer) -> Iterator[bytes]:
     asked = answer.asked
+    gevent.sleep(asked.delay * len(answer.pieces))
     raw = dump(IN_BAND if asked.fault == "error" else answer.completion())
     if asked.send:
-        raw = b"".join(_given(asked))
+        raw = b"".join(asked.writes())
     half = raw[: len(raw) // 2]
     if asked.fault in {"reset", "cut", "stall"}:
         if asked.after:
-            call.start(200, {"Content-Length": str(len(raw)), **HEADERS})
+            call.start(200, "application/json", {"Content-Length": str(len(raw))})
             yield half
         call.break_off(asked.fault)
     yield from call.respond(200, half if asked.fault in {"truncate", "malformed"} else raw)
@@ -242,9 +241,9 @@ def _whole(call: Call, answer: Answer) -> Iterator[bytes]:
 
 def _stream(call: Call, answer: Answer) -> Iterator[bytes]:
     asked = answer.asked
-    write = call.start(200, EVENT_STREAM)
+    write = call.start(200, "text/event-stream; charset=utf-8", HEADERS)
     due = time.monotonic()
-    for number, each in enumerate(_given(asked) if asked.send else answer.events(due)):
+    for number, each in enumerate(asked.writes() if asked.send else answer.events(due)):
         if number == asked.after and asked.fault:
             if asked.fault not in ODD_EVENTS:
                 write(b"")
@@ -255,8 +254,3 @@ def _stream(call: Call, answer: Answer) -> Iterator[bytes]:
         # By the clock and not by the last event, so that one that is late does not delay all others.
         due += asked.delay if number else 0
         gevent.sleep(max(0.0, due - time.monotonic()))
-
-
-def _given(asked: Behaviour) -> Iterator[bytes]:
-    for each in json.loads(asked.send):
-        yield each.encode("latin-1")
