@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -16,7 +15,7 @@ from django.utils import timezone
 
 from accounts.audit import record
 from accounts.people.operators import actor_of
-from config.console.base import ConsoleAdmin
+from config.console.base import ConsoleAdmin, uuid_in
 from config.console.columns import ChoiceFilter, moment
 from telemetry.export import FORMATS, lines
 from telemetry.models import Event
@@ -110,7 +109,7 @@ class EventAdmin(ConsoleAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """One event by its id; no index finds anything by a word."""
-        if search_term and _uuid(search_term) is None:
+        if search_term and uuid_in(search_term) is None:
             return queryset.none(), False
         return super().get_search_results(request, queryset, search_term)
 
@@ -185,10 +184,3 @@ def _day(text: str) -> str | None:
 
 def _app(value: str) -> str:
     return "" if value == NO_APP else value
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text.strip())
-    except ValueError:
-        return None

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from accounts.models import AuditEvent, Session
-from config.console.base import ConsoleAdmin
+from config.console.base import ConsoleAdmin, uuid_in
 from config.console.columns import moment
 from config.console.template_tags import changes
 
@@ -88,36 +88,50 @@ class SubjectFilter(admin.SimpleListFilter):
         return queryset.filter(action__startswith=f"{value}:") if value else queryset
 
 
-class TargetFilter(admin.SimpleListFilter):
-    """Shown only where a row's page has led here."""
-
-    title, parameter_name = "target", "target_id"
+class LinkedFilter(admin.SimpleListFilter):
+    """A filter that is shown only where a link of another page has set it."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         value = self.value()
-        return [(value, f"only {value[:8]}…")] if value else []
+        return [(value, self.only(value))] if value else []
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
-        return queryset.filter(target_id=value) if value else queryset
+        return queryset.filter(self.query(value)) if value else queryset
+
+    def only(self, value: str) -> str:
+        return f"only {value[:8]}…"
+
+    def query(self, value: str) -> Q:
+        return Q(target_id=value)
 
 
-class PersonFilter(admin.SimpleListFilter):
-    """Shown only where a person's page has led here: what was done to them, and to their sessions."""
+class TargetFilter(LinkedFilter):
+    title, parameter_name = "target", "target_id"
+
+
+class PersonFilter(LinkedFilter):
+    """The events of a person and of their sessions."""
 
     title, parameter_name = "person", "person"
 
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        value = self.value()
-        return [(value, f"only {value[:8]}… and their sessions")] if value else []
+    def only(self, value: str) -> str:
+        return f"only {value[:8]}… and their sessions"
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        person = _id(value)
-        ids = ids_of_person(person) if person else []
-        return queryset.filter(target_id__in=[str(each) for each in ids])
+    def query(self, value: str) -> Q:
+        person = uuid_in(value)
+        return Q(target_id__in=[str(each) for each in ids_of_person(person)] if person else [])
+
+
+class ActorFilter(LinkedFilter):
+    title, parameter_name = "by", "actor"
+
+    def only(self, value: str) -> str:
+        return f"only {value}"
+
+    def query(self, value: str) -> Q:
+        # The prefix is what the index serves.
+        return Q(actor__istartswith=value, actor=value)
 
 
 class ActionFilter(admin.SimpleListFilter):
@@ -133,21 +147,6 @@ class ActionFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
         return queryset.filter(action=value) if value else queryset
-
-
-class ActorFilter(admin.SimpleListFilter):
-    """Shown only where an actor's name has led here."""
-
-    title, parameter_name = "by", "actor"
-
-    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        value = self.value()
-        return [(value, f"only {value}")] if value else []
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        # By its beginning first, which is what the index knows.
-        return queryset.filter(actor__istartswith=value, actor=value) if value else queryset
 
 
 class WhenFilter(admin.ListFilter):
@@ -246,7 +245,7 @@ class AuditEventAdmin(ConsoleAdmin):
         if is_address(term):
             return queryset.filter(address=term), False
         either = Q(request_id=term)
-        if identity := _id(term):
+        if identity := uuid_in(term):
             either |= Q(actor_id=identity) | Q(target_id=str(identity))
         else:
             either |= Q(actor__istartswith=term) | Q(target__istartswith=term)
@@ -279,13 +278,6 @@ def is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _id(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _instant(text: str) -> datetime | None:

@@ -1,7 +1,6 @@
 """Connections as operators see them: who, what, how it is. Never a token."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -9,7 +8,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts.audit import Actor
 from accounts.connections.disconnecting import ConnectionNotFound, disconnect, dismiss, retry
 from accounts.models import Connection, ConnectionRevocation, User
 from config.console.actions import BulkAction
@@ -28,11 +26,9 @@ class Disconnect(BulkAction):
         yield "The grant is deleted here at once, and revoked at the provider as soon as that can be reached."
         yield "The person can connect again."
 
-    def do_one(self, target: Connection, *, reason: str, by: Actor, now: datetime) -> int:
+    def do_one(self, target: Connection, **given: Any) -> int:
         try:
-            disconnect(
-                user_id=target.user_id, provider=target.provider, by=by, now=now, reason=reason
-            )
+            disconnect(user_id=target.user_id, provider=target.provider, **given)
         except ConnectionNotFound:
             # Another operator, or the person, was quicker.
             return 0
@@ -108,8 +104,8 @@ class Retry(BulkAction):
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
         yield "The provider is told again, at once and then less and less often, for another two weeks."
 
-    def do_one(self, target: ConnectionRevocation, *, reason: str, by: Actor, now: datetime) -> int:
-        return retry(revocation_id=target.pk, reason=reason, by=by, now=now)
+    def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
+        return retry(revocation_id=target.pk, **given)
 
 
 class Dismiss(BulkAction):
@@ -123,8 +119,8 @@ class Dismiss(BulkAction):
         yield "What could revoke this grant is deleted."
         yield "If the provider still accepts it, only the person can end it, and only there."
 
-    def do_one(self, target: ConnectionRevocation, *, reason: str, by: Actor, now: datetime) -> int:
-        return dismiss(revocation_id=target.pk, reason=reason, by=by, now=now)
+    def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
+        return dismiss(revocation_id=target.pk, **given)
 
 
 class RevocationState(ChoiceFilter):

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from typing import Any
-from uuid import UUID
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -11,6 +10,7 @@ from django.utils.safestring import SafeString
 
 from accounts.models import Client, User
 from accounts.people.clients import NoSuchClient, find_client
+from config.console.base import uuid_in
 
 # Names that are offered while one types; any other can be written out.
 MOST_OFFERED = 1000
@@ -25,7 +25,7 @@ class PersonField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         """What is filled in by id, as a link of a mail or a page does, shows the email."""
-        identity = _uuid(value)
+        identity = uuid_in(value)
         person = identity and User.objects.filter(pk=identity).first()
         return person.email if person else value
 
@@ -33,7 +33,7 @@ class PersonField(forms.CharField):
         written = super().clean(value)
         if not written:
             return None
-        identity = _uuid(written)
+        identity = uuid_in(written)
         who = {"pk": identity} if identity else {"email": written.lower()}
         person = User.objects.filter(client__isnull=False, erased_at=None, **who).first()
         if person is None:
@@ -59,7 +59,7 @@ class ClientField(forms.CharField):
         super().__init__(max_length=200, widget=Offering(attrs=attrs), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        client = Client.objects.filter(pk=value).first() if _uuid(value) else None
+        client = Client.objects.filter(pk=value).first() if uuid_in(value) else None
         if client is None:
             return value
         return (
@@ -85,10 +85,3 @@ def _offered() -> list[tuple[str, str]]:
         (each.name, "") if named[each.name.lower()] == 1 else (str(each.pk), each.name)
         for each in clients
     ]
-
-
-def _uuid(value: Any) -> UUID | None:
-    try:
-        return UUID(str(value))
-    except ValueError:
-        return None

@@ -126,8 +126,8 @@ class InvitePeople(ClientPeopleAction):
         yield "Who has been invited before and has no password yet gets a new link; the old one stops working."
         yield "Who has a password already is left alone. If one email cannot be invited, nobody is."
 
-    def do(self, target: Client, *, emails: Any, by: Actor, now: datetime) -> Result:
-        done = invite(named=emails_in(emails), client=target, by=by, now=now)
+    def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
+        done = invite(named=emails_in(emails), client=target, **given)
         left = f"; {done.left} were here already and got none" if done.left else ""
         return Result(
             f"Invitations on their way: {done.invited}; people added: {done.added}{left}.", target
@@ -147,8 +147,8 @@ class InviteAgain(PersonAction, BulkAction):
         yield LINK
         yield "A link that was sent before stops working."
 
-    def do_one(self, target: User, *, by: Actor, now: datetime) -> int:
-        return invite_again(user_ids=[target.pk], by=by, now=now)
+    def do_one(self, target: User, **given: Any) -> int:
+        return invite_again(user_ids=[target.pk], **given)
 
 
 class FileForm(forms.Form):

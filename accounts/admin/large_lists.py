@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from accounts.models import User
-from config.console.base import ConsoleAdmin
+from config.console.base import ConsoleAdmin, uuid_in
 
 # Whose rows are looked for by a part of an email; each may have thousands.
 PEOPLE_LOOKED_FOR = 20
@@ -28,7 +28,7 @@ class LargeList(ConsoleAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         """By a uuid as in every list; by a word as the rows of the people it fits, or what :meth:`named` says."""
         term = search_term.strip()
-        if not term or _is_uuid(term):
+        if not term or uuid_in(term):
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(Q(user__in=people_like(term)) | self.named(term)), False
 
@@ -42,11 +42,3 @@ def people_like(term: str) -> list[UUID]:
     exactly = User.objects.filter(email=term)
     parts = User.objects.filter(email__icontains=term).order_by("email")[:PEOPLE_LOOKED_FOR]
     return list(exactly.values_list("pk", flat=True)) or list(parts.values_list("pk", flat=True))
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

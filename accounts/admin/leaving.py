@@ -33,8 +33,8 @@ class ChangeEmail(PersonAction):
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"email": target.email}
 
-    def do(self, target: User, *, email: str, reason: str, by: Actor, now: datetime) -> Result:
-        user = change_email(user_id=target.pk, email=email, reason=reason, by=by, now=now)
+    def do(self, target: User, **given: Any) -> Result:
+        user = change_email(user_id=target.pk, **given)
         return Result(f"{user} has been changed.", user)
 
 
@@ -94,6 +94,6 @@ class Erase(PersonAction):
         yield "Stays without a name: what they used, in the ledger."
         yield "The audit log keeps the email as evidence until its events are pruned, and nothing after that."
 
-    def do(self, target: User, *, email: str, reason: str, by: Actor, now: datetime) -> Result:
-        erase_user(user_id=target.pk, email=email, reason=reason, by=by, now=now)
+    def do(self, target: User, **given: Any) -> Result:
+        erase_user(user_id=target.pk, **given)
         return Result("The person has been erased.")

@@ -1,7 +1,7 @@
 """What an operator does for somebody who cannot sign in: a link by mail, or a one-time password where none arrives."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from typing import Any
 
 from django import forms
 from django.conf import settings
@@ -9,7 +9,6 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from accounts.admin.person_action import ENDS, PersonAction
-from accounts.audit import Actor
 from accounts.models import PasswordLink, User
 from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.password_links import LIFETIMES, request_link
@@ -34,8 +33,8 @@ class SendReset(PersonAction):
         yield "A reset link that was sent before stops working."
         yield "Until they use it their password and their sessions stay as they are."
 
-    def do(self, target: User, *, by: Actor, now: datetime) -> Result:
-        request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, by=by, now=now)
+    def do(self, target: User, **given: Any) -> Result:
+        request_link(user_id=target.pk, kind=PasswordLink.Kind.RESET, **given)
         return Result(f"A reset link for {target} is on its way.", target)
 
 
@@ -57,8 +56,8 @@ class SetOneTimePassword(PersonAction):
         yield f"You tell it to them, and within {HOURS} hours they choose a new password with it on a page of ours."
         yield "They get a mail that it was done, without the password."
 
-    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> OneTimeResult:
-        made = set_one_time_password(user_id=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: User, **given: Any) -> OneTimeResult:
+        made = set_one_time_password(user_id=target.pk, **given)
         return OneTimeResult(
             template="admin/console/one_time.html",
             shown={

@@ -1,7 +1,6 @@
 """Actions on a person: adding them, ending sessions, keeping them out, operator's rights."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any, cast
 
 from django import forms
@@ -9,8 +8,7 @@ from django.http import HttpRequest
 
 from accounts.admin.fields import ClientField
 from accounts.admin.person_action import ENDS, PersonAction
-from accounts.audit import Actor
-from accounts.models import Client, User
+from accounts.models import User
 from accounts.people.users import add_user, disable, enable, set_operator
 from accounts.sessions.revocation import revoke_all
 from config.console.actions import Action, BulkAction, Result
@@ -29,8 +27,8 @@ class RevokeAll(PersonAction, BulkAction):
         yield "They can sign in again at once, with the same password. To keep them out, disable them."
         yield "An operator is signed out of this console as well."
 
-    def do_one(self, target: User, *, reason: str, by: Actor, now: datetime) -> int:
-        return revoke_all(user_id=target.pk, reason=reason, by=by, now=now)
+    def do_one(self, target: User, **given: Any) -> int:
+        return revoke_all(user_id=target.pk, **given)
 
 
 class Disable(PersonAction, BulkAction):
@@ -48,8 +46,8 @@ class Disable(PersonAction, BulkAction):
         yield "They cannot sign in until somebody enables them again."
         yield "Third parties they have connected are disconnected for good."
 
-    def do_one(self, target: User, *, reason: str, by: Actor, now: datetime) -> int:
-        return disable(user_id=target.pk, reason=reason, by=by, now=now)
+    def do_one(self, target: User, **given: Any) -> int:
+        return disable(user_id=target.pk, **given)
 
 
 class Enable(PersonAction):
@@ -62,8 +60,8 @@ class Enable(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield "They can sign in again with the password they had."
 
-    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> Result:
-        enable(user_id=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: User, **given: Any) -> Result:
+        enable(user_id=target.pk, **given)
         return Result(f"{target} is enabled.", target)
 
 
@@ -84,8 +82,8 @@ class AddPerson(Action):
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         return {"client": by.GET.get("client")}
 
-    def do(self, target: None, *, email: str, client: Client, by: Actor, now: datetime) -> Result:
-        user = add_user(email=email, client=client, by=by, now=now)
+    def do(self, target: None, **given: Any) -> Result:
+        user = add_user(**given)
         return Result(f"{user} has been added and has no password yet.", user)
 
 
@@ -100,8 +98,8 @@ class MakeOperator(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} can use this console and do everything in it."
 
-    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> Result:
-        set_operator(user_id=target.pk, operator=True, reason=reason, by=by, now=now)
+    def do(self, target: User, **given: Any) -> Result:
+        set_operator(user_id=target.pk, operator=True, **given)
         return Result(f"{target} is an operator.", target)
 
 
@@ -116,6 +114,6 @@ class DismissOperator(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} can use this console no longer, from the next request on."
 
-    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> Result:
-        set_operator(user_id=target.pk, operator=False, reason=reason, by=by, now=now)
+    def do(self, target: User, **given: Any) -> Result:
+        set_operator(user_id=target.pk, operator=False, **given)
         return Result(f"{target} is no operator any more.", target)

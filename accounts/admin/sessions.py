@@ -1,7 +1,6 @@
 """Sessions and their refresh tokens, to look at; a session can be ended."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +12,6 @@ from django.utils import timezone
 
 from accounts.admin.audit import events_about
 from accounts.admin.large_lists import THEIRS, LargeList
-from accounts.audit import Actor
 from accounts.models import RefreshToken, Session
 from accounts.models.sessions import live_tokens
 from accounts.sessions.revocation import end_session
@@ -37,9 +35,9 @@ class EndSession(BulkAction):
         yield "Its running model calls end within 15 seconds."
         yield "The person can sign in again; other sessions are not touched."
 
-    def do_one(self, target: Session, *, reason: str, by: Actor, now: datetime) -> int:
+    def do_one(self, target: Session, **given: Any) -> int:
         why = Session.Ended.REVOKED
-        return end_session(session=target, why=why, reason=reason, by=by, now=now)
+        return end_session(session=target, why=why, **given)
 
 
 class SessionState(ChoiceFilter):

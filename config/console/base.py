@@ -75,7 +75,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
         """Rows that contain a word; a uuid is looked up instead."""
-        identity = _uuid(search_term)
+        identity = uuid_in(search_term)
         if identity is None or not self.uuid_fields:
             return super().get_search_results(request, queryset, search_term)
         return queryset.filter(self.uuid_query(identity)), False
@@ -156,8 +156,9 @@ def events_of(subject: object) -> str:
     return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'target_id': subject})}"
 
 
-def _uuid(text: str) -> UUID | None:
+def uuid_in(text: object) -> UUID | None:
+    """The uuid that a text is; None if it is none."""
     try:
-        return UUID(text.strip())
+        return UUID(str(text).strip())
     except ValueError:
         return None

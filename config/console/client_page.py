@@ -22,7 +22,7 @@ from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment
 from config.console.template_tags import standing
-from licensing.admin import StatusFilter
+from licensing.admin.licences import StatusFilter
 from licensing.licences import create_client
 from licensing.models import Licence, Plan
 from releases.micro_apps.offers import Explained, explain
@@ -52,8 +52,8 @@ class AddClient(Action):
         yield "The client and its licence are made together; the licence is active at once."
         yield "Its page, which comes next, invites people or imports them from a file."
 
-    def do(self, target: None, *, name: str, plan: Plan, by: Actor, now: datetime) -> Result:
-        client = create_client(name=name, plan=plan, by=by, now=now)
+    def do(self, target: None, **given: Any) -> Result:
+        client = create_client(**given)
         return Result(f"{client} has been added with its licence. Its people come next.", client)
 
 
@@ -87,8 +87,8 @@ class DeleteClient(Action):
     def effects(self, target: Client) -> Iterable[str]:
         yield f"{target} and its licence are removed. This cannot be undone."
 
-    def do(self, target: Client, *, reason: str, by: Actor, now: datetime) -> Result:
-        delete_client(client_id=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: Client, **given: Any) -> Result:
+        delete_client(client_id=target.pk, **given)
         return Result(f"{target} has been deleted.")
 
 
@@ -139,7 +139,7 @@ class ClientAdmin(ConsoleAdmin):
         return {
             "licence": licence,
             "apps": _apps_of(licence),
-            "operator_word_ended": licence and licence.operator_word_has_ended(at=now),
+            "operator_decision_ended": licence and licence.operator_word_has_ended(at=now),
             "people": people,
             "people_number": self.people(row),
             "waiting_number": User.objects.filter(NOT_ACCEPTED, client=row).count(),

@@ -22,7 +22,6 @@ from accounts.admin.people import (
     RevokeAll,
 )
 from accounts.admin.person_action import PersonAction
-from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.people.operators import may_touch
 from accounts.people.users import (
@@ -56,8 +55,8 @@ class Delete(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} is removed with all sessions and tokens. This cannot be undone."
 
-    def do(self, target: User, *, reason: str, by: Actor, now: datetime) -> Result:
-        delete_user(user_id=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: User, **given: Any) -> Result:
+        delete_user(user_id=target.pk, **given)
         return Result(f"{target} has been deleted.")
 
 

@@ -136,8 +136,8 @@ class Halt(Action):
         yield "A publish that is under way is ended, and others are refused until the channel is resumed."
         yield _cdn_follows()
 
-    def do(self, target: ShellChannel, *, reason: str, by: Actor, now: datetime) -> Result:
-        placed = channel_control.halt(channel=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: ShellChannel, **given: Any) -> Result:
+        placed = channel_control.halt(channel=target.pk, **given)
         return Result(_said(f"{target} offers nothing.", placed=placed), target)
 
 
@@ -156,8 +156,8 @@ class Resume(Action):
         yield "Publishing works again."
         yield _cdn_follows()
 
-    def do(self, target: ShellChannel, *, reason: str, by: Actor, now: datetime) -> Result:
-        placed = channel_control.resume(channel=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: ShellChannel, **given: Any) -> Result:
+        placed = channel_control.resume(channel=target.pk, **given)
         return Result(_said(f"{target} is resumed.", placed=placed), target)
 
 
@@ -171,6 +171,6 @@ class RetryPurge(Action):
     def effects(self, target: ShellChannel) -> Iterable[str]:
         yield "A worker tells the CDN again at once, and reads the public address until it serves what is offered."
 
-    def do(self, target: ShellChannel, *, reason: str, by: Actor, now: datetime) -> Result:
-        queued = purging.retry(channel=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: ShellChannel, **given: Any) -> Result:
+        queued = purging.retry(channel=target.pk, **given)
         return Result("A worker purges again." if queued else "There is nothing to purge.", target)

@@ -1,7 +1,6 @@
 """Micro apps: what each channel offers, who is held to what, and moving it without a deployment."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -10,7 +9,6 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.admin.fields import ClientField
-from accounts.audit import Actor
 from accounts.models import Client
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
@@ -56,17 +54,9 @@ class MoveChannel(VersionAction):
         yield NEXT
         yield "Clients and plans that are pinned keep what they are pinned to."
 
-    def do(
-        self, target: MicroApp, *, channel: Any, version: Any, reason: str, by: Actor, now: datetime
-    ) -> Result:
-        channel = move_channel(
-            name=channel,
-            version_id=version.pk,
-            reason=reason,
-            by=by,
-            now=now,
-        )
-        return Result(f"{channel} offers {channel.version.version}.", target)
+    def do(self, target: MicroApp, *, channel: Any, version: Any, **given: Any) -> Result:
+        moved = move_channel(name=channel, version_id=version.pk, **given)
+        return Result(f"{moved} offers {moved.version.version}.", target)
 
 
 class Promote(Action):
@@ -84,12 +74,10 @@ class Promote(Action):
         yield f"stable goes from {now.get(STABLE, 'nothing')} to {now.get(BETA)}."
         yield NEXT
 
-    def do(self, target: MicroApp, *, reason: str, by: Actor, now: datetime) -> Result:
+    def do(self, target: MicroApp, **given: Any) -> Result:
         beta = AppChannel.objects.get(app=target, name=BETA)
-        channel = move_channel(
-            name=STABLE, version_id=beta.version_id, reason=reason, by=by, now=now
-        )
-        return Result(f"{channel} offers {channel.version.version}.", target)
+        moved = move_channel(name=STABLE, version_id=beta.version_id, **given)
+        return Result(f"{moved} offers {moved.version.version}.", target)
 
 
 def versions_of(app: MicroApp) -> dict[str, str]:
@@ -112,23 +100,8 @@ class PinClient(VersionAction):
         yield "This client gets this version on every channel, until the pin is removed."
         yield NEXT
 
-    def do(
-        self,
-        target: MicroApp,
-        *,
-        version: Any,
-        client: Client,
-        reason: str,
-        by: Actor,
-        now: datetime,
-    ) -> Result:
-        held = pin(
-            version_id=version.pk,
-            client_id=client.pk,
-            reason=reason,
-            by=by,
-            now=now,
-        )
+    def do(self, target: MicroApp, *, version: Any, client: Client, **given: Any) -> Result:
+        held = pin(version_id=version.pk, client_id=client.pk, **given)
         return Result(f"{held}.", target)
 
 
@@ -146,16 +119,8 @@ class PinPlan(VersionAction):
         yield "Every client on this plan gets this version on every channel, unless it has a pin of its own."
         yield NEXT
 
-    def do(
-        self, target: MicroApp, *, version: Any, plan: Plan, reason: str, by: Actor, now: datetime
-    ) -> Result:
-        held = pin(
-            version_id=version.pk,
-            plan_id=plan.pk,
-            reason=reason,
-            by=by,
-            now=now,
-        )
+    def do(self, target: MicroApp, *, version: Any, plan: Plan, **given: Any) -> Result:
+        held = pin(version_id=version.pk, plan_id=plan.pk, **given)
         return Result(f"{held}.", target)
 
 
@@ -211,8 +176,8 @@ class Withdraw(Action):
         yield "No channel and no pin can name it any more. Who has it installed keeps it until something newer comes."
         yield "This cannot be undone; publish the next version instead."
 
-    def do(self, target: AppVersion, *, reason: str, by: Actor, now: datetime) -> Result:
-        version = withdraw(version_id=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: AppVersion, **given: Any) -> Result:
+        version = withdraw(version_id=target.pk, **given)
         return Result(f"{version} is withdrawn.", version.app)
 
 
@@ -253,8 +218,8 @@ class Unpin(Action):
         yield f"For {target.client or target.plan}, {whom} counts again."
         yield NEXT
 
-    def do(self, target: AppPin, *, reason: str, by: Actor, now: datetime) -> Result:
-        unpin(pin_id=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: AppPin, **given: Any) -> Result:
+        unpin(pin_id=target.pk, **given)
         return Result("The pin is removed.", target.app)
 
 

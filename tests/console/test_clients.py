@@ -58,7 +58,7 @@ def test_the_page_tells_of_licence_people_sessions_usage_and_events(
     text = words(console, page(world.client))
     for shown in (
         "standing-grace",
-        "An operator says",
+        "Grace by an operator until",
         "Reason: The invoice is late.",
         "Billing says",
         "active (does not count now)",
@@ -85,7 +85,7 @@ def test_instants_are_utc_and_marked_for_the_operators_own_time(
     assert shown in console.get(page(world.client)).content.decode()
 
 
-def test_the_word_of_an_operator_that_has_ended_is_told(
+def test_a_decision_of_an_operator_that_has_ended_is_shown(
     console: Browser, organisation: Client, by: Actor, now: datetime
 ) -> None:
     licence = Licence.objects.get(client=organisation)
@@ -97,9 +97,11 @@ def test_the_word_of_an_operator_that_has_ended_is_told(
         by=by,
         now=now,
     )
-    assert "this counts until" in words(console, page(organisation))
+    text = words(console, page(organisation))
+    assert "Suspended by an operator until" in text
+    assert "billing decides again" not in text
     Licence.objects.update(operator_until=now - timedelta(minutes=1))
-    assert "is taken back within the hour" in words(console, page(organisation))
+    assert "billing decides again within the hour" in words(console, page(organisation))
 
 
 def test_suspending_counts_at_once_and_is_written_down(

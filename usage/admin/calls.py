@@ -1,7 +1,6 @@
 """Calls in flight, and stopping: one call, or all of a person's for as long as an operator says."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 from django.contrib import admin
@@ -11,7 +10,6 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from accounts.admin.person_action import PersonAction
-from accounts.audit import Actor
 from accounts.models import User
 from config.console.actions import BulkAction, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
@@ -42,10 +40,8 @@ class StopModelCalls(PersonAction, BulkAction):
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
         yield "What was delivered until then is charged. Everything else goes on: they stay signed in."
 
-    def do_one(
-        self, target: User, *, reason: str, ends_at: datetime | None, by: Actor, now: datetime
-    ) -> int:
-        return stop_model_calls(user_id=target.pk, ends_at=ends_at, reason=reason, by=by, now=now)
+    def do_one(self, target: User, **given: Any) -> int:
+        return stop_model_calls(user_id=target.pk, **given)
 
 
 class RestartModelCalls(PersonAction, BulkAction):
@@ -61,8 +57,8 @@ class RestartModelCalls(PersonAction, BulkAction):
     def effects(self, target: User | None) -> Iterable[str]:
         yield "Model calls are answered again, from the next one on."
 
-    def do_one(self, target: User, *, reason: str, by: Actor, now: datetime) -> int:
-        return restart_model_calls(user_id=target.pk, reason=reason, by=by, now=now)
+    def do_one(self, target: User, **given: Any) -> int:
+        return restart_model_calls(user_id=target.pk, **given)
 
 
 class EndCall(BulkAction):
@@ -83,8 +79,8 @@ class EndCall(BulkAction):
         # The list comes next: the page goes with the call.
         return Result(self.do_all([target], **given))
 
-    def do_one(self, target: RunningCall, *, reason: str, by: Actor, now: datetime) -> int:
-        return end_call(record_id=target.pk, reason=reason, by=by, now=now)
+    def do_one(self, target: RunningCall, **given: Any) -> int:
+        return end_call(record_id=target.pk, **given)
 
 
 @admin.register(RunningCall)

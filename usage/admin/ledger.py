@@ -230,8 +230,8 @@ class EndOverride(Action):
         else:
             yield "From the next model call on the plan's numbers count, or those of an earlier override in force."
 
-    def do(self, target: Override, *, reason: str, by: Actor, now: datetime) -> Result:
-        end_override(override_id=target.pk, reason=reason, by=by, now=now)
+    def do(self, target: Override, **given: Any) -> Result:
+        end_override(override_id=target.pk, **given)
         what = "extra allowance" if target.is_extra else "override"
         return Result(f"The {what} for {target.user} has ended.", target)
 

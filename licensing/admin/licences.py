@@ -1,0 +1,195 @@
+"""Licences: their status, terms and customer, each changed by its rule."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.postgres.forms import SimpleArrayField
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from config.console.actions import Action, ReasonForm, Result, TrackedForm, UtcDateTimeField
+from config.console.base import ConsoleAdmin
+from config.console.columns import ChoiceFilter, moment
+from config.console.template_tags import standing
+from licensing.admin.plans import ENTITLEMENTS_HELP
+from licensing.licences import set_customer, set_operator_status, set_terms
+from licensing.models import Licence, Plan, Standing
+
+BILLING = "billing"
+
+
+class StatusForm(ReasonForm):
+    status = forms.ChoiceField(
+        widget=forms.RadioSelect,
+        choices=(
+            (Standing.ACTIVE, "Active: everything works."),
+            (Standing.GRACE, "Grace: everything works, and shells warn until it ends."),
+            (Standing.SUSPENDED, "Suspended: shells lock and model calls are refused."),
+            (BILLING, "As billing says: end the operator's decision."),
+        ),
+    )
+    grace_until = UtcDateTimeField(
+        label="Grace ends (UTC)", required=False, help_text="For a grace. People see this time."
+    )
+    ends_at = UtcDateTimeField(
+        label="Until (UTC)",
+        required=False,
+        help_text="Billing decides again from then on. Empty: until an operator changes it.",
+    )
+
+
+class SetStatus(Action):
+    """Sets the operator's decision on a licence, which comes before what billing says."""
+
+    name = "status"
+    label = "Change status"
+    form_class = StatusForm
+
+    def effects(self, target: Licence) -> Iterable[str]:
+        yield f"Now: {target.status}. Billing says: {target.billing_status}."
+        yield "Shells see a change within a minute."
+        yield "Suspending ends running model calls within 15 seconds; signing in and looking up usage still work."
+        yield "Billing never undoes an operator's decision, which ends within an hour of its end."
+
+    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
+        return {
+            "status": target.operator_status or BILLING,
+            "grace_until": target.operator_grace_until,
+            "ends_at": target.operator_until,
+        }
+
+    def do(
+        self, target: Licence, *, status: str, grace_until: Any, ends_at: Any, **given: Any
+    ) -> Result:
+        licence = set_operator_status(
+            licence_id=target.pk,
+            status=None if status == BILLING else Standing(status),
+            grace_until=grace_until if status == Standing.GRACE else None,
+            ends_at=ends_at if status != BILLING else None,
+            **given,
+        )
+        return Result(f"The licence of {licence.client} is {licence.status} now.", licence.client)
+
+
+class TermsForm(TrackedForm, ReasonForm):
+    plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
+    entitlements = SimpleArrayField(
+        forms.SlugField(max_length=60),
+        label="Beyond the plan",
+        required=False,
+        help_text=f"What this client may use besides what the plan gives. {ENTITLEMENTS_HELP}",
+    )
+
+
+class SetTerms(Action):
+    """Sets the plan, and the entitlements beyond it."""
+
+    name = "terms"
+    label = "Change plan or entitlements"
+    form_class = TermsForm
+
+    def effects(self, target: Licence) -> Iterable[str]:
+        yield f"{target.client} has the plan {target.plan} now."
+        yield "Caps and entitlements of the new plan count from the next request on; what was used stays used."
+
+    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
+        return {"plan": target.plan_id, "entitlements": target.entitlements}
+
+    def do(self, target: Licence, *, entitlements: list[str] | None, **given: Any) -> Result:
+        licence = set_terms(licence_id=target.pk, entitlements=entitlements or [], **given)
+        return Result(f"{licence.client} has the plan {licence.plan}.", licence.client)
+
+
+class CustomerForm(ReasonForm):
+    stripe_customer_id = forms.RegexField(
+        r"^cus_\w+$",
+        label="Stripe customer",
+        required=False,
+        strip=True,
+        max_length=255,
+        help_text="As in cus_Nf1…; empty where nobody pays by Stripe.",
+    )
+
+
+class SetCustomer(Action):
+    """Sets the customer who pays for a licence."""
+
+    name = "customer"
+    label = "Change who pays"
+    form_class = CustomerForm
+
+    def effects(self, target: Licence) -> Iterable[str]:
+        yield "From the next night on, this customer's subscription decides what billing says of the licence."
+        yield f"Billing says now: {target.billing_status}. Without a customer that stays as it is."
+
+    def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
+        return {"stripe_customer_id": target.stripe_customer_id}
+
+    def do(self, target: Licence, *, stripe_customer_id: str, **given: Any) -> Result:
+        licence = set_customer(licence_id=target.pk, customer_id=stripe_customer_id, **given)
+        payer = licence.stripe_customer_id or "Nobody"
+        return Result(f"{payer} pays for {licence.client}.", licence.client)
+
+
+class StatusFilter(ChoiceFilter):
+    title, parameter_name = "status", "status"
+    choices_of = tuple(Standing.choices)
+
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(status=value)
+
+
+class DecisionFilter(ChoiceFilter):
+    title, parameter_name = "decided by", "word"
+    choices_of = (("operator", "an operator"), ("billing", "billing"))
+
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(operator_status__isnull=value == "billing")
+
+
+@admin.register(Licence)
+class LicenceAdmin(ConsoleAdmin):
+    row_actions = (SetStatus(), SetTerms(), SetCustomer())
+    list_display = (
+        "client",
+        "plan",
+        "shown_status",
+        moment("grace_until"),
+        "billing_status",
+        "operator_status",
+        moment("operator_until", "operator's decision ends"),
+        moment("changed_at"),
+    )
+    list_filter = (StatusFilter, DecisionFilter, "plan")
+    list_select_related = ("client", "plan")
+    search_fields = ("client__name", "operator_reason", "stripe_customer_id")
+    uuid_fields = ("client_id",)
+    fields = (
+        "client",
+        "plan",
+        "shown_entitlements",
+        "shown_status",
+        moment("grace_until"),
+        "billing_status",
+        moment("billing_grace_until"),
+        "operator_status",
+        moment("operator_grace_until"),
+        moment("operator_until", "operator's decision ends"),
+        "operator_reason",
+        "stripe_customer_id",
+        moment("changed_at"),
+    )
+    readonly_fields = ("shown_entitlements", "shown_status")
+
+    def audit_target(self, row: Licence) -> object:
+        return row.client_id
+
+    @admin.display(description="status", ordering="status")
+    def shown_status(self, licence: Licence) -> str:
+        return standing(licence.status)
+
+    @admin.display(description="entitlements")
+    def shown_entitlements(self, licence: Licence) -> str:
+        return ", ".join(licence.all_entitlements) or "–"

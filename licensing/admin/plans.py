@@ -1,0 +1,104 @@
+"""Plans: their caps and entitlements."""
+
+from collections.abc import Iterable, Mapping
+from copy import copy
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Count
+from django.http import HttpRequest
+
+from accounts.audit import Actor
+from config.console.actions import Action, ReasonForm, Result, TrackedForm
+from config.console.base import ConsoleAdmin
+from config.console.columns import tokens
+from licensing.models import Licence, Plan
+from licensing.plans import PlanTerms, add_plan, change_plan
+
+ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas: small letters and digits, with single hyphens between."
+
+
+class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Plan
+        fields = (
+            "name",
+            "entitlements",
+            "monthly_input_tokens",
+            "monthly_output_tokens",
+            "daily_tokens",
+        )
+        help_texts = {"entitlements": ENTITLEMENTS_HELP}
+
+
+class ChangedPlanForm(TrackedForm, PlanForm):
+    reason = ReasonForm.base_fields["reason"]
+
+
+class ChangePlan(Action):
+    name = "terms"
+    label = "Change plan"
+    form_class = ChangedPlanForm
+
+    def effects(self, target: Plan) -> Iterable[str]:
+        number = Licence.objects.filter(plan=target).count()
+        yield f"Licences on this plan: {number}. The new terms count for all of them from the next request on."
+
+    def form(self, target: Plan, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
+        return ChangedPlanForm(data, instance=copy(target))
+
+    def do(
+        self, target: Plan, *, reason: str, shown: Any, by: Actor, now: datetime, **terms: Any
+    ) -> Result:
+        plan = change_plan(
+            plan_id=target.pk, terms=_terms(terms), shown=shown, reason=reason, by=by, now=now
+        )
+        return Result(f"{plan} has been changed.", plan)
+
+
+class AddPlan(Action):
+    name = "add"
+    label = "Add plan"
+    permission = "add"
+    form_class = PlanForm
+
+    def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> PlanForm:
+        return PlanForm(data)
+
+    def do(self, target: None, *, by: Actor, now: datetime, **terms: Any) -> Result:
+        plan = add_plan(terms=_terms(terms), by=by, now=now)
+        return Result(f"{plan} has been added.", plan)
+
+
+def _terms(terms: dict[str, Any]) -> PlanTerms:
+    return PlanTerms(**{**terms, "entitlements": terms["entitlements"] or []})
+
+
+@admin.register(Plan)
+class PlanAdmin(ConsoleAdmin):
+    row_actions = (ChangePlan(),)
+    add_action = AddPlan()
+    list_display = (
+        "name",
+        "shown_entitlements",
+        tokens("monthly_input_tokens"),
+        tokens("monthly_output_tokens"),
+        tokens("daily_tokens"),
+        "licences_held",
+    )
+    search_fields = ("name",)
+    fields = list_display
+    readonly_fields = ("shown_entitlements", "licences_held")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(licence_count=Count("licences"))
+
+    @admin.display(description="entitlements")
+    def shown_entitlements(self, plan: Plan) -> str:
+        return ", ".join(plan.entitlements) or "–"
+
+    @admin.display(description="licences", ordering="licence_count")
+    def licences_held(self, plan: Any) -> int:
+        return int(plan.licence_count)

@@ -1,0 +1,68 @@
+"""Suspensions that wait for an operator because a run would suspend many clients at once."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from config.console.actions import Action, Result
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment
+from licensing import suspension_guard
+from licensing.models import Brake, Licence
+
+CLIENTS_NAMED = 20
+
+
+class ConfirmBrake(Action):
+    """Lets the next run suspend as many clients as it would."""
+
+    name = "confirm"
+    label = "Confirm the suspensions"
+    destructive = True
+
+    def available(self, target: Brake, *, by: HttpRequest) -> bool:
+        return target.is_held
+
+    def effects(self, target: Brake) -> Iterable[str]:
+        yield f"The next run of {target.job} suspends {len(target.licence_ids)} of {target.clients} clients."
+        yield f"Among them: {', '.join(_clients_of(target)[:CLIENTS_NAMED])}."
+        yield "Their shells lock within a minute of it, and their model calls are refused."
+        yield (
+            "A run that would suspend more others than it may by itself asks again; "
+            "so does one more than three days from now."
+        )
+
+    def do(self, target: Brake, **given: Any) -> Result:
+        suspension_guard.confirm(brake_id=target.pk, **given)
+        return Result("Confirmed. The next run does it; to do it now, run the command.", target)
+
+
+def _clients_of(held: Brake) -> list[str]:
+    names = Licence.objects.filter(pk__in=held.licence_ids).order_by("client__name")
+    return list(names.values_list("client__name", flat=True))
+
+
+@admin.register(Brake)
+class BrakeAdmin(ConsoleAdmin):
+    row_actions = (ConfirmBrake(),)
+    list_display = (
+        "job",
+        moment("noticed_at"),
+        "suspensions",
+        "clients",
+        moment("confirmed_at"),
+        "confirmed_by",
+        moment("ended_at"),
+    )
+    fields = (*list_display, "named")
+    readonly_fields = ("suspensions", "named")
+
+    @admin.display(description="would be suspended")
+    def suspensions(self, held: Brake) -> int:
+        return len(held.licence_ids)
+
+    @admin.display(description="who")
+    def named(self, held: Brake) -> str:
+        return ", ".join(_clients_of(held))
