@@ -1,4 +1,4 @@
-"""A model call as it was asked for: held to the schema, and reduced to what may be passed on."""
+"""Parses the body of a model call: validates it, and keeps the members that go to the provider."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from jsonschema_rs import Draft202012Validator, ValidationError
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
 from llmproxy.chat_schema import CHAT_REQUEST
 
-# The validator copies what it finds fault with, and may name every member that is not taken.
+# Limits because the validator copies each faulty value, and may list every unknown member.
 MAX_VALUES = 100_000
 MAX_MEMBERS = 5_000
-# In a body with more values than these, only the first fault is looked for.
+# A body with more values is searched for its first fault only.
 MAX_SEARCHED = 1_000
-# Taken and not passed on: they say nothing to a provider, or something it shall not know.
+# Accepted but not passed on: they mean nothing to a provider, or are none of its business.
 _KEPT_HERE = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
 _DROPPED = frozenset({"user", "metadata", "store"})
-# What providers refuse where there are no tools, and the values that ask for none.
+# Members that providers refuse without tools, and the values that ask for none.
 _OF_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
 _NO_TOOL = ("none", "auto", True, False)
 _DROPPED_OF_MESSAGES = frozenset(
@@ -46,14 +46,14 @@ class Chat:
     model: str | None
     members: dict[str, Any]
     output_wanted: int | None
-    # The word the caller used for the limit: compatible servers differ in which of the two they know.
+    # The caller's name of the limit: compatible servers know only one of the two.
     limit_member: str
     stream: bool
     include_usage: bool
 
 
 def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
-    """The call that a body asks for. ``stream`` is what its address says, None where the body says it.
+    """Returns the call. ``stream`` is fixed by the address, None where the body decides.
 
     Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
     """
@@ -70,7 +70,7 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
         if value is not None
         and name not in _KEPT_HERE
         and name not in _DROPPED
-        # SDKs send an empty list where a caller has no tools; providers refuse it.
+        # SDKs send an empty list for a caller without tools; providers refuse it.
         and not (name == "tools" and not value)
         and not (name in _OF_TOOLS and not data.get("tools") and value in _NO_TOOL)
     }
@@ -103,7 +103,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
-    """A tool call as it was answered, without its place in a stream and what a helper read into it."""
+    """A tool call as the provider wrote it, without an SDK's additions."""
     function = {name: call["function"][name] for name in ("name", "arguments")}
     return {"id": call["id"], "type": call["type"], "function": function}
 
@@ -114,13 +114,13 @@ def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fau
 
 
 def _faults(data: dict[str, Any], *, size: int) -> Iterator[Fault]:
-    # The validator gathers all faults at once, which a large body could make very many.
+    # The validator collects all faults at once, of which a large body could have very many.
     for error in _VALIDATOR.iter_errors(data) if size <= MAX_SEARCHED else _first_error(data):
         yield from _faults_of(error)
 
 
 def _size(data: dict[str, Any]) -> int:
-    """How many values a body holds. Raises ``MalformedRequest`` for more than a call may."""
+    """The number of values in a body. Raises ``MalformedRequest`` for too many."""
     size = 0
     level: list[Any] = [data]
     while level:

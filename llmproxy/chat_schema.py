@@ -1,7 +1,7 @@
 """The request of a model call as JSON Schema (2020-12): OpenAI's chat completion, as far as it is passed on.
 
-It is at once what is checked and what is published, so the two cannot differ. Every object is closed except
-those that hold a caller's own schema, so nothing that is not named here can reach a provider.
+The same schema is checked and published, so the two cannot differ. Every object is closed except those that hold a
+caller's schema, so only members named here can reach a provider.
 """
 
 from typing import Any
@@ -65,7 +65,7 @@ _TOOL_CALL: Schema = _closed(
         "id": _ID,
         "type": {"const": "function"},
         "function": _closed(
-            # What an SDK's helper made of the arguments goes no further.
+            # An SDK's parsed arguments are not passed on.
             {"name": _NAME, "arguments": _TEXT, "parsed_arguments": {}},
             "name",
             "arguments",
@@ -99,7 +99,7 @@ _MESSAGE: Schema = {
             },
             "tool_call_id": _ID,
             "refusal": {"type": ["string", "null"]},
-            # An answer may be sent back as it came; these of its members say nothing to a provider.
+            # Callers may send an answer back as it came; these of its members mean nothing to a provider.
             "annotations": {"type": ["array", "null"]},
             "reasoning_content": {"type": ["string", "null"]},
             "reasoning": {"type": ["string", "null"]},

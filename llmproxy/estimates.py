@@ -1,4 +1,4 @@
-"""How many tokens a prompt can cost, before anyone has counted them.
+"""Bounds the tokens that a prompt can cost, before a provider has counted them.
 
 No tokenizer is downloaded. The tokenizers in use join bytes pair by pair, which bounds what they can make of a
 text without knowing their vocabularies:
@@ -13,7 +13,7 @@ text without knowing their vocabularies:
   space before them, and so are up to four spaces in a row;
 - each message, call and tool has a frame; each image costs what its model's row or its provider says.
 
-It is found while everyone else waits, so it takes a few passes over a prompt, whatever is in it.
+Other requests wait meanwhile, so it takes a few passes over a prompt, whatever its content.
 
 Prose, program text and lists come to a half or a third of that, other scripts to a fifth at the least, text
 without sense to nearly all of it; ``tests/llmproxy/test_estimates.py`` holds it to real tokenizers. The reservation
@@ -28,7 +28,7 @@ from unicodedata import combining, normalize
 
 MESSAGE_FRAME = 8
 PROMPT_FRAME = 16
-# Characters to a token where an answer was cut and its provider told nothing.
+# Bytes to a token where an answer was cut without a report.
 BYTES_PER_DELIVERED_TOKEN = 4
 SPACES_PER_TOKEN = 4
 # Words are looked up in so many bytes of a prompt, as that takes the longest; those behind cost what letters cost.
@@ -135,11 +135,11 @@ def _bytes(text: str) -> bytes:
 
 
 def delivered_tokens(*, deltas: int, size: int) -> int:
-    """Tokens of an answer that nobody reported: at least one a delta, and one for four bytes of UTF-8."""
+    """The tokens of an answer without a report: at least one a delta, and one for four bytes of UTF-8."""
     return max(deltas, -(-size // BYTES_PER_DELIVERED_TOKEN))
 
 
-# What a provider may put into its prompt beside messages and tools.
+# Members that a provider may put into its prompt beside messages and tools.
 _IN_WORDS = ("response_format", "tool_choice")
 
 

@@ -1,4 +1,4 @@
-"""Changing what models people may choose; which of them a caller may use is told by the catalogue."""
+"""Adds and changes the models that people may choose."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,8 +19,8 @@ DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL), which calls that
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """All there is to say of a model. Limits in tokens; no ``image_tokens`` means what is usual at the provider,
-    no ``plans`` every plan.
+    """The properties of a model. Limits are in tokens; no ``image_tokens`` means the provider's default, no ``plans``
+    every plan.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Offer:
 
 
 def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
-    """A model that people may ask for from now on. Raises ``InvalidRequest`` for what cannot be offered."""
+    """Adds a model. Raises ``InvalidRequest`` for one that cannot be offered."""
     with transaction.atomic():
         model = _written(LanguageModel(), offer)
         record(
@@ -47,10 +47,10 @@ def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
 
 
 def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
-    """Another offer under the same row; calls that run already are not touched.
+    """Changes a model; running calls are not affected.
 
-    Raises ``InvalidRequest`` for what cannot be offered, and where it would leave calls that name no model
-    without one: the default model is neither renamed nor switched off.
+    Raises ``InvalidRequest`` for a model that cannot be offered. The default model can be neither renamed nor switched
+    off: calls that name no model would have none.
     """
     with transaction.atomic():
         model = LanguageModel.objects.select_for_update(no_key=True).get(pk=model_id)

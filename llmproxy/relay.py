@@ -7,24 +7,16 @@ import logging
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from json import dumps
 from typing import Any
 
 from django.conf import settings
 
+from config.api.handlers import openai_error
 from config.api.problems import InternalError, Problem, ServiceUnavailable
+from config.middleware.request_id import current as request_id
 from llmproxy import call_watch
 from llmproxy.calls import Call, End
-from llmproxy.exchange import (
-    Broken,
-    Exchange,
-    ExchangeError,
-    Limits,
-    TimedOut,
-    TooLarge,
-    Unreachable,
-)
-from llmproxy.openai_errors import stream_error
-from llmproxy.provider_session import ProviderSession
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
@@ -35,6 +27,16 @@ from llmproxy.providers.protocol import (
 )
 from llmproxy.providers.reading import usage_of
 from llmproxy.sse import EventParser, EventTooLarge
+from llmproxy.upstream.exchange import (
+    Broken,
+    Exchange,
+    ExchangeError,
+    Limits,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+)
+from llmproxy.upstream.provider_session import ProviderSession
 
 log = logging.getLogger(__name__)
 
@@ -265,6 +267,12 @@ def stream(call: Call) -> Stream:
         exchange.close()
         call_watch.forget(call)
         raise _failed(call, error) from None
+
+
+def stream_error(problem: Problem) -> bytes:
+    """The event that ends a stream in place of ``[DONE]``, as OpenAI's SDKs and a shell read it."""
+    error = {**openai_error(problem), "status": problem.status, "request_id": request_id()}
+    return b"data: " + dumps({"error": error}).encode() + b"\n\n"
 
 
 def _whole(event: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What the published schema says of model calls."""
+"""The schema of model calls in the published OpenAPI document."""
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 

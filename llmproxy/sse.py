@@ -13,7 +13,7 @@ _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?:\r\n|\n|\r)")
 _OVERLAP = 2
 
 
-# What nearly every event of a provider begins and ends with.
+# The begin and end of nearly every event of a provider.
 _DATA = b"data:"
 _END = b"\n\n"
 

@@ -55,9 +55,9 @@ CALL_PROBLEMS = (
 
 
 class ModelCallViewSet(ViewSet):
-    """Calls to a model, metered."""
+    """Metered calls to a model."""
 
-    # Whether the caller may call is asked with the admission.
+    # The admission checks whether the caller may call.
     authentication_classes = (ClaimedAuthentication,)
     permission_classes = (IsAuthenticated,)
     content_negotiation_class = WhateverAccept
@@ -122,7 +122,7 @@ class ModelCallViewSet(ViewSet):
 
 
 class ModelViewSet(ViewSet):
-    """The models there are. A suspended client may still look."""
+    """Lists the models. A suspended client may still read it."""
 
     permission_classes = (IsAuthenticated,)
 
@@ -150,7 +150,7 @@ def _whole(call: Call) -> HttpResponse:
 
 
 class _Events(StreamingHttpResponse):
-    """Chunks that are bytes already; what else they might be Django asks of each, twice."""
+    """A stream of bytes; Django would check the type of each chunk, twice."""
 
     make_bytes = bytes  # type: ignore[assignment]
 
@@ -164,7 +164,7 @@ def _streamed(call: Call) -> _Events:
     )
 
     def how_ended() -> str | None:
-        """What the line about the request says of it, once it is over; None leaves that to the chunks sent."""
+        """The end of the stream for the request's log line; None where the chunks sent tell it."""
         if call.end == End.CLIENT_GONE:
             return "cut"
         return answer.failure.code if answer.failure else None

@@ -1,4 +1,4 @@
-"""Where model calls go. A further provider is a module with a class of its own and a line in ``settings``."""
+"""The model providers. Another provider is a module with a class and a line in ``settings``."""
 
 from functools import cache
 

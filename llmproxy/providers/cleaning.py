@@ -1,20 +1,20 @@
-"""A provider's words without anything that names our credential, or the account that it is for."""
+"""Removes from a provider's message all that names our credential or account."""
 
 import re
 
 from django.conf import settings
 
 MAX_DETAIL = 500
-# Of longer words no more is looked at: what is left out may make up for what is cleaned away.
+# Longer messages are cut to this before cleaning, which may shorten them further.
 _LOOKED_AT = 4 * MAX_DETAIL
-# So many characters of a key in a row are no chance. Of its ends providers show fewer, as words of their own.
+# So many characters of a key in a row are no coincidence. Providers show fewer of its ends, as separate words.
 _PART = 6
 _ENDS = (4, 5)
 
-# Who says this speaks of how we have introduced ourselves.
+# This word means that the message is about our credential.
 _OF_A_CREDENTIAL = re.compile(r"\bbearer\b", re.IGNORECASE)
 _IN_A_WORD = r"[^\s'\"`,;:=(){}\[\]<>]"
-# Addresses, the names of accounts, and words that are masked, a mail address, or begin as ids and keys do.
+# Addresses, names of accounts, masked words, mail addresses, and words with the prefix of an id or a key.
 _OURS = re.compile(
     r"https?://\S+"
     r"|\b(?:accounts?|org(?:ani[sz]ation)?s?|projects?|teams?|tenants?|workspaces?|subscriptions?)"
@@ -29,7 +29,7 @@ _OURS = re.compile(
 
 
 def cleaned(message: str) -> str | None:
-    """What of a provider's message may be told, in one piece; None where it may name the credential itself."""
+    """The part of a provider's message that callers may see; None where it may name the credential itself."""
     message = message[:_LOOKED_AT]
     if _OF_A_CREDENTIAL.search(message) or _shows(settings.LLM_API_KEY(), message):
         return None
@@ -37,7 +37,7 @@ def cleaned(message: str) -> str | None:
 
 
 def _shows(key: str, message: str) -> bool:
-    """Whether a message has a part of the key, or one of its ends. The key of a server next door may be a mere word."""
+    """Whether a message shows a part of the key, or one of its ends. The key of a local server may be a plain word."""
     if len(key) < 2 * _PART:
         return _is_random(key) and key in message
     parts = (key[at : at + _PART] for at in range(len(key) - _PART + 1))
@@ -52,10 +52,10 @@ def _shows(key: str, message: str) -> bool:
 
 
 def _is_cut(end: str, beside: str) -> bool:
-    """Whether an end of a key is no whole word that it begins or ends with."""
+    """Whether an end of a key is not a whole word of it."""
     return _is_random(end) or (end.isalnum() and beside.isalnum())
 
 
 def _is_random(part: str) -> bool:
-    """Whether it reads as no word, as what begins all keys of a kind does."""
+    """Whether it does not read as a word; the common prefix of a kind of keys does."""
     return any(map(str.isdigit, part)) or not (part.islower() or part.isupper())

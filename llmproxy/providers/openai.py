@@ -35,15 +35,15 @@ from llmproxy.sse import Event
 DONE = b"[DONE]"
 # An image of 2048 by 2048 in high detail, in tiles of 512: 85 and 16 times 170.
 IMAGE_TOKENS = 2_805
-# The request was at fault, not we: these are the caller's to mend.
+# The request is at fault: the caller can fix it.
 _CALLERS_FAULT = frozenset({400, 404, 413, 422})
 _BUSY = frozenset({408, 409, 429, 503, 529})
 _THOUGHTS = ("reasoning_content", "reasoning")
 _TEXTS = frozenset({"content", "refusal", *_THOUGHTS})
-# Characters of sound that cost what a byte of text does: 64,000 a second (PCM at 24 kHz in base64), for 20 tokens of
+# Characters of sound that cost as much as a byte of text: 64,000 a second (PCM at 24 kHz in base64), for 20 tokens of
 # four bytes.
 SOUND = 800
-# What the chunks of one answer have in common.
+# The members that all chunks of one answer share.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
 
@@ -54,7 +54,7 @@ class OpenAI:
     image_tokens = IMAGE_TOKENS
 
     def check(self, chat: Chat) -> None:
-        """Whatever has been taken can be asked."""
+        """Every valid call can be sent."""
 
     def prompt_overhead(self, chat: Chat) -> int:
         return 0
@@ -103,14 +103,14 @@ class OpenAI:
 class _Translator:
     def __init__(self, called: str | None) -> None:
         self._called = called
-        # The last chunk and the last usage that there was in any.
+        # The last chunk, and the last usage of any chunk.
         self._chunk: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
 
     def piece(self, event: Event) -> Piece:
-        """One event. Its data goes on untouched, but for the usage, a name that differs here, and what is no JSON."""
+        """Translates one event. Its data is forwarded untouched, except for usage, another name, and invalid JSON."""
         if event.data is None:
-            # A comment says that the provider lives; that is worth saying on, in our own words.
+            # A comment shows that the provider is alive, which becomes our own keep-alive.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
         data = event.data.strip()
         if data == DONE:
@@ -128,25 +128,25 @@ class _Translator:
                 finished = finished or bool(choice.get("finish_reason"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
-        # Events of other kinds (some servers have a ping) are no chunks, and SDKs would stumble over them.
+        # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.
         is_chunk = isinstance(choices, list)
         self._chunk = chunk if is_chunk else self._chunk
         self._usage = self._usage if usage is None else chunk["usage"]
         forward = b""
-        # One without a choice tells the usage, or what no caller has asked for, and SDKs' users look at the first.
+        # A chunk without a choice has the usage or nothing for callers, and users of SDKs read the first choice.
         if is_chunk and choices:
             if not is_json or self._called is not None:
                 forward = self._renamed(chunk)
             else:
                 forward = event.raw
                 if forward != b"data: %b\n\n" % data:
-                    # What stands beside the data, a mark, a comment or a field, is not for the caller.
+                    # A byte order mark, a comment or a field beside the data is not for the caller.
                     forward = b"data: %b\n\n" % data.replace(b"\n", b" ")
         return Piece(forward=forward, size=size, finished=finished, reported=usage)
 
     def usage_chunk(self, known: TokenUsage) -> bytes:
         head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
-        # The provider's own says more than we keep; ours stands where it said nothing, or something else.
+        # The provider's usage has more members than ours; ours counts where it reported none or another.
         usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
         return _event({**head, **self._name(), "choices": [], "usage": usage})
 
@@ -162,7 +162,7 @@ def _event(chunk: dict[str, Any]) -> bytes:
 
 
 def reported(usage: Any) -> TokenUsage | None:
-    """A ``usage`` object, or None where there is none. An explicit zero is a report."""
+    """The token usage of a ``usage`` object, or None without one. An explicit zero is a report."""
     if not isinstance(usage, dict):
         return None
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
@@ -183,7 +183,7 @@ def _detail(usage: dict[str, Any], group: str, name: str) -> int:
 
 
 def _size(message: dict[str, Any]) -> int:
-    """Bytes of everything in a message or delta that a provider counts as output."""
+    """The bytes in a message or delta that a provider counts as output."""
     size = 0
     for name, value in message.items():
         if not value:
@@ -207,18 +207,18 @@ def _arguments(message: dict[str, Any]) -> Iterable[str | None]:
 
 
 def _thoughts(message: dict[str, Any]) -> Iterable[str]:
-    """What is said of thoughts in parts, unless it is said as a text as well. Parts of other kinds are passed over."""
+    """The reasoning in parts, unless it comes as a text as well. Parts of other kinds are skipped."""
     details = message["reasoning_details"]
     if isinstance(details, list) and not any(message.get(name) for name in _THOUGHTS):
         for part in details:
             if isinstance(part, dict):
-                # What is encrypted says nothing of how long it is.
+                # Encrypted parts do not tell their length.
                 said = (part.get(name) for name in ("text", "summary"))
                 yield from (each for each in said if isinstance(each, str))
 
 
 def _spoken(message: dict[str, Any]) -> Iterable[str]:
-    """The words of what is spoken, or as much text as sound of that length costs."""
+    """The transcript of audio, or as much text as audio of that length costs."""
     audio = message["audio"]
     if isinstance(audio, dict):
         words, sound = audio.get("transcript"), audio.get("data")
@@ -228,7 +228,7 @@ def _spoken(message: dict[str, Any]) -> Iterable[str]:
             yield "." * -(-len(sound) // SOUND)
 
 
-# Of these there is something in parts; the others' names are looked up once for each chunk.
+# The members whose text comes in parts.
 _PARTS: Mapping[str, Callable[[dict[str, Any]], Iterable[str | None]]] = {
     "tool_calls": _arguments,
     "reasoning_details": _thoughts,

@@ -1,4 +1,4 @@
-"""What the proxy asks of a provider: how to say a call, and how to read what comes back."""
+"""The interface of a provider: how to write a request, and how to read its answer."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from config.api.problems import Problem
 from llmproxy.chat import Chat
 from llmproxy.sse import Event
 
-# What a stream says when there is nothing to say: a comment, which every client skips.
+# A comment that keeps a silent stream alive; every client skips it.
 KEEP_ALIVE = b": keep-alive\n\n"
 
 
@@ -62,12 +62,12 @@ class PromptUsage(NamedTuple):
 
 @dataclass(slots=True)
 class Piece:
-    """What one event of a provider means for the caller.
+    """The meaning of one provider event for the caller.
 
-    ``forward`` is what the caller gets (empty: nothing), ``size`` the bytes of text in it that count as
-    output, ``finished`` that the answer has its reason for ending, ``ended`` that the provider says
-    nothing more, ``failed`` that it reported an error instead. ``prompt`` is what a provider tells of the
-    prompt before it can report the whole. A chunk without choices, such as tells the usage, is not in ``forward``.
+    ``forward`` holds the bytes for the caller, ``size`` the bytes of text in it that count as output. ``finished``: the
+    answer has its finish reason. ``ended``: the stream is over. ``failed``: the provider reported an error instead.
+    ``prompt`` is the prompt's usage where it is known before the whole. A chunk without choices, such as one with the
+    usage, is not in ``forward``.
     """
 
     forward: bytes = b""
@@ -85,23 +85,23 @@ class Translator(Protocol):
     def piece(self, event: Event) -> Piece: ...
 
     def usage_chunk(self, known: TokenUsage) -> bytes:
-        """The event that tells the usage and nothing else, for those who have asked for it."""
+        """The event with the usage alone, for callers that want it."""
         ...
 
 
 class Provider(Protocol):
-    """One provider's dialect. Hosts and credentials are its own; nothing of a call can choose them."""
+    """One provider's dialect. Settings give its host and credential; no part of a call can choose them."""
 
     name: str
-    # The most that one image costs in a prompt, unless the row of its model says otherwise.
+    # The most tokens of one image in a prompt, unless the model's row gives another number.
     image_tokens: int
 
     def check(self, chat: Chat) -> None:
-        """Raises ``InvalidRequest`` for what this provider cannot be asked, before anything is reserved."""
+        """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
         ...
 
     def prompt_overhead(self, chat: Chat) -> int:
-        """The most tokens that this provider adds to what a caller said."""
+        """The most tokens that this provider adds to a caller's prompt."""
         ...
 
     def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest: ...
@@ -111,7 +111,7 @@ class Provider(Protocol):
         ...
 
     def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
-        """``called`` is the name that callers know the model by, None where it is the provider's own."""
+        """``called`` is the callers' name of the model, None where it is the provider's own."""
         ...
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem: ...

@@ -1,4 +1,4 @@
-"""What providers say alike, whatever their dialect: counts, and the words and headers of a refusal."""
+"""Reads what is common to all providers: JSON, token counts, and the message and headers of a refusal."""
 
 import logging
 import re
@@ -13,18 +13,18 @@ from django.conf import settings
 
 from llmproxy.providers.cleaning import cleaned
 from llmproxy.providers.protocol import TokenUsage
-from llmproxy.retries import retry_after
+from llmproxy.upstream.retries import retry_after
 
 log = logging.getLogger(__name__)
 
 MAX_RETRY_AFTER = 86_400
-# More than this no call costs; it is a mistake, and counts as no report.
+# A larger count is a mistake and treated as missing.
 MOST_TOKENS = 1_000_000_000
-# What is said where a provider refuses a request without a word.
+# The detail of a refusal that comes without a message.
 REFUSED = {413: "This is more than the model takes at once. Please send less."}
-# What a provider answers to a credential or an account that it does not take.
+# The statuses with which a provider refuses our credential or account.
 NOT_US = frozenset({401, 402, 403})
-# What an error is called that is about either, whatever its status; no caller can mend those.
+# The codes of errors about either, whatever their status; no caller can fix those.
 _OF_US = frozenset({
     "invalid_api_key", "authentication_error", "permission_error", "access_terminated", "account_deactivated",
     "invalid_organization", "mismatched_organization", "mismatched_project", "organization_restricted",
@@ -36,18 +36,18 @@ _SAID_OF_US = re.compile(
     r"|\b(?:invalid|incorrect|expired|revoked)\b.{0,30}\bapi[ _-]?key\b",
     re.IGNORECASE | re.DOTALL,
 )
-# Seconds after which a process says again that it is not taken; at once where the credential is another.
+# Seconds after which a process logs again that its credential is refused; a new credential is logged at once.
 SAID_AGAIN_AFTER = 3_600.0
 _QUOTED = re.compile(r"(?<!\w)(['\"`])[^'\"`]*\1(?!\w)")
 _last_said: dict[str, Any] = {"key": "", "at": 0.0}
 
 
 def read(data: bytes) -> tuple[Any, bool]:
-    """JSON, also such as is none by the letter, and whether it can go on as it came.
+    """Parses JSON leniently; returns the value and whether the bytes are valid JSON for callers.
 
-    Some servers send halves of a character in two pieces, which is JSON still; some say NaN or infinity, which is
-    none, and is null here. Others say such a half in bytes, or a mark of the byte order before it, which clients do not
-    read. Integers beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
+    Some servers send halves of a surrogate pair in two pieces, which is still JSON; some send NaN or infinity, which is
+    not, and becomes null. Others send such a half as bytes, or a byte order mark, which clients do not read. Integers
+    beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
     """
     try:
         return orjson.loads(data), True
@@ -69,7 +69,7 @@ _decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite).decode
 
 
 def note_refused(status: int) -> None:
-    """Tells operators, by one line in the log and not by one for each call, that the provider does not take us."""
+    """Logs that the provider refuses our credential: once an hour, not once a call."""
     key, now = settings.LLM_API_KEY(), time.monotonic()
     if _last_said["key"] != key or now - _last_said["at"] >= SAID_AGAIN_AFTER:
         _last_said.update(key=key, at=now)
@@ -77,11 +77,11 @@ def note_refused(status: int) -> None:
 
 
 def refuses_us(body: bytes) -> bool:
-    """Whether a refusal is of our key or account, whatever its status: some servers answer 400 to that."""
+    """Whether a refusal is about our key or account, whatever its status: some servers answer 400."""
     try:
         error = _error_of(body)
         kinds = {str(error.get("code")), str(error.get("type"))}
-        # What is quoted is the caller's.
+        # Quoted parts repeat the caller's text.
         said = _QUOTED.sub("", error["message"])
         return bool(kinds & _OF_US) or bool(_SAID_OF_US.search(said))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -104,7 +104,7 @@ def is_count(value: Any) -> TypeGuard[int]:
 
 
 def said(body: bytes) -> str | None:
-    """The provider's own words on a refused request, without anything that names the credential."""
+    """The provider's message on a refused request, without anything that names the credential."""
     try:
         message = _error_of(body)["message"]
     except (ValueError, LookupError, TypeError, RecursionError):

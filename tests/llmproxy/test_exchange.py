@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from llmproxy import provider_session
-from llmproxy.exchange import (
+from llmproxy.upstream import provider_session
+from llmproxy.upstream.exchange import (
     Broken,
     Exchange,
     ExchangeError,
@@ -28,7 +28,7 @@ from llmproxy.exchange import (
     TooLarge,
     Unreachable,
 )
-from llmproxy.provider_session import ProviderSession, prepared
+from llmproxy.upstream.provider_session import ProviderSession, prepared
 from tests.llmproxy.readers import CAN_INTERRUPT, assert_cut, readers_counted
 from tests.standins.raw_server import (
     CHUNKED,

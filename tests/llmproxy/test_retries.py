@@ -9,9 +9,16 @@ from unittest import mock
 
 import pytest
 
-from llmproxy import retries
-from llmproxy.exchange import Broken, Exchange, ExchangeError, Limits, TimedOut, Unreachable
-from llmproxy.provider_session import ProviderSession
+from llmproxy.upstream import retries
+from llmproxy.upstream.exchange import (
+    Broken,
+    Exchange,
+    ExchangeError,
+    Limits,
+    TimedOut,
+    Unreachable,
+)
+from llmproxy.upstream.provider_session import ProviderSession
 from tests.llmproxy.readers import assert_cut, readers, readers_counted
 from tests.standins.raw_server import GENEROUS, Peer, eventually, playing
 

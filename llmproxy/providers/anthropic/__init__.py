@@ -1,4 +1,4 @@
-"""Anthropic's Messages API (https://docs.anthropic.com/en/api/messages), spoken for callers of chat completions."""
+"""Anthropic's Messages API (https://docs.anthropic.com/en/api/messages), for callers of chat completions."""
 
 from collections.abc import Mapping
 from json import dumps

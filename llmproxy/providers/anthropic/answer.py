@@ -1,4 +1,4 @@
-"""A message of Anthropic's as a chat completion. Thinking comes back as ``reasoning_content``."""
+"""Translates Anthropic's message to a chat completion. Thinking becomes ``reasoning_content``."""
 
 import time
 from json import dumps
@@ -30,12 +30,12 @@ def completion(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
 
 
 def finish_reason(stop_reason: str | None) -> str:
-    """The reason in OpenAI's words; one that is not known ends an answer as any other."""
+    """OpenAI's finish reason; ``stop`` for an unknown one."""
     return _FINISH.get(stop_reason or "", "stop")
 
 
 def reported(usage: Any) -> TokenUsage | None:
-    """Tokens of a ``usage``, None where it does not have both kinds. An explicit zero is a report."""
+    """The tokens of a ``usage``, None unless it has both kinds. An explicit zero is a report."""
     known = prompt(usage)
     if known is None or not is_count(output := usage.get("output_tokens")):
         return None
@@ -45,13 +45,13 @@ def reported(usage: Any) -> TokenUsage | None:
         input=known.input,
         output=output,
         cached_input=known.cached_input,
-        # Not every server of this API tells it apart.
+        # Not every server of this API reports it.
         reasoning=thought if is_count(thought) else 0,
     )
 
 
 def prompt(usage: Any) -> PromptUsage | None:
-    """Tokens of the prompt. ``input_tokens`` leaves out what was read from or written to a cache."""
+    """The tokens of the prompt. ``input_tokens`` excludes those read from or written to a cache."""
     if not isinstance(usage, dict) or not is_count(fresh := usage.get("input_tokens")):
         return None
     read, written = (
@@ -85,7 +85,7 @@ def _completion(
 
 
 def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
-    """The assistant's message, and the bytes of everything in it that counts as output."""
+    """The assistant's message, and its bytes that count as output."""
     text, thought, hidden = "", "", 0
     calls: list[dict[str, Any]] = []
     for block in blocks:
@@ -109,7 +109,7 @@ def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
 
 
 def arguments(block: dict[str, Any]) -> str:
-    """What a block that calls a tool brings with it; nothing at all is an empty object."""
+    """The arguments that a tool block starts with; an empty object without any."""
     return dumps(block.get("input") or {})
 
 

@@ -1,8 +1,7 @@
-"""The events of a streamed message as chunks of a chat completion.
+"""Translates the events of a streamed message to chunks of a chat completion.
 
-What is told of tokens is cumulative, so the last value of each field counts and nothing is added up. At the
-start of a message only the prompt's tokens are known: the output's are a seed, and a report only once the
-message has its reason for ending.
+Token counts are cumulative: the last value of each field counts, and nothing is added up. At the start of a message
+only the prompt's tokens are known; the output's are a report only once the message has its stop reason.
 """
 
 import time
@@ -28,7 +27,7 @@ _WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
 
 @dataclass(slots=True)
 class _Block:
-    """One block: the number of the call that it is, if it is one, and the arguments it has if no delta brings them."""
+    """One content block: the number of its tool call, if it is one, and its arguments if no delta brings them."""
 
     kind: str = ""
     call: int | None = None
@@ -36,7 +35,7 @@ class _Block:
 
 
 class EventTranslator:
-    """One stream. Events and blocks of kinds that are not known are passed over."""
+    """Translates one stream. Events and blocks of unknown kinds are skipped."""
 
     def __init__(self, *, include_usage: bool, called: str | None = None) -> None:
         self._include_usage = include_usage
@@ -45,13 +44,13 @@ class EventTranslator:
         self._usage: dict[str, Any] = {}
         self._finished = False
         self._tools = 0
-        # By their index, since blocks may take turns. Where there is none, the newest is meant.
+        # By their index, since deltas of blocks may alternate. Without an index the newest block is meant.
         self._blocks: dict[Any, _Block] = {}
         self._newest = _Block()
 
     def piece(self, event: Event) -> Piece:
         if event.data is None:
-            # A comment says that the provider lives; that is worth saying on, in our own words.
+            # A comment shows that the provider is alive, which becomes our own keep-alive.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
         try:
             data = read_exactly(event.data)
@@ -76,7 +75,7 @@ class EventTranslator:
             case "message_delta":
                 piece = self._message_delta(data)
             case "message_stop":
-                # A message without its reason for ending was cut on the way.
+                # A message without its stop reason was cut on the way.
                 failed = None if self._finished else ProviderError()
                 piece = Piece(ended=self._finished, failed=failed)
             case "error":
@@ -122,7 +121,7 @@ class EventTranslator:
                 return self._said("reasoning_content", delta["thinking"])
             case "input_json_delta":
                 block = self._block(index)
-                # What has no arguments cannot be meant.
+                # A block without arguments cannot be meant.
                 block = self._newest if block.kind in _WITHOUT_ARGUMENTS else block
                 return self._arguments(block, delta["partial_json"])
         return Piece()
@@ -151,7 +150,7 @@ class EventTranslator:
             self._usage |= {name: value for name, value in usage.items() if value is not None}
 
     def _forget_output(self) -> None:
-        """What is told before a message has its reason for ending is no report of what it came to."""
+        """Drops an output count from before the stop reason: it is not final."""
         self._usage.pop("output_tokens", None)
 
     def _said(self, member: str, text: str) -> Piece:
@@ -160,7 +159,7 @@ class EventTranslator:
         return Piece(forward=self._chunk({member: text}), size=size_of(text))
 
     def _arguments(self, block: _Block, text: str) -> Piece:
-        # Tools that the provider calls by itself are its own affair.
+        # Tools that the provider calls itself are not for the caller.
         if not text or block.call is None:
             return Piece()
         block.input = None
@@ -176,7 +175,7 @@ class EventTranslator:
 
     def _event(self, *, choices: list[dict[str, Any]], usage: Any = None) -> bytes:
         if not self._head:
-            # Nothing comes before the message has begun.
+            # No event may come before the message has begun.
             raise ValueError
         chunk = {**self._head, "choices": choices}
         if self._include_usage:

@@ -1,4 +1,4 @@
-"""What Anthropic's errors mean for a caller, as the status of an answer or as an event of a stream."""
+"""Translates Anthropic's errors to problems, from the status of an answer or an event of a stream."""
 
 from collections.abc import Mapping
 from json import dumps

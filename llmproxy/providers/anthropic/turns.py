@@ -1,4 +1,4 @@
-"""The messages of a chat completion as a system prompt and turns, which take turns.
+"""Translates the messages of a chat completion to a system prompt and alternating turns.
 
 Anthropic wants the first turn to be a user's, user and assistant to alternate, no empty text, and the results
 of tools at the head of the user's turn that follows. Messages of one role after another are therefore one turn,
@@ -18,12 +18,12 @@ Block = dict[str, Any]
 Turn = dict[str, Any]
 
 IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
-# What a conversation that an assistant opens is preceded by.
+# The first turn of a conversation that an assistant opens.
 OPENING = "(The conversation begins.)"
 
 _SYSTEM = frozenset({"system", "developer"})
 _NOT_OF_AN_ID = re.compile(r"[^A-Za-z0-9_-]")
-# The longest id of a call, and what tells apart those that had to be changed.
+# The longest id of a call, and the length of the hash in ids that had to be changed.
 LONGEST_ID = 64
 _HASH = 8
 
@@ -43,7 +43,7 @@ def system_prompt(messages: list[dict[str, Any]]) -> str:
 
 
 def turns(messages: list[dict[str, Any]]) -> list[Turn]:
-    """All other messages. Raises ``InvalidRequest`` for what no turn can say."""
+    """The turns of all other messages. Raises ``InvalidRequest`` for what no turn can hold."""
     made: list[Turn] = []
     for index, message in enumerate(messages):
         if message["role"] not in _SYSTEM:
@@ -56,14 +56,14 @@ def turns(messages: list[dict[str, Any]]) -> list[Turn]:
     if made[0]["role"] == "assistant":
         made.insert(0, {"role": "user", "content": [_text(OPENING)]})
     if made[-1]["role"] == "assistant" and made[-1]["content"][-1]["type"] == "text":
-        # An answer that the model shall go on with must not end in a blank.
+        # An answer that the model continues must not end in a blank.
         last = made[-1]["content"][-1]
         last["text"] = last["text"].rstrip()
     return made
 
 
 def _refuse_unanswerable(messages: list[dict[str, Any]]) -> None:
-    """Raises for what comes last and is no turn: an answer before it would be gone on with, as nobody has asked."""
+    """Raises for a last message that is no turn: the model would continue the answer before it, unasked."""
     for index, message in reversed([*enumerate(messages)]):
         if message["role"] == "assistant":
             return
@@ -116,12 +116,12 @@ def _use(call: dict[str, Any]) -> Block:
 
 
 def _input(arguments: str) -> dict[str, Any]:
-    """Arguments as an object. What a model wrote wrongly stays to be read as it was written."""
+    """The arguments as an object. Arguments that are no valid object are kept as a text."""
     if not arguments.strip():
         return {}
     try:
         given = loads(arguments)
-        # A number beyond JSON's own would come out as something that is no JSON.
+        # A number beyond JSON's range would not be valid JSON.
         dumps(given, allow_nan=False)
     except (ValueError, RecursionError):
         given = None
@@ -129,11 +129,11 @@ def _input(arguments: str) -> dict[str, Any]:
 
 
 def call_id(given: str) -> str:
-    """An id of a call; those of other providers may be longer, or have characters that Anthropic does not take."""
+    """The id of a call; ids of other providers may be longer, or have characters that Anthropic refuses."""
     taken = _NOT_OF_AN_ID.sub("_", given)
     if given and taken == given and len(given) <= LONGEST_ID:
         return given
-    # Two that differ stay two.
+    # Different ids stay different.
     digest = sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{taken[: LONGEST_ID - _HASH - 1]}_{digest[:_HASH]}"
 

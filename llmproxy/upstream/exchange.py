@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Self
 from requests import PreparedRequest, Response
 
 from config.greenlets import spawn, within
-from llmproxy.provider_session import Attempt, ProviderSession, prepared
-from llmproxy.retries import Retries, root_of
+from llmproxy.upstream.provider_session import Attempt, ProviderSession, prepared
+from llmproxy.upstream.retries import Retries, root_of
 
 # The most bytes that are read at once, and the most reads that the task is ahead of the consumer.
 READ_BYTES = 16 * 1024
