@@ -1,11 +1,11 @@
-"""How the service is served: gunicorn's configuration, its worker and the start of each process.
+"""gunicorn's configuration: settings, server hooks and the worker class.
 
 ``gunicorn -c python:config.gunicorn config.wsgi:application``
 
-The application is loaded once, before the workers are forked: a fault in it ends the start instead of starting
-workers for ever, a worker that died is replaced in milliseconds, and all share one copy of the code in memory.
-What must not be shared is made on first use and thus after the fork: the pool of database connections, the
-Redis client (which looks at its process id besides), the thread of slow hashes. The price: new code needs a new start.
+The application is loaded once, before the workers are forked: a fault in it ends the start instead of restarting
+workers for ever, a dead worker is replaced in milliseconds, and all workers share one copy of the code in memory. The
+pool of database connections, the Redis client and the argon2 thread must not be shared, so they are made on first use,
+after the fork. In return, new code needs a restart.
 """
 
 from gevent import monkey
@@ -38,12 +38,12 @@ from config.waiting import limit_statements  # noqa: E402
 
 log = logging.getLogger(__name__)
 
-# A client that takes or sends nothing for so long in the middle of a request has gone.
+# A client that neither reads nor sends for so long in the middle of a request has gone.
 STALLED_SECONDS = 90
 LINGER_SECONDS = 2.0
 SETTLING_SECONDS = 10.0
 LINGER_BYTES = 1024 * 1024
-# What one web request may ask of the database; commands and the worker of queued work have time.
+# Database limits of one web request; commands and the job worker have none.
 STATEMENT_LIMITS = (
     "-c statement_timeout=10s -c lock_timeout=4s -c idle_in_transaction_session_timeout=30s"
 )
@@ -77,7 +77,7 @@ class UnsupportedVersion(MalformedRequest):
     default_detail = "This service speaks HTTP/1.1."
 
 
-# In this order: the later are more general.
+# The first match decides; later entries are more general.
 PROBLEMS: tuple[tuple[type[Exception], type[Problem]], ...] = (
     (errors.InvalidResponseHeader, InternalError),
     (errors.InvalidResponseHeaderName, InternalError),
@@ -147,7 +147,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
 
 def _answer(exc: Exception, peer: str) -> HttpResponse:
-    """The answer to a request of which nothing is known but where it came from; it has its id and its log line."""
+    """Answers a request of which only the peer is known, with a request id and a log line like any other."""
     request = HttpRequest()
     request.META["REMOTE_ADDR"] = peer
     return cast(
@@ -178,7 +178,7 @@ def _bytes_of(response: HttpResponse) -> bytes:
 
 
 def _allow_many_connections() -> None:
-    """Takes as many open files as this process may have; the usual 1,024 are 500 streams."""
+    """Raises the limit of open files as far as allowed; the usual 1,024 are 500 streams."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -186,7 +186,7 @@ def _allow_many_connections() -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Says where it serves: gunicorn's own words about this lose their values in our logs."""
+    """Logs the address; gunicorn's own line about it loses its values in our log format."""
     # Loaded modules stay for good: workers need neither search them for garbage nor copy their pages by doing so.
     gc.freeze()
     # A search stops every stream of its process: 4 to 40 ms with thousands of streams, so it must be rare.
@@ -197,7 +197,7 @@ def when_ready(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """From now on this process looks after the one of queued work as well."""
+    """Starts the watch over the job worker."""
     import_string("config.console.watch.start")()
 
 

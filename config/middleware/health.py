@@ -1,9 +1,9 @@
-"""Is the service up? ``/livez`` says that the process runs; ``/healthz`` that it can do its work.
+"""Health checks: ``/livez`` reports that the process runs, ``/healthz`` that it can do its work.
 
 Both are answered before host checks and https redirects, so that a probe may come over plain HTTP by address.
-``/healthz`` answers 503 when the database is away. The cache is not needed, only missed: without it the status
-is ``degraded`` and the answer 200. Where no cache is configured its check says ``not_configured`` and the
-status stays ``ok``, since limits per process are then what was asked for.
+``/healthz`` answers 503 when the database is away. Without its cache the service still
+works: the status is ``degraded`` and the answer 200. Where no cache is configured, its check is ``not_configured`` and
+the status ``ok``, since limits per process were chosen then.
 """
 
 import logging
@@ -29,7 +29,7 @@ NOT_CONFIGURED = "not_configured"
 
 
 class HealthMiddleware:
-    """Answers the two addresses itself, with GET and HEAD, and hands everything else on."""
+    """Answers GET and HEAD at the two addresses."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -47,10 +47,10 @@ class HealthMiddleware:
 
 
 class Probe:
-    """One look at a time at something that may hang, from a thread of its own.
+    """Runs a check that may hang in a separate thread, once at a time.
 
-    Whoever asks waits at most ``seconds``, and those who ask while a look hangs wait for that one: however
-    often an orchestrator probes a frozen database, it holds one connection and no more.
+    A caller waits at most ``seconds``; callers that come while a check hangs wait for that one. So a frozen database
+    costs one connection, however often an orchestrator probes it.
     """
 
     def __init__(self, look: Callable[[], None], *, seconds: float) -> None:
@@ -60,7 +60,7 @@ class Probe:
         self._running: _Run | None = None
 
     def succeeds(self) -> bool:
-        """Whether a look that was under way or begun now has ended well in time."""
+        """Returns whether the running check, or a new one, has ended well in time."""
         with self._lock:
             run = self._running
             if run is None or run.ended.is_set():
@@ -81,14 +81,14 @@ class _Run(threading.Thread):
             self._look()
             self.well = True
         except Exception:
-            # Of any kind: what counts is that the question could not be answered.
+            # Any error means that the database cannot answer.
             log.warning("health_check_failed", exc_info=True)
         finally:
             self.ended.set()
 
 
 def _ask_database() -> None:
-    """The shortest question over a connection of this thread's own, which goes back to the pool at once."""
+    """Runs the shortest query on this thread's connection, which then goes back to the pool."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")

@@ -1,8 +1,8 @@
-"""One id and one log line for every request.
+"""Gives every request an id and one log line.
 
-The id is the caller's ``X-Request-ID`` where that is a sane one, else a new one. It stands in the answer, in
-every problem and, through :func:`current`, in every log line that is written while the request is served,
-also by rules that know no request. The line names the route and never the path, which may carry a token.
+The id is the caller's ``X-Request-ID`` if it is well-formed, else a new one. The answer, every problem and, through
+:func:`current`, every log line written while the request is served carry it, also lines of rules that know no request.
+The request's line names the route and never the path, which may carry a token.
 """
 
 import logging
@@ -62,7 +62,7 @@ def current() -> str:
 
 
 def id_of(request: HttpRequest) -> str:
-    """A request's own id, whoever asks."""
+    """Returns the id of a given request."""
     return getattr(request, "id", "") or current()
 
 

@@ -1,9 +1,8 @@
-"""Logs: one JSON object a line, and only what is allowed in it.
+"""The log format: one JSON object a line that holds allowed members only.
 
-A record's event is the text that stands in the code that logged it. Text that was put together from values
-is never written, whoever logged it: the place that wrote it stands there instead. Arguments are left out,
-except for numbers of our own. Of what is passed as ``extra`` only the names in :data:`ALLOWED` are written,
-each in its form; of exceptions their classes and frames.
+A record's event is a literal text of the code that logged it. A text assembled from values is never written, by any
+library; the place of the call stands there instead. Arguments are left out, except for numbers of our own code.
+``extra`` is reduced to the names in :data:`ALLOWED`, each in its form, and exceptions to their classes and frames.
 """
 
 import json
@@ -28,15 +27,15 @@ from config.observability.redaction import chain, class_name, place_of
 Scalar = str | int | float
 MAX_TEXT = 200
 MAX_DEPTH = 60
-# Written where a value is not in the form of its name.
+# Replaces a value that has not the form of its name.
 REFUSED = "?"
 WORD = re.compile(r"[\w.:/<>+@-]{1,80}", re.ASCII)
 PATTERN = re.compile(r"[!-~]{1,120}")
-# What looks like a key or a token: capitals, small letters and digits in one long run, or JSON in base64.
+# Looks like a key or a token: capitals, small letters and digits in one long run, or JSON in base64.
 SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}", re.ASCII)
 
 log = logging.getLogger(__name__)
-# No more than there are in the code.
+# At most the literals of the code.
 _literals: set[str] = set()
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -120,7 +119,7 @@ class AllowListFormatter(logging.Formatter):
 
 
 def event_of(record: logging.LogRecord) -> str:
-    """The text of a record as it stands in the code, or the place that logged something else."""
+    """Returns a record's text if it is a literal of the code, else the place of the call."""
     if not (isinstance(record.msg, str) and _is_literal(record.msg)):
         file, _ = place_of(record.pathname)
         return f"{file}:{record.funcName}"
@@ -135,7 +134,7 @@ def event_of(record: logging.LogRecord) -> str:
 
 
 def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
-    """What was passed as ``extra`` and may be written, each in the form of its name."""
+    """Returns the allowed members of ``extra``, each in the form of its name."""
     given = record.__dict__ | _of_job(record)
     return {
         name: form(value)
@@ -145,9 +144,9 @@ def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
 
 
 def take_over() -> None:
-    """Sends what Python would print with values in it through the loggers: warnings, and errors that nobody caught."""
+    """Logs warnings and uncaught errors, which Python would print with their values."""
     logging.raiseExceptions = False
-    # What would be found out for each record, to be written by nobody.
+    # These facts of each record are never written.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     warnings.showwarning = _show_warning
     sys.excepthook = lambda _kind, error, _where: log.critical("uncaught", exc_info=error)
@@ -190,7 +189,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _of_job(record: logging.LogRecord) -> dict[str, object]:
-    """The queue describes a job with its arguments, and its worker; only what names them is taken."""
+    """Returns the names of a job and its worker; the queue's records hold the job's arguments as well."""
     job, worker = record.__dict__.get("job"), record.__dict__.get("worker")
     of_worker = {"worker": worker.get("worker_id")} if isinstance(worker, dict) else {}
     if not isinstance(job, dict):

@@ -1,7 +1,7 @@
-"""What may be told of an exception: its class and where it passed, never what it says.
+"""Redacts exceptions to their class, frames and codes, for logs and error reports.
 
-Messages, source lines and local variables carry tokens and prompts, and PostgreSQL repeats whole rows in its
-DETAIL lines. So logs and error reports are built from this and nothing else.
+Messages, source lines and local variables carry tokens and prompts, and PostgreSQL repeats whole rows in its DETAIL
+lines, so nothing else of an exception is written.
 """
 
 import re
@@ -18,10 +18,10 @@ from config.api.problems import Problem
 ROOT = f"{Path(__file__).resolve().parents[2]}/"
 INSTALLED = "site-packages/"
 NAME = re.compile(r"\w{1,63}", re.ASCII)
-# A chain or a recursion may be endless; what explains it stands at its end.
+# A chain or a recursion may be endless; its end explains it.
 MAX_FAILURES = 8
 MAX_FRAMES = 30
-# Of the frames of others, only those that were nearest to the fault are kept.
+# Frames of libraries are kept only next to the fault.
 LAST_FRAMES = 3
 
 
@@ -67,7 +67,7 @@ def chain(error: BaseException) -> list[Failure]:
 
 
 def class_name(value: object) -> str:
-    """``psycopg.errors.UniqueViolation``; what Python itself brings goes without a module."""
+    """Returns ``psycopg.errors.UniqueViolation``; a built-in class has no module."""
     kind = type(value)
     return (
         kind.__qualname__
@@ -78,7 +78,7 @@ def class_name(value: object) -> str:
 
 @lru_cache(maxsize=4096)
 def place_of(filename: str) -> tuple[str, bool]:
-    """A file's name as it is known within the project or its package, and whether it is the project's own."""
+    """Returns a file's name within the project or its package, and whether it is the project's."""
     _, installed, within = filename.rpartition(INSTALLED)
     if installed:
         return within, False
@@ -102,7 +102,7 @@ def _steps(traceback: TracebackType | None) -> Iterator[Frame]:
 
 
 def _facts(error: BaseException) -> dict[str, str | int]:
-    """Codes and names of ours; a constraint says which rule a row broke without saying the row."""
+    """Returns codes and names that hold no values; a constraint names the broken rule without the row."""
     facts: dict[str, str | int] = {}
     if isinstance(error, Problem):
         facts["code"] = error.code

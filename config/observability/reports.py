@@ -1,8 +1,7 @@
-"""Error reports: sent only where operators name a place for them, and built anew from what may leave.
+"""Error reports to Sentry, where operators name an address for them.
 
-The library gathers local variables, bodies, headers and log arguments by default. None of that is switched
-on, what it hands over just before sending is replaced by what :func:`_told` takes from the exception itself,
-and nothing but such events is sent.
+By default the library collects local variables, bodies, headers and log arguments. All of that is switched off, and
+:func:`_redacted` replaces each event just before it is sent by allowed parts of the exception and its log record.
 """
 
 import logging
@@ -29,7 +28,7 @@ def start(dsn: str, version: str) -> None:
         environment="production",
         server_name="",
         transport=_EventsOnly,
-        before_send=_told,
+        before_send=_redacted,
         # No integration: they read requests, patch libraries and keep breadcrumbs.
         default_integrations=False,
         auto_enabling_integrations=False,
@@ -48,7 +47,7 @@ def start(dsn: str, version: str) -> None:
 
 
 class _EventsOnly(HttpTransport):
-    """Sends what :func:`_told` has built; no attachments, traces, sessions, logs or metrics."""
+    """Sends events only; no attachments, traces, sessions, logs or metrics."""
 
     def capture_envelope(self, envelope: Envelope) -> None:
         envelope.items = [item for item in envelope.items if item.type == "event"]
@@ -56,11 +55,11 @@ class _EventsOnly(HttpTransport):
             super().capture_envelope(envelope)
 
 
-def _told(event: Event, hint: Hint) -> Event | None:
-    """A new event of allowed parts; the given one lends only its id and its time."""
+def _redacted(event: Event, hint: Hint) -> Event | None:
+    """Builds a new event of allowed parts; only id and time come from the given one."""
     record: logging.LogRecord | None = hint.get("log_record")
     error = (hint.get("exc_info") or (None, None, None))[1]
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "event_id": event["event_id"],
         "timestamp": event["timestamp"],
         "platform": "python",
@@ -70,16 +69,18 @@ def _told(event: Event, hint: Hint) -> Event | None:
     }
     if record is not None:
         allowed = allowed_of(record)
-        told["logger"] = record.name
-        told["transaction"] = allowed.pop("route", None)
-        told["logentry"] = {"message": event_of(record)}
-        told["tags"] |= {name: str(value) for name, value in allowed.items()}
+        report["logger"] = record.name
+        report["transaction"] = allowed.pop("route", None)
+        report["logentry"] = {"message": event_of(record)}
+        report["tags"] |= {name: str(value) for name, value in allowed.items()}
     if isinstance(error, BaseException):
         # Sentry wants the first cause first.
-        told["exception"] = {"values": [_exception(failure) for failure in reversed(chain(error))]}
+        report["exception"] = {
+            "values": [_exception(failure) for failure in reversed(chain(error))]
+        }
     elif record is None:
         return None
-    return told  # type: ignore[return-value]
+    return report  # type: ignore[return-value]
 
 
 def _exception(failure: Failure) -> dict[str, Any]:
