@@ -86,18 +86,17 @@ class Call:
         return sorted(name.replace("_", "-").lower() for name in names)
 
     def start(self, status: int, kind: str, headers: Json) -> Callable[[bytes], None]:
-        """Begins a response; the result writes parts of its body, and the headers even before the first part."""
+        """Begins a response; the result writes parts of its body, the first time with the headers."""
         write: Callable[[bytes], None] = self._start(
             f"{status} {HTTPStatus(status).phrase}", [("Content-Type", kind), *headers.items()]
         )
         return write
 
-    def respond(self, status: int, body: Any, headers: Json = HEADERS) -> list[bytes]:
+    def respond(self, status: int, body: Any, headers: Json = HEADERS) -> None:
         """A whole response in JSON, unless the body is bytes."""
         raw = body if isinstance(body, bytes) else dump(body)
         kind = "text/html" if body is PAGE else "application/json"
-        self.start(status, kind, {"Content-Length": str(len(raw)), **headers})
-        return [raw]
+        self.start(status, kind, {"Content-Length": str(len(raw)), **headers})(raw)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -138,31 +137,32 @@ class Provider:
         self.counted: Counter[str] = Counter()
         self.last: Json | None = None
 
-    def __call__(self, environ: Json, start_response: Callable[..., Any]) -> Iterator[bytes]:
+    def __call__(self, environ: Json, start_response: Callable[..., Any]) -> list[bytes]:
         call = Call(environ, start_response)
         try:
-            yield from self._answer(call)
+            self._answer(call)
         except ApiError as error:
-            yield from call.respond(error.status, error.body, error.headers)
+            call.respond(error.status, error.body, error.headers)
+        return []
 
-    def _answer(self, call: Call) -> Iterator[bytes]:
+    def _answer(self, call: Call) -> None:
         match call.route:
             case ("GET", "/__stats"):
                 counted = self.counted + self.open
-                yield from call.respond(200, {name: counted[name] for name in COUNTERS})
+                call.respond(200, {name: counted[name] for name in COUNTERS})
             case ("GET", "/__last"):
-                yield from call.respond(200, self.last)
+                call.respond(200, self.last)
             case ("POST", "/__reset"):
                 self.reset()
-                yield from call.respond(200, {})
+                call.respond(200, {})
             case ("GET", "/v1/models"):
                 self._authorise(call)
                 own = {"object": "model", "created": 0, "owned_by": "stand-in"}
                 models = [{"id": name, **own} for name in MODELS]
-                yield from call.respond(200, {"object": "list", "data": models})
+                call.respond(200, {"object": "list", "data": models})
             case ("POST", "/v1/chat/completions"):
                 with self._counted("requests"):
-                    yield from self._complete(call)
+                    self._complete(call)
             case _:
                 raise ApiError(404, f"Invalid URL ({' '.join(call.route)})")
 
@@ -177,13 +177,13 @@ class Provider:
         self.open[f"{name}_open"] += 1
         try:
             yield
-        except (ConnectionError, GeneratorExit):
+        except ConnectionError:
             self.counted[f"{name}_aborted"] += 1
             raise
         finally:
             self.open[f"{name}_open"] -= 1
 
-    def _complete(self, call: Call) -> Iterator[bytes]:
+    def _complete(self, call: Call) -> None:
         self._authorise(call)
         body = json.loads(call.environ["wsgi.input"].read())
         self.last = {"body": body, "header_names": call.header_names()}
@@ -195,12 +195,12 @@ class Provider:
                 status = int(asked.fault.removeprefix("status:"))
                 raise ApiError(status, asked.message, retry_after=asked.retry_after)
             if asked.fault == "html":
-                yield from call.respond(502, PAGE)
+                call.respond(502, PAGE)
             elif body.get("stream"):
                 with self._counted("streams"):
-                    yield from _stream(call, answer)
+                    _stream(call, answer)
             else:
-                yield from _whole(call, answer)
+                _whole(call, answer)
 
 
 def read(body: Json) -> Answer:
@@ -224,7 +224,7 @@ def read(body: Json) -> Answer:
     return Answer(body, question, asked)
 
 
-def _whole(call: Call, answer: Answer) -> Iterator[bytes]:
+def _whole(call: Call, answer: Answer) -> None:
     asked = answer.asked
     gevent.sleep(asked.delay * len(answer.pieces))
     raw = dump(IN_BAND if asked.fault == "error" else answer.completion())
@@ -233,13 +233,12 @@ def _whole(call: Call, answer: Answer) -> Iterator[bytes]:
     half = raw[: len(raw) // 2]
     if asked.fault in {"reset", "cut", "stall"}:
         if asked.after:
-            call.start(200, "application/json", {"Content-Length": str(len(raw))})
-            yield half
+            call.start(200, "application/json", {"Content-Length": str(len(raw))})(half)
         call.break_off(asked.fault)
-    yield from call.respond(200, half if asked.fault in {"truncate", "malformed"} else raw)
+    call.respond(200, half if asked.fault in {"truncate", "malformed"} else raw)
 
 
-def _stream(call: Call, answer: Answer) -> Iterator[bytes]:
+def _stream(call: Call, answer: Answer) -> None:
     asked = answer.asked
     write = call.start(200, "text/event-stream; charset=utf-8", HEADERS)
     due = time.monotonic()
@@ -249,8 +248,8 @@ def _stream(call: Call, answer: Answer) -> Iterator[bytes]:
                 write(b"")
                 call.break_off(asked.fault)
                 return
-            yield ODD_EVENTS[asked.fault]
-        yield each
+            write(ODD_EVENTS[asked.fault])
+        write(each)
         # By the clock and not by the last event, so that one that is late does not delay all others.
         due += asked.delay if number else 0
         gevent.sleep(max(0.0, due - time.monotonic()))
