@@ -111,7 +111,7 @@ def _safe_content_type(content_type: str) -> str:
 
 
 def _problem_of(request: HttpRequest) -> Problem | None:
-    meta, limit = request.META, limit_of(request.path_info)
+    meta = request.META
     length, chunked = meta.get("CONTENT_LENGTH") or "", meta.get("HTTP_TRANSFER_ENCODING")
     if "\0" in request.path_info or "%00" in meta.get("QUERY_STRING", ""):
         # No text column can hold a NUL, so such an address names nothing and must not reach a query.
@@ -122,5 +122,6 @@ def _problem_of(request: HttpRequest) -> Problem | None:
         return MalformedRequest("Send the body with a Content-Length.")
     if chunked or not (length.isascii() and length.isdecimal()):
         return MalformedRequest("The length of the body is not clear.")
+    limit = limit_of(request.path_info)
     too_large = len(length.lstrip("0")) > LENGTH_DIGITS or int(length) > limit
     return BodyTooLarge(limit) if too_large else None

@@ -112,7 +112,16 @@ class AllowListFormatter(logging.Formatter):
             "logger": record.name,
         }
         try:
-            line |= _said(record)
+            line["event"] = event_of(record)
+            if request_id := current():
+                line["request_id"] = request_id
+            line |= allowed_of(record)
+            error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+            if error is not None:
+                line["exceptions"] = [
+                    {"class": each.name, **each.facts, "frames": [str(at) for at in each.frames]}
+                    for each in chain(error)
+                ]
         except Exception as error:  # noqa: BLE001 - logging must neither fail nor print what it was given
             line |= {"event": "unloggable", "reason": class_name(error)}
         return _encode(line)
@@ -135,7 +144,9 @@ def event_of(record: logging.LogRecord) -> str:
 
 def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
     """Returns the allowed members of ``extra``, each in the form of its name."""
-    given = record.__dict__ | _of_job(record)
+    given = record.__dict__
+    if "job" in given or "worker" in given:
+        given = given | _of_job(record)
     return {
         name: form(value)
         for name, form in ALLOWED.items()
@@ -152,20 +163,6 @@ def take_over() -> None:
     sys.excepthook = lambda _kind, error, _where: log.critical("uncaught", exc_info=error)
     threading.excepthook = _log_thread_error
     sys.unraisablehook = lambda args: log.error("unraisable", exc_info=args.exc_value)
-
-
-def _said(record: logging.LogRecord) -> dict[str, Any]:
-    said: dict[str, Any] = {"event": event_of(record)}
-    if request_id := current():
-        said["request_id"] = request_id
-    said |= allowed_of(record)
-    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-    if error is not None:
-        said["exceptions"] = [
-            {"class": each.name, **each.facts, "frames": [str(frame) for frame in each.frames]}
-            for each in chain(error)
-        ]
-    return said
 
 
 def _is_literal(text: str) -> bool:
