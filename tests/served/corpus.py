@@ -31,7 +31,7 @@ FORMS = (
     (re.compile(r"^\d{3,}$"), "<seconds>"),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "<origin>"),
     (re.compile(r"[\w+/-]{80,}={0,2}"), "<base64>"),
-    (re.compile(r"\b[\w-]{43}\b"), "<43 characters>"),
+    (re.compile(r"(?<![\w-])[\w-]{43}(?![\w-])"), "<43 characters>"),
 )
 WHOLE = {
     "id": "chatcmpl-corpus",
