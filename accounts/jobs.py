@@ -14,9 +14,9 @@ from django.db import Error
 from django.utils import timezone
 
 from accounts.audit import Actor, record
-from config.advisory import alone
 from config.api.problems import Problem
-from config.database import database_now, release_connection
+from config.db.advisory_locks import alone
+from config.db.connections import database_now, release_connection
 
 log = logging.getLogger(__name__)
 

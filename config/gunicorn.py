@@ -33,8 +33,8 @@ from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
 from config.api.handlers import render  # noqa: E402
 from config.api.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
+from config.db.connections import limit_statements  # noqa: E402
 from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
-from config.waiting import limit_statements  # noqa: E402
 
 log = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ def worker_exit(server: Any, worker: Any) -> None:
     # Models can be imported only once the application has been loaded, which is after this module.
     import_string("llmproxy.settlement_retry.finish")(seconds=SETTLING_SECONDS)
     # Left to the end of the interpreter, the pool would wait five seconds for threads that can run no more.
-    import_string("config.database.close_pool")()
+    import_string("config.db.connections.close_pool")()
 
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")

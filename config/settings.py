@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from environs import validate
 
 from config import oauth_providers
+from config.db.connections import PooledConnection
 from config.env import (
     address_or_empty,
     certificates,
@@ -28,7 +29,6 @@ from config.env import (
     sentry_dsn,
     text,
 )
-from config.waiting import PatientConnection
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
@@ -181,11 +181,13 @@ DATABASES = {
         **_database,
         # Pooled: a request borrows a connection and gives it back when it ends or starts to wait for a provider.
         "CONN_MAX_AGE": 0,
-        # Looked at before each borrowing (config/waiting.py), so that a restarted database costs nobody an error.
+        # Checked before each borrowing, so that a restarted database costs nobody an error.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
-            # At once, for the few statements asked all the time (config/statements.py); an address can say otherwise.
-            "prepare_threshold": 0,
+            "server_side_binding": True,
+            # From the second time on; the several commands of a migration, which come once, cannot be prepared. An
+            # address can say otherwise.
+            "prepare_threshold": 1,
             **_database.get("OPTIONS", {}),
             "connect_timeout": 5,
             # A server that vanished without a word is noticed; libpq by itself waits for a quarter of an hour.
@@ -200,7 +202,7 @@ DATABASES = {
                 "max_idle": 60,
                 # Given up soon and begun again by the next request, or an outage would be followed by as long a pause.
                 "reconnect_timeout": 3,
-                "connection_class": PatientConnection,
+                "connection_class": PooledConnection,
             },
         },
     }
@@ -301,7 +303,7 @@ SIMPLE_JWT = {
 }
 REFRESH_LIFETIME = timedelta(days=30)
 # What accounts needs of a higher floor, handed down by name.
-ACCESS_CLAIMS = "licensing.callers.CLAIMS"
+ACCESS_CLAIMS = "licensing.callers.claims_of"
 CALLER_LOADER = "licensing.callers.load_caller"
 # What goes with a person who is erased, beside what accounts itself keeps: functions from a user's id to rows.
 PERSONAL_RECORDS = {

@@ -10,7 +10,7 @@ import stripe
 from django.conf import settings
 from stripe.params import SubscriptionListParams
 
-from config.database import release_connection
+from config.db.connections import release_connection
 from licensing.asking import BillingUnavailable, CustomerRefused
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0

@@ -1,6 +1,6 @@
 """What the worker does for licences."""
 
-from config.database import database_now
+from config.db.connections import database_now
 from config.jobs.queue import periodic, task
 from licensing.licences import end_operator_words
 

@@ -21,7 +21,7 @@ from django.utils import timezone
 from accounts.models import Session
 from accounts.sessions.authentication import AccessRevoked
 from config.api.problems import Problem
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.db.uuid7 import one_of
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended

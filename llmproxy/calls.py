@@ -1,7 +1,7 @@
 """One call, from its admission to its settlement."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Event, Lock
 from typing import Any
@@ -9,19 +9,18 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from accounts.sessions.authentication import Claimed
 from config.api.problems import Problem
-from config.database import release_connection
-from licensing.permissions import told_first, working
-from llmproxy.catalogue import Choice, choose, terms
+from config.db.connections import release_connection
+from licensing.callers import Caller
+from llmproxy.catalogue import Choice, choose
 from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from llmproxy.settlement_retry import Settlement, settle_or_retry
-from usage.balance import PlanCaps
-from usage.caps import Asked, Asking, Reservation, reserve, reserve_on
+from usage.caps import Asked, Reservation, reserve
 from usage.checkpoints import SoFar
+from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.settlement import Spent
 
@@ -40,7 +39,7 @@ RUNAWAY_BYTES = 8
 class Call:
     """An admitted call. ``settle`` may be called from any place that ends it; the first counts."""
 
-    caller: Claimed
+    caller: Caller
     chat: Chat
     model: Choice
     reservation: Reservation
@@ -146,50 +145,27 @@ class Call:
         return spent, UsageRecord.Source.ESTIMATED if is_estimate else UsageRecord.Source.COUNTED
 
 
-def admit(*, claimed: Claimed, chat: Chat, request_id: str, now: datetime) -> Call:
-    """Opens a record for a call and gives the connection back: nothing is held while waiting.
-
-    Whether who is claimed to call may do so is part of the question; if not, it is the problem of that which is raised.
-    """
-    with told_first(claimed):
-        provider().check(chat)
-        asking = Asking(
-            user_id=claimed.user_id,
-            session_id=claimed.session_id,
-            provider=provider().name,
-            request_id=request_id,
-            streamed=chat.stream,
-        )
-        text = prompt_tokens(chat.members, image_tokens=0) + provider().prompt_overhead(chat)
-        images = images_in(chat.members)
-        wanted = terms(
-            chat.model,
-            text=text,
-            images=images,
-            usual=provider().image_tokens,
-            most=chat.output_wanted,
-        )
-        admitted = reserve_on(wanted, asking=asking, epoch=claimed.epoch, now=now)
-    if admitted is not None:
-        reservation, (name, estimate, _, *rest) = admitted
-        model = Choice(name, *rest)
-    else:
-        # Who may not call, or not ask this model, is told why by asking for one thing after the other. Whoever may, and
-        # could not a moment ago, is admitted all the same.
-        caller = working(claimed)
-        assert caller.client_id is not None
-        model = choose(chat.model, caller=caller)
-        each = provider().image_tokens if model.image_tokens is None else model.image_tokens
-        estimate = text + images * each
-        asked = Asked(
-            **asdict(asking),
-            client_id=caller.client_id,
-            model=model.name,
-            input_estimate=estimate,
-            output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
-        )
-        reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
+def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:
+    """Opens a record for a call and gives the connection back: nothing is held while waiting."""
+    provider().check(chat)
+    assert caller.client_id is not None
+    model = choose(chat.model, caller=caller)
+    each = provider().image_tokens if model.image_tokens is None else model.image_tokens
+    text = prompt_tokens(chat.members, image_tokens=0) + provider().prompt_overhead(chat)
+    estimate = text + images_in(chat.members) * each
+    asked = Asked(
+        user_id=caller.user_id,
+        session_id=caller.session_id,
+        client_id=caller.client_id,
+        provider=provider().name,
+        request_id=request_id,
+        streamed=chat.stream,
+        model=model.name,
+        input_estimate=estimate,
+        output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
+    )
+    reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
     release_connection()
     return Call(
-        caller=claimed, chat=chat, model=model, reservation=reservation, input_estimate=estimate
+        caller=caller, chat=chat, model=model, reservation=reservation, input_estimate=estimate
     )

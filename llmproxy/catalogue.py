@@ -3,14 +3,11 @@
 from typing import NamedTuple
 
 from django.conf import settings
-from psycopg.types.numeric import Int8
 
 from config.api.problems import Fault, NotFound
-from config.database import prepared
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
 from llmproxy.models import LanguageModel
-from usage.caps import Terms
 
 
 class Choice(NamedTuple):
@@ -22,75 +19,26 @@ class Choice(NamedTuple):
     image_tokens: int | None
 
 
-# Asked for every call, so not in Django's way: whoever asks pays for writing the statement anew.
-_CHOICE = """
-SELECT name, provider_name, output_limit, image_tokens, is_on,
-       NOT EXISTS (SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id)
-       OR EXISTS (SELECT 1 FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id AND plan_id = %s::bigint)
-FROM llmproxy_languagemodel AS model WHERE name = %s
-"""
-
-
 def choose(name: str | None, *, caller: Caller) -> Choice:
     """The model of a call; without a name, the default one. Rows are read anew for each call.
 
     Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for another plan's.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    with prepared() as cursor:
-        cursor.execute(_CHOICE, (caller.plan_id, wanted))
-        row = cursor.fetchone()
-    if row is None and wanted == settings.LLM_DEFAULT_MODEL:
+    found = LanguageModel.objects.filter(name=wanted)
+    # One row for each plan that the model is kept to.
+    rows = list(found.values_list(*Choice._fields, "is_on", "plans"))
+    if not rows and wanted == settings.LLM_DEFAULT_MODEL:
         default = _default()
         return Choice(
             default.name, default.provider_name, default.output_limit, default.image_tokens
         )
-    is_on, is_allowed = row[4:] if row is not None else (False, False)
-    if row is None or not is_on:
+    if not rows or not rows[0][4]:
         fault = Fault("/model", "unknown", "There is no model of this name.")
         raise NotFound(fault.detail, errors=[fault])
-    if not is_allowed:
+    if not {row[5] for row in rows} & {None, caller.plan_id}:
         raise NotEntitled("Your plan does not include this model.")
-    return Choice(*row[:4])
-
-
-_DEFAULT_LIMIT = Int8(LanguageModel().output_limit)
-
-# The same for the statement that admits a call, which is how nearly all of them are chosen.
-_TERMS = """
-SELECT COALESCE(model.name, %(default)s::text) AS model,
-       %(text)s::bigint + %(images)s::bigint * COALESCE(image_tokens, %(usual)s::bigint) AS input,
-       LEAST(%(most)s::bigint, COALESCE(output_limit, %(default_limit)s::bigint)) AS wanted,
-       COALESCE(provider_name, %(default)s::text) AS provider_name,
-       COALESCE(output_limit, %(default_limit)s::bigint) AS output_limit, image_tokens
-FROM (SELECT) AS one LEFT JOIN llmproxy_languagemodel AS model ON name = %(name)s
-WHERE COALESCE(is_on, %(default)s::text = %(name)s::text) AND (
-    SELECT COALESCE(bool_or(plan_id IS NOT DISTINCT FROM c.plan_id), true)
-    FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id
-)
-"""
-
-
-def terms(name: str | None, *, text: int, images: int, usual: int, most: int | None) -> Terms:
-    """What a call to that model, or to the default one, wants to spend; no row where :func:`choose` raises.
-
-    Tokens: ``text`` is the prompt's without its ``images``, of which each costs ``usual`` where the model's row does
-    not say otherwise; ``most`` is the output wanted. The rows are a ``Choice`` from their third column on but for the
-    name, which is the first.
-    """
-    default = settings.LLM_DEFAULT_MODEL
-    return Terms(
-        _TERMS,
-        {
-            "name": name or default,
-            "default": default,
-            "default_limit": _DEFAULT_LIMIT,
-            "text": Int8(text),
-            "images": Int8(images),
-            "usual": Int8(usual),
-            "most": None if most is None else Int8(most),
-        },
-    )
+    return Choice(*rows[0][:4])
 
 
 def offered(*, caller: Caller) -> list[LanguageModel]:

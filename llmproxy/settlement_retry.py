@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from config.database import release_connection
+from config.db.connections import release_connection
 from usage.models import UsageRecord
 from usage.settlement import Spent, settle
 

@@ -11,14 +11,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from accounts.sessions.authentication import ClaimedAuthentication
 from config.api.negotiation import WhateverAccept
 from config.api.problems import Problem
 from config.api.schema import problems
 from config.middleware.request_id import current as request_id
 from config.ratelimits import limits as ratelimits
-from licensing.callers import caller_of, claimed_by
-from licensing.permissions import told_first
+from licensing.callers import caller_of
+from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
@@ -34,7 +33,7 @@ from llmproxy.schema import (
     STREAM_REQUEST,
 )
 from llmproxy.serializers import ModelListSerializer
-from usage.balance import remaining_headers
+from usage.limits import remaining_headers
 
 # Every way a model call can be refused, for the schema.
 CALL_PROBLEMS = (
@@ -57,9 +56,7 @@ CALL_PROBLEMS = (
 class ModelCallViewSet(ViewSet):
     """Metered calls to a model."""
 
-    # The admission checks whether the caller may call.
-    authentication_classes = (ClaimedAuthentication,)
-    permission_classes = (IsAuthenticated,)
+    permission_classes = (IsAuthenticated, LicenceWorks)
     content_negotiation_class = WhateverAccept
 
     @problems(*CALL_PROBLEMS)
@@ -103,11 +100,10 @@ class ModelCallViewSet(ViewSet):
 
     def _answer(self, request: Request, *, streamed: bool | None) -> HttpResponseBase:
         now = timezone.now()
-        claimed = claimed_by(request)
-        with told_first(claimed):
-            ratelimits.count("llm.user", key=str(claimed.user_id), now=now)
-            chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
-        call = admit(claimed=claimed, chat=chat, request_id=request_id(), now=now)
+        caller = caller_of(request)
+        ratelimits.count("llm.user", key=str(caller.user_id), now=now)
+        chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
+        call = admit(caller=caller, chat=chat, request_id=request_id(), now=now)
         call.is_disconnected = disconnect_check(request.META)
         reserved = call.reservation
         left = remaining_headers(month=reserved.remaining_month, day=reserved.remaining_day)

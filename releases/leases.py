@@ -15,7 +15,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from config.api.problems import Problem
-from config.database import release_connection
+from config.db.connections import release_connection
 from releases.models import ShellChannel
 
 # Longer than any single step between two calls of keep(): one silence of a CDN, one write to storage. Only a write

@@ -26,7 +26,7 @@ from django.db.models.functions import Now
 from accounts.audit import Actor, record
 from config.api.problems import NotConfigured, Problem, instant
 from config.clock import clock_from
-from config.database import release_connection
+from config.db.connections import release_connection
 from releases import leases
 from releases.delivery import purging, storage, storage_sync
 from releases.leases import Lease

@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from config.api.problems import instant
-from config.database import release_connection
+from config.db.connections import release_connection
 from telemetry.models import Event
 
 # Content type by the ending of the file's name.

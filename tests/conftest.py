@@ -68,7 +68,7 @@ def _tables_are_emptied_by_delete() -> Iterator[None]:
         self: DatabaseOperations, style: Any, tables: Sequence[str], **kwargs: Any
     ) -> list[str]:
         deletes = [f"DELETE FROM {self.quote_name(table)}" for table in tables]
-        return ["SET LOCAL session_replication_role = replica; " + "; ".join(deletes)]
+        return ["SET LOCAL session_replication_role = replica", *deletes]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatabaseOperations, "sql_flush", flush)

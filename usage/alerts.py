@@ -5,75 +5,29 @@ refusal of one. Telling is the worker's: within a minute it queues mail for the 
 that marks them told. So nothing is told twice, nothing is lost with a process, and many at once are one mail.
 """
 
+import math
 from datetime import date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from usage import mails
-from usage.limits import PEOPLE_AND_CAPS
-from usage.models import Alert
+from usage.limits import effective_of_all
+from usage.models import Alert, MonthlyUsage
 from usage.periods import Period
+from usage.settlement import SHARE_PERCENT
 
-SHARE_PERCENT = 80
 PERCENTILE = 0.95
 # More mails an hour than this are gathered into one, and those come at most four times an hour.
 MAILS_AN_HOUR = 10
+_MONTHLY = (Alert.Kind.INPUT, Alert.Kind.OUTPUT)
 HOUR = timedelta(hours=1)
 GATHERED_FOR = timedelta(minutes=15)
 
-# Somebody's month by kind, of which an alert can tell. A cap of 0 is a word of an operator and no budget.
-_KINDS = """
-    CROSS JOIN LATERAL (
-        VALUES ('input', m.input_used, {caps}.input_cap), ('output', m.output_used, {caps}.output_cap)
-    ) AS d (kind, used, cap)
-"""
-_OF_ALL = f"""
-    FROM usage_monthlyusage AS m JOIN {PEOPLE_AND_CAPS} ON u.id = m.user_id {_KINDS.format(caps="c")}
-    WHERE m.period = %(period)s AND u.erased_at IS NULL AND d.cap > 0 AND m.input_used + m.output_used > 0
-"""
-
-
-def notice_shares(months: str) -> str:
-    """A statement that notes who of these rows of ``MonthlyUsage`` has come to 80 %; it takes ``%(now)s``.
-
-    Who has been noted in this month before costs a look at an index.
-    """
-    return f"""
-    INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at)
-    SELECT d.kind, m.user_id, m.period, d.used, d.cap, %(now)s
-    FROM {months} AS m {_KINDS.format(caps="m")}
-    WHERE d.cap > 0 AND d.used * 100 >= d.cap * {SHARE_PERCENT}
-    ON CONFLICT DO NOTHING
-    """  # noqa: S608 - built from constants of this project
-
-
-_NOTICE_ALL = f"""
-    INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at)
-    SELECT d.kind, m.user_id, m.period, d.used, d.cap, %(now)s {_OF_ALL}
-      AND d.used * 100 >= d.cap * {SHARE_PERCENT}
-    ORDER BY m.user_id, d.kind
-    ON CONFLICT DO NOTHING
-"""
-
-_PERCENTILE = f"""
-    SELECT percentile_cont({PERCENTILE}) WITHIN GROUP (ORDER BY share), count(*)
-    FROM (SELECT max(100.0 * d.used / d.cap)::float AS share {_OF_ALL} GROUP BY m.user_id) AS shares
-"""  # noqa: S608 - as above
-
-
-# Whether :func:`note_daily_limit` has nothing more to do for ``%(user)s`` on ``%(day)s``.
-DAILY_LIMIT_IS_NOTED = f"""
-    SELECT EXISTS (
-        SELECT 1 FROM usage_alert
-        WHERE user_id = %(user)s AND kind = '{Alert.Kind.DAY.value}' AND period = %(day)s
-    )
-"""  # noqa: S608 - as above
-
 
 class Checked(NamedTuple):
-    """What a look at everybody's month found. ``percentile``: percent of the cap, None where nobody has one."""
+    """The result of a check. ``percentile``: percent of the cap, None where nobody has one."""
 
     noticed: int
     people: int
@@ -86,7 +40,9 @@ def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: date
     alert = Alert(
         user_id=user_id, kind=Alert.Kind.DAY, period=day, used=used, cap=cap, noticed_at=now
     )
-    Alert.objects.bulk_create([alert], ignore_conflicts=True)
+    # A caller who goes on asking costs no write.
+    if not Alert.objects.filter(user=user_id, kind=Alert.Kind.DAY, period=day).exists():
+        Alert.objects.bulk_create([alert], ignore_conflicts=True)
 
 
 def check(*, now: datetime, dry_run: bool = False) -> Checked:
@@ -96,17 +52,66 @@ def check(*, now: datetime, dry_run: bool = False) -> Checked:
     percentile of people's shares (each the greater of their two) has come to 80 %. With ``dry_run`` it only looks.
     """
     month = Period.of(now).month
-    values: dict[str, Any] = {"period": month, "now": now}
-    with connection.cursor() as cursor:
-        cursor.execute(_PERCENTILE, values)
-        percentile, people = cursor.fetchone()
-        if dry_run:
-            return Checked(0, people, percentile, 0)
-        cursor.execute(_NOTICE_ALL, values)
-        noticed = cursor.rowcount
+    shares = _shares(month, now=now)
+    percents = _highest(shares)
+    percentile = _percentile(percents)
+    if dry_run:
+        return Checked(0, len(percents), percentile, 0)
+    noticed = _notice(shares)
     if percentile is not None and percentile >= SHARE_PERCENT:
-        _note_percentile(month, percent=int(percentile), people=people, now=now)
-    return Checked(noticed, people, percentile, tell(now=now))
+        _note_percentile(month, percent=int(percentile), people=len(percents), now=now)
+    return Checked(noticed, len(percents), percentile, tell(now=now))
+
+
+def _shares(month: date, *, now: datetime) -> list[Alert]:
+    """The alert that each person's share of each cap would be. A cap of 0 is an operator's refusal and no budget."""
+    used = MonthlyUsage.objects.filter(period=month, user__erased_at=None)
+    totals = {
+        user_id: numbers
+        for user_id, *numbers in used.values_list("user", "input_used", "output_used")
+        if any(numbers)
+    }
+    caps = effective_of_all(user_ids=totals, now=now)
+    return [
+        Alert(user_id=user_id, kind=kind, period=month, used=used, cap=cap, noticed_at=now)
+        for user_id, numbers in sorted(totals.items())
+        if user_id in caps
+        for kind, used, cap in zip(_MONTHLY, numbers, caps[user_id], strict=False)
+        if cap
+    ]
+
+
+def _highest(shares: list[Alert]) -> list[float]:
+    """Each person's share in percent, the greater of their two."""
+    highest: dict[UUID | None, float] = {}
+    for each in shares:
+        percent = 100 * each.used / each.cap
+        highest[each.user_id] = max(percent, highest.get(each.user_id, 0))
+    return sorted(highest.values())
+
+
+def _percentile(values: list[float]) -> float | None:
+    """As PostgreSQL's ``percentile_cont``, of values in order."""
+    if not values:
+        return None
+    rest, place = math.modf(PERCENTILE * (len(values) - 1))
+    low, high = values[int(place)], values[math.ceil(PERCENTILE * (len(values) - 1))]
+    return low + rest * (high - low)
+
+
+def _notice(shares: list[Alert]) -> int:
+    """Writes the alerts that are new; returns their number."""
+    crossed = [each for each in shares if each.used * 100 >= each.cap * SHARE_PERCENT]
+    if not crossed:
+        return 0
+    noted = set(
+        Alert.objects.filter(kind__in=_MONTHLY, period=crossed[0].period).values_list(
+            "user", "kind"
+        )
+    )
+    new = [each for each in crossed if (each.user_id, each.kind) not in noted]
+    Alert.objects.bulk_create(new, ignore_conflicts=True)
+    return len(new)
 
 
 def tell(*, now: datetime) -> int:

@@ -1,14 +1,69 @@
-"""What a person may spend now: the plan's numbers, an operator's override instead, extra allowances on top.
+"""Limits: the plan's numbers, an operator's override instead, extra allowances on top; and what is used of them.
 
 The arithmetic is in the database, so that admission stays one statement and every reader has the same numbers.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
-from typing import NamedTuple
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
+from psycopg.types.numeric import Int8
+
+from licensing.callers import Caller
+from usage.periods import Period
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCaps:
+    """A plan's numbers, in tokens; None means no cap, and for ``daily`` the rule of :func:`limits_of`."""
+
+    monthly_input: int | None
+    monthly_output: int | None
+    daily: int | None
+
+    @classmethod
+    def of(cls, caller: Caller) -> "PlanCaps":
+        return cls(
+            monthly_input=caller.monthly_input_tokens,
+            monthly_output=caller.monthly_output_tokens,
+            daily=caller.daily_tokens,
+        )
+
+    def values(self) -> dict[str, Any]:
+        """The values of :data:`LIMITS`; of one type whatever their size, so that a statement is prepared once."""
+        numbers = (self.monthly_input, self.monthly_output, self.daily)
+        names = ("plan_input", "plan_output", "plan_day")
+        return {
+            name: None if number is None else Int8(number)
+            for name, number in zip(names, numbers, strict=True)
+        }
+
+
+class Balance(NamedTuple):
+    """A person's limits beside the totals of this month and its day: zeros, and no ``day``, before its first call.
+
+    The day's numbers count for ``day``. Tokens.
+    """
+
+    stopped: bool
+    input_cap: int | None
+    output_cap: int | None
+    day_cap: int | None
+    day: date | None
+    input_used: int
+    input_reserved: int
+    output_used: int
+    output_reserved: int
+    day_used: int
+    day_reserved: int
+
+    def of_day(self, day: date) -> tuple[int, int]:
+        """Used and reserved of that day."""
+        is_it = self.day is not None and self.day >= day
+        return (self.day_used, self.day_reserved) if is_it else (0, 0)
 
 
 class Caps(NamedTuple):
@@ -50,9 +105,26 @@ def limits_of(*, user: str, plan_input: str, plan_output: str, plan_day: str) ->
     """  # noqa: S608 - built from constants of this project
 
 
-# People with the caps that count for them; the columns of a row of ``p`` and ``c`` can be asked for.
-PEOPLE_AND_CAPS = f"""
-    accounts_user AS u
+# The limits of ``%(user)s`` with a plan's numbers given as values.
+LIMITS = limits_of(
+    user="%(user)s",
+    plan_input="%(plan_input)s::bigint",
+    plan_output="%(plan_output)s::bigint",
+    plan_day="%(plan_day)s::bigint",
+)
+
+# The columns of a ``Balance``.
+_BALANCE = f"""
+    SELECT l.stopped, l.input_cap, l.output_cap, l.day_cap, m.day,
+           COALESCE(m.input_used, 0), COALESCE(m.input_reserved, 0), COALESCE(m.output_used, 0),
+           COALESCE(m.output_reserved, 0), COALESCE(m.day_used, 0), COALESCE(m.day_reserved, 0)
+    FROM ({LIMITS}) AS l
+    LEFT JOIN usage_monthlyusage AS m ON m.user_id = %(user)s AND m.period = %(period)s
+"""  # noqa: S608 - as above
+
+_OF_ALL = f"""
+    SELECT u.id, c.input_cap, c.output_cap, c.day_cap
+    FROM accounts_user AS u
     JOIN licensing_licence AS w ON w.client_id = u.client_id
     JOIN licensing_plan AS p ON p.id = w.plan_id
     CROSS JOIN LATERAL ({
@@ -63,9 +135,16 @@ PEOPLE_AND_CAPS = f"""
         plan_day="p.daily_tokens",
     )
 }) AS c
-"""
+    WHERE u.id = ANY(%(users)s)
+"""  # noqa: S608 - as above
 
-_OF_ALL = f"SELECT u.id, c.input_cap, c.output_cap, c.day_cap FROM {PEOPLE_AND_CAPS} WHERE u.id = ANY(%(users)s)"  # noqa: S608 - as above
+
+def balance(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Balance:
+    """The balance of a person now, by the numbers of their plan."""
+    values = {"user": user_id, "now": now, "period": Period.of(now).month, **plan.values()}
+    with connection.cursor() as cursor:
+        cursor.execute(_BALANCE, values)
+        return Balance(*cursor.fetchone())
 
 
 def effective_of_all(*, user_ids: Iterable[UUID], now: datetime) -> dict[UUID, Caps]:
@@ -73,3 +152,11 @@ def effective_of_all(*, user_ids: Iterable[UUID], now: datetime) -> dict[UUID, C
     with connection.cursor() as cursor:
         cursor.execute(_OF_ALL, {"users": list(user_ids), "now": now})
         return {row[0]: Caps(*row[1:]) for row in cursor.fetchall()}
+
+
+def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
+    """The headers of a call's answer that say what is left beside it. Tokens; None: no cap."""
+    return {
+        f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
+        for name, left in (("Month", month), ("Day", day))
+    }

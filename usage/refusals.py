@@ -10,7 +10,7 @@ from uuid import UUID
 
 from config.api.problems import Problem, RefusedUntil
 from usage.alerts import note_daily_limit
-from usage.balance import Balance, remaining_headers
+from usage.limits import Balance, remaining_headers
 from usage.periods import Period
 from usage.stops import ModelCallsStopped
 
@@ -42,13 +42,13 @@ class CapReserved(RefusedUntil):
     default_detail = "Calls that are still running hold what is left. Please try again in a moment."
 
 
-def refusal(balance: Balance, *, user_id: UUID, now: datetime) -> Problem | None:
-    """Why there was no room; None where there is some by now."""
+def refusal(balance: Balance, *, user_id: UUID, prompt: int, now: datetime) -> Problem | None:
+    """Why there was no room for a prompt of so many tokens; None where there is some by now."""
     if balance.stopped:
         return ModelCallsStopped()
-    period, asked = Period.of(now), balance.prompt
+    period = Period.of(now)
     shares = (
-        _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, asked),
+        _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),
         _Share(
             "output",
             balance.output_cap,
@@ -56,7 +56,7 @@ def refusal(balance: Balance, *, user_id: UUID, now: datetime) -> Problem | None
             balance.output_reserved,
             LEAST_OUTPUT,
         ),
-        _Share(None, balance.day_cap, *balance.of_day(period.day), asked + LEAST_OUTPUT),
+        _Share(None, balance.day_cap, *balance.of_day(period.day), prompt + LEAST_OUTPUT),
     )
     lefts = [share.left for share in shares]
     headers = remaining_headers(
@@ -64,7 +64,7 @@ def refusal(balance: Balance, *, user_id: UUID, now: datetime) -> Problem | None
     )
     for share in shares:
         if share.is_spent:
-            if share.dimension is None and not balance.day_is_noted:
+            if share.dimension is None:
                 share.note(user_id, period=period, now=now)
             return share.refusal(period=period, headers=headers, now=now)
     if any(share.is_full for share in shares):

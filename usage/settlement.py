@@ -1,6 +1,6 @@
 """Settling: an open record becomes what the call did cost, exactly once, and the totals follow at once.
 
-The same statement notes it where a person has come to 80 % of a cap; operators are told of that by the worker.
+The same statement notes a person who has used 80 % of a cap; the worker tells operators (``usage.alerts``).
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from uuid import UUID
 
 from psycopg.types.numeric import Int8
 
-from config.statements import Statement
-from usage.alerts import notice_shares
+from config.db.batching import BatchedStatement
 from usage.models import UsageRecord
 
-# Open is what has not been settled, which a constraint holds. Said this way it is found by its id: the index of open
+SHARE_PERCENT = 80
+# An open record is one that has not been settled, which a constraint holds. So it is found by its id: the index of open
 # records would offer itself, and grows with the calls that run.
-_SETTLE = Statement(
+_SETTLE = BatchedStatement(
     f"""
 WITH settled AS (
     UPDATE usage_usagerecord
@@ -40,7 +40,16 @@ FROM settled AS s
 WHERE m.user_id = s.user_id AND m.period = s.period
 RETURNING m.user_id, m.period, m.input_used, m.input_cap, m.output_used, m.output_cap
 ),
-noticed AS ({notice_shares("counted")})
+noticed AS (
+    INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at)
+    SELECT d.kind, m.user_id, m.period, d.used, d.cap, %(now)s
+    FROM counted AS m CROSS JOIN LATERAL (
+        VALUES ('input', m.input_used, m.input_cap), ('output', m.output_used, m.output_cap)
+    ) AS d (kind, used, cap)
+    -- A cap of 0 is an operator's refusal and no budget.
+    WHERE d.cap > 0 AND d.used * 100 >= d.cap * {SHARE_PERCENT}
+    ON CONFLICT DO NOTHING
+)
 SELECT 1 FROM counted
 """,  # noqa: S608 - built from constants of this project
     order=itemgetter("user"),

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models import Count, Sum
 
-from usage.balance import PlanCaps, balance
+from usage.limits import PlanCaps, balance
 from usage.models import UsageRecord
 from usage.periods import Period
 

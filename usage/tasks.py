@@ -2,7 +2,7 @@
 
 from django.utils import timezone
 
-from config.database import database_now
+from config.db.connections import database_now
 from config.jobs.queue import URGENT, periodic, task
 from usage import alerts
 from usage.settlement import settle_abandoned

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
 from licensing.callers import caller_of
-from usage.balance import PlanCaps
+from usage.limits import PlanCaps
 from usage.serializers import UsageSerializer
 from usage.summaries import summary
 

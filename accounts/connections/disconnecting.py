@@ -22,7 +22,7 @@ from accounts.connections.providers import ProviderNotConfigured, configured, fi
 from accounts.models import Connection, ConnectionAttempt, ConnectionRevocation
 from config.api.problems import Problem
 from config.clock import clock_from
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.encryption import CannotDecrypt, decrypt, encrypt
 
 GIVEN_UP_AFTER = timedelta(days=14)

@@ -21,7 +21,7 @@ from accounts.connections.providers import find
 from accounts.models import Connection, Session, User
 from config.api.problems import Problem, ProviderRejected, ServiceUnavailable
 from config.clock import clock_from
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
 from config.oauth_providers import OAuthProvider
 

@@ -25,7 +25,7 @@ from accounts.connections import disconnecting, oauth
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
 from accounts.models import Connection
 from config.clock import clock_from
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.encryption import decrypt, encrypt
 from config.oauth_providers import OAuthProvider
 

@@ -25,7 +25,7 @@ from jwt.algorithms import RSAAlgorithm
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
 from config.api.problems import ServiceUnavailable
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.encryption import decrypt
 
 RELOAD_SECONDS = 5.0

@@ -1,9 +1,7 @@
 """Who is calling: an access token becomes the rows it stands for, in one query."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol, cast
 from uuid import UUID
@@ -17,7 +15,6 @@ from rest_framework_simplejwt.exceptions import (
     ExpiredTokenError,
     TokenError,
 )
-from rest_framework_simplejwt.tokens import Token
 
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
@@ -25,10 +22,6 @@ from config.api.problems import Problem
 
 # A token has some 800 bytes; a much longer one is refused unread.
 LONGEST = 8192
-# Tokens whose access this process has found to have ended. They are asked about again all the same: this says no more
-# than that the rows are to be asked first. Some 3 MB when full.
-REMEMBERED = 8192
-_revoked: "OrderedDict[Claimed, None]" = OrderedDict()
 
 
 class InvalidAccessToken(Problem):
@@ -64,31 +57,6 @@ class Caller(Protocol):
     def may_call(self) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """Whom a token of ours names, before the rows have been asked whether that still holds."""
-
-    user_id: UUID
-    session_id: UUID
-    epoch: int
-
-    is_authenticated = True
-
-    @property
-    def pk(self) -> UUID:
-        return self.user_id
-
-    def caller(self) -> Any:
-        """The caller by the rows. Raises ``AccessRevoked``."""
-        caller = _loader()(user_id=self.user_id, session_id=self.session_id)
-        if caller is None or not caller.may_call or caller.epoch != self.epoch:
-            _note_revoked(self)
-            raise AccessRevoked
-        # A client gets its licence back, and nobody's token is the worse for it.
-        _revoked.pop(self, None)
-        return caller
-
-
 class AccessTokenAuthentication(JWTAuthentication):
     """RFC 6750 bearer tokens. The rows decide: user, session, client and licence come in one query."""
 
@@ -120,24 +88,11 @@ class AccessTokenAuthentication(JWTAuthentication):
             raise InvalidAccessToken from None
 
     def get_user(self, validated_token: Any) -> Any:
-        return _claimed(validated_token).caller()
-
-
-class ClaimedAuthentication(AccessTokenAuthentication):
-    """For a POST that asks the rows itself, together with what it is there for; until then, its user is ``Claimed``.
-
-    Of whose access is known to have ended they are asked at once, so that nobody goes on spending what is counted for a
-    person with a token that was taken from them.
-    """
-
-    def authenticate(self, request: Request) -> tuple[Any, Token] | None:
-        found: tuple[Any, Token] | None = super().authenticate(request)
-        if found is not None and (request.method != "POST" or found[0] in _revoked):
-            found[0].caller()
-        return found
-
-    def get_user(self, validated_token: Any) -> Any:
-        return _claimed(validated_token)
+        token = validated_token
+        caller = _loader()(user_id=token.user_id, session_id=token.session_id)
+        if caller is None or not caller.may_call or caller.epoch != token.epoch:
+            raise AccessRevoked
+        return caller
 
 
 @contextmanager
@@ -150,16 +105,6 @@ def still_there() -> Iterator[None]:
         yield
     except User.DoesNotExist:
         raise AccessRevoked from None
-
-
-def _note_revoked(claimed: Claimed) -> None:
-    if claimed not in _revoked and len(_revoked) >= REMEMBERED:
-        _revoked.popitem(last=False)
-    _revoked[claimed] = None
-
-
-def _claimed(token: AccessToken) -> Claimed:
-    return Claimed(token.user_id, token.session_id, token.epoch)
 
 
 @cache

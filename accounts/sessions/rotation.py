@@ -6,7 +6,6 @@ Presented again it is either the retry of a lost answer (``accounts.sessions.ret
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -17,12 +16,12 @@ from django.db.models import Q
 from accounts.models import RefreshToken, Session, User
 from accounts.sessions import retries, reuse
 from accounts.sessions.access_tokens import AccessToken, Claims
-from accounts.sessions.claims import claims_of, read, with_claims
+from accounts.sessions.claims import claims_of
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.revocation import lock_user
 from accounts.sessions.sign_in import Device, TokenPair, token_end
 from config.api.problems import Problem
-from config.statements import Statement
+from config.db.batching import BatchedStatement
 
 
 class InvalidRefreshToken(Problem):
@@ -67,27 +66,27 @@ class _Held(NamedTuple):
     session_end: datetime | None
     user_id: UUID
     epoch: int
-    claims: Claims | None
 
     def counts(self, *, at: datetime) -> bool:
         lasts = self.session_end is None or self.session_end > at
         return self.spent_at is None and self.expires_at > at and lasts
 
 
-_FIND = """
+_FIND = BatchedStatement(
+    """
 SELECT token.id, token.token_hash, token.device_fp, token.expires_at,
        COALESCE(token.revoked_at, token.replaced_at, session.ended_at),
-       session.id, session.expires_at, person.id, person.epoch, claims.*
+       session.id, session.expires_at, person.id, person.epoch
 FROM accounts_refreshtoken token
 JOIN accounts_session session ON session.id = token.session_id
 JOIN accounts_user person ON person.id = token.user_id
-{claims}
 WHERE token.id = %s
 """
+)
 
 # The lock comes first. Whoever waited for it sees the token as the one before left it: a row that has changed
 # meanwhile is looked at anew before it is updated. What ends a session revokes its tokens in the same transaction.
-_REPLACE = Statement(
+_REPLACE = BatchedStatement(
     """
 WITH holder AS (
     SELECT id FROM accounts_user
@@ -123,14 +122,9 @@ RETURNING id
 )
 
 
-@cache
-def _question() -> Statement:
-    return Statement(with_claims(_FIND))
-
-
 def _held(secret: RefreshSecret) -> _Held | None:
-    row = _question().row((secret.id,))
-    return _Held._make([*row[:9], read(row[9:])]) if row else None
+    row = _FIND.row((secret.id,))
+    return _Held._make(row) if row else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +139,7 @@ class _Rotation:
 
     def replace(self) -> TokenPair | None:
         """Replaces the token if it still counts, and only then makes its successor."""
-        claims = self.token.claims
+        claims = claims_of(self.token.user_id)
         if claims is None:
             return None
         successor = RefreshSecret.new()

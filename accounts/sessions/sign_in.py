@@ -16,7 +16,7 @@ from accounts.sessions.claims import claims_of
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
 from accounts.sessions.refresh_tokens import RefreshSecret
 from config.api.problems import Problem, ServiceUnavailable
-from config.database import release_connection
+from config.db.connections import release_connection
 
 log = logging.getLogger(__name__)
 

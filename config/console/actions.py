@@ -18,7 +18,7 @@ from django.http import HttpRequest
 from config.api.error_mapping import problem_of
 from config.api.problems import NotFound, Problem
 from config.console.edit_conflicts import ChangedMeanwhile
-from config.database import release_connection
+from config.db.connections import release_connection
 
 Row = TypeVar("Row")
 

@@ -32,7 +32,7 @@ from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
 from licensing.models import Licence
 from usage.admin.calls import RestartModelCalls, StopModelCalls
-from usage.balance import PlanCaps
+from usage.limits import PlanCaps
 from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.summaries import Summary, summary
 

@@ -16,10 +16,10 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config.advisory import alone
 from config.console import alerts
 from config.console.alerts import Alert
-from config.database import database_now, release_connection
+from config.db.advisory_locks import alone
+from config.db.connections import database_now, release_connection
 from config.jobs.mail import Refused, deliver, queue_for_operators
 
 log = logging.getLogger(__name__)

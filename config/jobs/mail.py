@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.conf import settings
 from django.core.mail import EmailMultiAlternatives, get_connection
 
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.greenlets import spawn
 from config.jobs.queue import BACKOFF, FailedForGood, task
 

@@ -13,7 +13,7 @@ from accounts import night as access
 from accounts.audit import Actor, record
 from accounts.jobs import Job, Outcome, clock, run
 from accounts.models import AuditEvent
-from config.database import release_connection
+from config.db.connections import release_connection
 from licensing import night as licences
 from telemetry import night as telemetry
 from usage import night as usage

@@ -17,7 +17,7 @@ from procrastinate.contrib.django import app
 
 from accounts.audit import Actor, record
 from config.clock import clock_from
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.jobs.mail import queue_for_operators
 from releases.delivery import cdn
 from releases.delivery.storage import SIGNATURE_SUFFIX, pointer_path

@@ -15,7 +15,7 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest, NotConfigured
-from config.database import release_connection
+from config.db.connections import release_connection
 from licensing.models import APP_SLUG
 from releases.delivery import storage
 from releases.manifests.version_rules import VersionConflict

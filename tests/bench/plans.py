@@ -19,11 +19,8 @@ from django.db import connection, transaction
 from django.db.backends.postgresql.base import ServerBindingCursor
 
 from accounts.pruning import prune_audit_log, prune_refresh_tokens
-from accounts.sessions.authentication import Claimed
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, account_of, sign_in
-from config.database import prepared
-from licensing import callers
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import admit
 from llmproxy.chat import parse
@@ -33,7 +30,7 @@ from tests.bench.complete import BODY
 from tests.bench.grown import Person, Side
 from tests.bench.nights import BY
 from tests.bench.releasing import publisher
-from usage.balance import PlanCaps
+from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.settlement import Spent, settle
 from usage.summaries import summary
@@ -156,21 +153,11 @@ def _status(person: Person) -> None:
     _caller(person)
 
 
-def _status_of_many(person: Person) -> None:
-    """As one question, which is what a process asks for those who come at the same time."""
-    question = callers._QUESTION._many
-    assert question is not None
-    lists = [[person.session_id] * 8, [person.id] * 8]
-    with prepared() as cursor:
-        cursor.execute(re.sub(r"\$\d", "%s", question.text.decode()), lists)
-        assert len(cursor.fetchall()) == 8
-
-
 def _call(person: Person) -> None:
     now = datetime.now(UTC)
     chat = parse(json.loads(BODY), stream=False)
     call = admit(
-        claimed=Claimed(person.id, person.session_id, epoch=0),
+        caller=_caller(person),
         chat=chat,
         request_id=str(uuid4()),
         now=now,
@@ -215,7 +202,6 @@ def _night(person: Person) -> None:
 
 PATHS: dict[str, Ask] = {
     "license/status": _status,
-    "license/status, several at once": _status_of_many,
     "llm/complete: admission and settlement": _call,
     "auth/refresh": _refresh,
     "auth/login": _sign_in,

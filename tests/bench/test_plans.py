@@ -1,7 +1,6 @@
 """The page of plans shows what a path asks, all of it, and leaves nothing behind."""
 
 from functools import partial
-from typing import Any
 
 import pytest
 from django.db import connection
@@ -9,7 +8,6 @@ from django.db import connection
 from accounts.models import AuditEvent, RefreshToken, Session, User
 from accounts.sessions import rotation
 from accounts.sessions.sign_in import TokenPair
-from config import statements
 from licensing import callers
 from releases.models import Publication, Purge, ShellChannel
 from tests.bench import plans
@@ -21,7 +19,7 @@ from usage.models import UsageRecord
 pytestmark = pytest.mark.django_db
 # The beginning of each path's last statement.
 LAST: dict[str, str] = {
-    "license/status": callers._QUESTION.text,
+    "license/status": callers._CALLER.text,
     "llm/complete: admission and settlement": settlement._SETTLE.text,
     "auth/refresh": rotation._REPLACE.text,
     "auth/login": 'INSERT INTO "accounts_auditevent"',
@@ -52,16 +50,6 @@ def person(user: User, pair: TokenPair) -> Person:
         access=str(pair.access),
         refresh=pair.refresh,
     )
-
-
-@pytest.fixture(autouse=True)
-def _nothing_past_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that was borrowed for one statement is one that the page does not see."""
-
-    def refused() -> Any:
-        raise AssertionError("asked on another connection")
-
-    monkeypatch.setattr(statements, "borrowed", refused)
 
 
 @pytest.mark.parametrize("path", plans.PATHS)

@@ -37,7 +37,6 @@ from llmproxy.providers.protocol import (
     TokenUsage,
 )
 from llmproxy.sse import Event
-from tests.llmproxy.claims import claimed
 from tests.standins.anthropic_server import (
     MODEL,
     USAGE,
@@ -895,7 +894,7 @@ class TestThroughTheRelay:
     def ask(self, caller: Caller, now: datetime) -> Asking:
         def asking(*messages: dict[str, Any], **members: Any) -> Call:
             asked = chat(*messages, max_tokens=500, **members)
-            return admit(claimed=claimed(caller), chat=asked, request_id="req", now=now)
+            return admit(caller=caller, chat=asked, request_id="req", now=now)
 
         return asking
 

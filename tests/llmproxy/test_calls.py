@@ -21,7 +21,6 @@ from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
 from llmproxy.providers.openai import IMAGE_TOKENS
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
-from tests.llmproxy.claims import claimed
 from usage.models import MonthlyUsage, Stop, UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +38,7 @@ def call(caller: Caller, now: datetime) -> Call:
     chat = parse(
         {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 100}, stream=True
     )
-    return admit(claimed=claimed(caller), chat=chat, request_id="req-1", now=now)
+    return admit(caller=caller, chat=chat, request_id="req-1", now=now)
 
 
 def record() -> UsageRecord:
@@ -95,16 +94,14 @@ class TestAdmission:
             {"messages": [{"role": "user", "content": "x"}], "model": "small", "max_tokens": 900},
             stream=False,
         )
-        admitted = admit(claimed=claimed(caller), chat=chat, request_id="", now=now)
+        admitted = admit(caller=caller, chat=chat, request_id="", now=now)
         assert admitted.reservation.output_limit == 50
 
     def admitted(self, caller: Caller, now: datetime, **members: object) -> Call:
         said = {"messages": [{"role": "user", "content": "x"}], **members}
-        return admit(
-            claimed=claimed(caller), chat=parse(said, stream=False), request_id="", now=now
-        )
+        return admit(caller=caller, chat=parse(said, stream=False), request_id="", now=now)
 
-    def test_one_statement_chooses_the_model_and_admits(
+    def test_one_query_chooses_the_model_and_one_statement_admits(
         self,
         call: Call,
         caller: Caller,
@@ -112,10 +109,10 @@ class TestAdmission:
         settings,
         django_assert_num_queries: Callable[[int], AbstractContextManager[object]],
     ) -> None:
-        with django_assert_num_queries(1):
+        with django_assert_num_queries(2):
             assert self.admitted(caller, now).model.name == settings.LLM_DEFAULT_MODEL
         LanguageModel.objects.create(name="small", provider_name="s", output_limit=50)
-        with django_assert_num_queries(1):
+        with django_assert_num_queries(2):
             admitted = self.admitted(caller, now, model="small")
         assert admitted.model == choose("small", caller=caller)
         assert UsageRecord.objects.filter(model="small", reserved_output=50).exists()

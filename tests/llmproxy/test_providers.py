@@ -18,7 +18,6 @@ from llmproxy.providers import provider, reading
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.openai import OpenAI
 from llmproxy.providers.protocol import ProviderError
-from tests.llmproxy.claims import claimed
 from tests.standins.raw_server import CHUNKED, Peer, playing
 from usage.models import UsageRecord
 
@@ -61,7 +60,7 @@ class TestAThird:
     def call(self, caller: Caller, now: datetime, **members: Any) -> Call:
         messages = [{"role": "user", "content": "Good"}, {"role": "user", "content": "morning"}]
         chat = parse({"messages": messages, **members}, stream=None)
-        return admit(claimed=claimed(caller), chat=chat, request_id="req", now=now)
+        return admit(caller=caller, chat=chat, request_id="req", now=now)
 
     def test_answers_whole_and_in_streams(self, caller: Caller, now: datetime) -> None:
         answer = relay.complete(self.call(caller, now))

@@ -26,7 +26,6 @@ from llmproxy.models import LanguageModel
 from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.relay import DONE, Stream, complete, stream
 from llmproxy.views import _streamed
-from tests.llmproxy.claims import claimed
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
 
@@ -59,7 +58,7 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
         asked = {"messages": [{"role": "user", "content": "hello"}], **members}
         chat = parse(asked, stream=streamed)
         try:
-            yield admit(claimed=claimed(caller), chat=chat, request_id="", now=now)
+            yield admit(caller=caller, chat=chat, request_id="", now=now)
             assert provider.errors == []
         finally:
             provider.stop()

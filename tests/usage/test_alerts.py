@@ -19,8 +19,8 @@ from licensing.licences import create_client
 from licensing.models import Plan
 from tests.races import race
 from usage import alerts
-from usage.balance import PlanCaps
 from usage.caps import Asked, Reservation, reserve
+from usage.limits import PlanCaps
 from usage.models import Alert, UsageRecord
 from usage.overrides import Allowance, grant_extra, grant_override
 from usage.refusals import DailyLimitReached

@@ -7,8 +7,7 @@ import pytest
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.api.problems import InvalidRequest
-from usage.balance import PlanCaps, balance
-from usage.limits import effective_of_all
+from usage.limits import PlanCaps, balance, effective_of_all
 from usage.models import Override
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 

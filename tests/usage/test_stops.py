@@ -11,8 +11,8 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.api.problems import InvalidRequest
 from tests.races import race
-from usage.balance import PlanCaps
 from usage.caps import Asked, Reservation, reserve
+from usage.limits import PlanCaps
 from usage.models import MonthlyUsage, RunningCall, Stop, UsageRecord
 from usage.settlement import Spent, settle
 from usage.stops import (

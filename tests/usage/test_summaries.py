@@ -9,8 +9,8 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import User
-from usage.balance import PlanCaps
 from usage.caps import Asked, reserve
+from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.settlement import Spent, settle

@@ -23,7 +23,7 @@ from procrastinate.middleware import SyncCallNext
 from procrastinate.worker import Worker
 from psycopg import OperationalError
 
-from config.database import release_connection
+from config.db.connections import release_connection
 from config.jobs.queue import DEAD_AFTER_SECONDS, GRACE_SECONDS, rescue_jobs
 from config.observability import logs
 

@@ -40,8 +40,7 @@ from config.api.problems import (
     ServiceUnavailable,
     pointer,
 )
-from config.database import prepared
-from config.statements import Statement
+from config.db.batching import BatchedStatement
 from tests.config.written import Written
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -359,12 +358,6 @@ def read_all(question: str) -> None:
         list(cursor)
 
 
-def read_prepared(question: str) -> None:
-    with prepared() as cursor:
-        cursor.execute(question)
-        cursor.fetchall()
-
-
 def read_many(question: str) -> None:
     with db.connection.chunked_cursor() as cursor:
         cursor.execute(question)
@@ -372,11 +365,11 @@ def read_many(question: str) -> None:
 
 
 def read_by_statement(question: str) -> None:
-    Statement(question).row(())
+    BatchedStatement(question).row(())
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("read", [read_one, read_all, read_prepared, read_many, read_by_statement])
+@pytest.mark.parametrize("read", [read_one, read_all, read_many, read_by_statement])
 @pytest.mark.parametrize("kept", ["timestamptz 'infinity'", "date '12000-01-01'"])
 def test_what_cannot_be_read_is_not_bad_input(read: Callable[[str], None], kept: str) -> None:
     db.connection.close()

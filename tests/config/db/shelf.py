@@ -1,11 +1,11 @@
-"""A table of books: one column, one row at first, and nobody else knows it."""
+"""A table of books: one column, one row at first."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from django.db import connection
 
-from config.database import close_pool, prepared, release_connection
+from config.db.connections import close_pool, release_connection
 
 
 @contextmanager
@@ -22,11 +22,13 @@ def shelf() -> Iterator[None]:
 
 
 def books() -> list[str]:
-    with prepared() as cursor:
+    with connection.cursor() as cursor:
         cursor.execute("SELECT book FROM shelf ORDER BY book")
         return [book for (book,) in cursor.fetchall()]
 
 
-def put(book: str) -> None:
-    with prepared() as cursor:
-        cursor.execute("INSERT INTO shelf VALUES (%s)", [book])
+def put(*books: str) -> None:
+    with connection.cursor() as cursor:
+        for book in books:
+            cursor.execute("INSERT INTO shelf VALUES (%s)", [book])
+    release_connection()

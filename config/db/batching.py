@@ -1,0 +1,191 @@
+"""Batches concurrent executions of one hot statement (group commit).
+
+What a small statement costs is mostly the round trip and, where it writes, the commit. While one is in flight, others
+of its kind gather and then go as one transaction through psycopg's pipeline. A statement that comes alone goes at once.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Event, Lock
+from time import monotonic
+from typing import Any
+
+import psycopg
+from django.db import (
+    DEFAULT_DB_ALIAS,
+    InterfaceError,
+    OperationalError,
+    connection,
+    connections,
+)
+
+from config.db.connections import StalePlan, in_transaction, release_connection
+
+Row = tuple[Any, ...]
+# A flight that takes longer may be waiting for a lock; nobody else waits behind it.
+PATIENCE_SECONDS = 0.05
+MOST = 32
+# A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
+_BEGIN = "BEGIN; SET LOCAL lock_timeout = '100ms'"
+# The server is away: it may have committed before that, and a second try would have to wait as long as the first.
+_AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
+# The codes of a server that was ended, and of a pooler that has lost it.
+_LOST = ("57P", "08")
+
+
+class BatchedStatement:
+    """A statement for one row at most, prepared, with values by place or by name.
+
+    Executions of this process that meet are sent as one batch. With ``order``, a key of their values, the statement
+    writes: a batch is a transaction, sorted by it. Where it locks rows this must be an order of the rows, so that two
+    batches never wait for each other. Inside a transaction of the caller the statement is part of that.
+    No execution fails because of another: a batch that the database refuses is rolled back, and each repeated alone.
+    """
+
+    def __init__(self, text: str, *, order: Callable[[Any], Any] | None = None) -> None:
+        self.text = text
+        self._order = order
+        self._lock = Lock()
+        self.waiting: deque[_Execution] = deque()
+        # How many flights are out, and when the last one left.
+        self._flights = 0
+        self._left_at = 0.0
+
+    def row(self, values: Any) -> Row | None:
+        """The row for these values. Types must be clear from the text or the values."""
+        if in_transaction():
+            with connection.cursor() as cursor:
+                cursor.execute(self.text, values)
+                row: Row | None = cursor.fetchone()
+                return row
+        execution = _Execution(values)
+        try:
+            self._await(execution)
+        except BaseException:
+            # A killed greenlet: nothing may be done for it any more.
+            with self._lock:
+                if execution in self.waiting:
+                    self.waiting.remove(execution)
+            raise
+        if execution.is_undone:
+            self._fly([execution])
+        return execution.result()
+
+    def _await(self, execution: "_Execution") -> None:
+        """Returns once the execution is over, in a flight that this thread or another leads."""
+        with self._lock:
+            self.waiting.append(execution)
+            is_held_up = monotonic() - self._left_at > PATIENCE_SECONDS
+            batch = self._leave(execution) if is_held_up or not self._flights else []
+        while not batch and not execution.is_over:
+            execution.woken.wait(PATIENCE_SECONDS)
+            with self._lock:
+                if execution in self.waiting:
+                    batch = self._leave(execution)
+        if batch:
+            self._lead(batch)
+
+    def _leave(self, first: "_Execution") -> list["_Execution"]:
+        """The next batch: ``first`` and others that wait. Under the lock."""
+        self.waiting.remove(first)
+        batch = [first]
+        while self.waiting and len(batch) < MOST:
+            batch.append(self.waiting.popleft())
+        for each in batch:
+            each.woken.clear()
+        self._flights += 1
+        self._left_at = monotonic()
+        return batch
+
+    def _lead(self, batch: list["_Execution"]) -> None:
+        try:
+            self._fly(batch)
+        finally:
+            # Also where this greenlet is killed in flight: nobody knows then what has been done.
+            with self._lock:
+                self._flights -= 1
+                if self.waiting:
+                    self.waiting[0].woken.set()
+            for each in batch:
+                each.is_over = True
+                each.woken.set()
+
+    def _fly(self, batch: list["_Execution"]) -> None:
+        """Executes a batch and notes the result of each."""
+        is_kept = False
+        try:
+            if order := self._order:
+                batch = sorted(batch, key=lambda each: order(each.values))
+            connection.ensure_connection()
+            self._execute(connection.connection, batch)
+            is_kept = len(batch) == 1
+        except Exception as error:  # noqa: BLE001 - each caller gets it
+            is_undone = len(batch) > 1 and _is_undone(error)
+            for each in batch:
+                each.error, each.is_undone = error, is_undone
+        finally:
+            # In a crowd others need the connection; alone, the caller's next statement does.
+            if not is_kept:
+                release_connection()
+
+    def _execute(self, on: psycopg.Connection[Any], batch: Sequence["_Execution"]) -> None:
+        cursor = on.cursor()
+        if len(batch) == 1:
+            cursor.execute(self.text, batch[0].values, prepare=True)
+            batch[0].read(cursor)
+        elif self._order:
+            on.execute(_BEGIN, prepare=False)
+            try:
+                self._execute_each(cursor, batch)
+                on.commit()
+            except Exception:
+                if not on.closed:
+                    on.rollback()
+                raise
+        else:
+            self._execute_each(cursor, batch)
+
+    def _execute_each(self, cursor: psycopg.Cursor[Any], batch: Sequence["_Execution"]) -> None:
+        cursor.executemany(self.text, [each.values for each in batch], returning=True)
+        for each in batch:
+            each.read(cursor)
+            cursor.nextset()
+
+
+class _Execution:
+    """One execution: its values, and its row or error once it is over."""
+
+    __slots__ = ("error", "is_over", "is_undone", "row", "values", "woken")
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+        self.woken = Event()
+        self.is_over = self.is_undone = False
+        self.row: Row | None = None
+        self.error: Exception | None = OperationalError("the leader of the batch was ended")
+
+    def read(self, cursor: psycopg.Cursor[Any]) -> None:
+        """A row that cannot be decoded fails this execution alone."""
+        try:
+            self.row, self.error = cursor.fetchone(), None
+        except psycopg.DataError as error:
+            self.error = error
+
+    def result(self) -> Row | None:
+        error, self.error = self.error, None
+        if error is None:
+            return self.row
+        try:
+            with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+                raise error
+        finally:
+            # Its traceback would hold on to itself.
+            del error
+
+
+def _is_undone(error: Exception) -> bool:
+    """Whether nothing has been done and another try is of use."""
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        return isinstance(error, StalePlan) or not isinstance(error, _AWAY)
+    return not state.startswith(_LOST)

@@ -1,0 +1,122 @@
+"""Database connections: how long they wait for the server, giving them back early, and the shared clock.
+
+PostgreSQL ends a statement that takes too long, but a frozen server ends nothing, and its kernel goes on acknowledging
+packets. So each connection waits as long as the server itself may work on a statement (its ``statement_timeout``,
+whoever has set it) and a moment longer, and is then closed: nobody knows what its server still does.
+"""
+
+import os
+from collections.abc import Generator
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, connection, connections
+from psycopg.errors import FeatureNotSupported, InvalidSqlStatementName
+
+# What a server needs beyond its own limit to say that the limit has been reached.
+MARGIN_SECONDS = 2.0
+# The first query on a new connection; as long as connecting itself may take.
+FIRST_ANSWER_SECONDS = 5.0
+# A threshold that an address gives for a pooler that cannot prepare.
+NEVER_PREPARED = 1_000_000
+# How often a wait looks up, as in psycopg.
+WAKE_SECONDS = 0.1
+_STATEMENT_TIMEOUT = (
+    "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float8"
+)
+
+R = TypeVar("R")
+
+
+def limit_statements(limits: str) -> None:
+    """Gives the limits to every connection of this process and its children; limits that are set already win."""
+    os.environ["PGOPTIONS"] = f"{limits} {os.environ.get('PGOPTIONS', '')}".strip()
+
+
+class StalePlan(psycopg.OperationalError):
+    """A prepared statement no longer fits: a migration has changed its result, or a pooler has lost it."""
+
+
+class PooledConnection(psycopg.Connection[Any]):
+    """A connection of Django's pool. ``patience``: how many seconds to wait for the server; ``None`` is for ever.
+
+    Management commands and the worker of queued jobs set no ``statement_timeout`` and so wait for ever.
+    """
+
+    patience: float | None = FIRST_ANSWER_SECONDS
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **options: Any) -> Self:
+        connected = super().connect(conninfo, **options)
+        try:
+            row = psycopg.Cursor(connected).execute(_STATEMENT_TIMEOUT).fetchone()
+            connected.patience = row[0] + MARGIN_SECONDS if row and row[0] else None
+            # A batch prepares whatever the threshold, unless there is none.
+            if connected.prepare_threshold and connected.prepare_threshold >= NEVER_PREPARED:
+                connected.prepare_threshold = None
+        except BaseException:
+            connected.close()
+            raise
+        return connected
+
+    def wait(
+        self,
+        gen: Generator[Any, Any, R],
+        interval: float = WAKE_SECONDS,
+        timeout: float | None = None,
+    ) -> R:
+        """A wait with a timeout of its own, such as for notifications, keeps that."""
+        if timeout is not None:
+            return super().wait(gen, interval, timeout)
+        try:
+            return super().wait(gen, interval, self.patience)
+        except (FeatureNotSupported, InvalidSqlStatementName) as error:
+            self._give_up()
+            raise StalePlan("a prepared statement no longer fits") from error
+        except psycopg.OperationalError as error:
+            # An error without a code is not the server's: the connection is lost or the wait has timed out.
+            if error.sqlstate is None or self.closed:
+                self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Closes this connection and replaces the idle ones: they share its fate, and the pool would try each."""
+        self.close()
+        if pool := _django().pool:
+            pool.drain()
+
+
+def release_connection() -> None:
+    """Gives this thread's connection back to the pool, unless a transaction is open.
+
+    Called before anything that waits for someone else: a provider, storage, a browser.
+    """
+    for each in connections.all(initialized_only=True):
+        if not each.in_atomic_block:
+            each.close()
+
+
+def close_pool() -> None:
+    """Closes every connection of this process, for its end."""
+    connection.close()
+    _django().close_pool()
+
+
+def in_transaction() -> bool:
+    """Whether this thread has a transaction open."""
+    return any(each.in_atomic_block for each in connections.all(initialized_only=True))
+
+
+def database_now() -> datetime:
+    """The time by the database, for what must not depend on one host's clock."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT now()")
+        row = cursor.fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now
+
+
+def _django() -> Any:
+    return connections[DEFAULT_DB_ALIAS]

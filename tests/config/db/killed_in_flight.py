@@ -1,0 +1,71 @@
+"""Prints what becomes of four executions that meet when the second is killed, by where it is then."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+import json  # noqa: E402
+from typing import Any  # noqa: E402
+
+import gevent  # noqa: E402
+from django.conf import settings  # noqa: E402
+from gevent.event import Event  # noqa: E402
+
+from config.db import batching  # noqa: E402
+from config.db.batching import BatchedStatement  # noqa: E402
+
+SECONDS = 10
+
+
+class _Doubling(BatchedStatement):
+    """Answers in place of a database, when it may."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.first_may, self.others_may, self.others_left = Event(), Event(), Event()
+
+    def _fly(self, batch: list[Any]) -> None:
+        values = [each.values for each in batch]
+        if values == [1]:
+            assert self.first_may.wait(SECONDS)
+        elif 2 in values:
+            self.others_left.set()
+            assert self.others_may.wait(SECONDS)
+        for each in batch:
+            each.row, each.error = 2 * each.values, None
+
+
+def _ends(killed: str) -> list[Any]:
+    statement = _Doubling()
+    asking = [gevent.spawn(statement.row, number) for number in (1, 2, 3, 4)]
+    gevent.sleep(0)
+    assert len(statement.waiting) == 3
+    second = asking[1]
+    if killed == "waiting":
+        second.kill()
+    statement.first_may.set()
+    if killed == "in flight":
+        assert statement.others_left.wait(SECONDS)
+        second.kill()
+    statement.others_may.set()
+    gevent.joinall(asking, timeout=2 * SECONDS)
+    assert statement.row(5) == 10
+    assert not statement.waiting
+    return [_end(each) for each in asking]
+
+
+def _end(asker: gevent.Greenlet) -> Any:
+    assert asker.ready()
+    if asker.exception is not None:
+        return type(asker.exception).__name__
+    return type(asker.value).__name__ if isinstance(asker.value, BaseException) else asker.value
+
+
+if __name__ == "__main__":
+    settings.configure(
+        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "none"}}
+    )
+    batching.PATIENCE_SECONDS = 1
+    # gevent prints the errors of greenlets by itself.
+    gevent.get_hub().exception_stream = None
+    print(json.dumps({kind: _ends(kind) for kind in ("waiting", "in flight")}))
