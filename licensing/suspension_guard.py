@@ -1,4 +1,4 @@
-"""A brake for runs that suspend by themselves: many at once are more likely a fault than so many debtors."""
+"""Holds a run that would suspend many clients at once: that is more likely a fault than so many debtors."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -17,20 +17,22 @@ ONE_IN = 20
 # A confirmation is about what is known now; after this the run has to ask again.
 CONFIRMED_FOR = timedelta(days=3)
 PAGE = "/admin/licensing/brake/"
-NOT_HELD = Fault("", "not_held", "That is not asked any more; look at the list for what is.")
+NOT_HELD = Fault(
+    "", "not_held", "These suspensions no longer wait; see the list for those that do."
+)
 
 
 class BrakeHeld(NotDone):
-    """Nothing was changed; an operator has to look."""
+    """Nothing was changed; an operator has to confirm."""
 
 
 def limit(clients: int) -> int:
-    """How many of so many clients a run may suspend without asking."""
+    """How many of so many clients a run may suspend without confirmation."""
     return max(CLIENTS, clients // ONE_IN)
 
 
 def too_many(*, job: str, licence_ids: Collection[int], now: datetime) -> bool:
-    """Whether a run that suspends these has to ask: they are many, and no operator has confirmed them."""
+    """Whether these suspensions need confirmation: they are many, and no operator has confirmed them."""
     brake = Brake.objects.filter(job=job, ended_at=None).first()
     asking = set(licence_ids) - _confirmed(brake, now=now)
     return len(asking) > limit(Licence.objects.count())
@@ -43,7 +45,7 @@ def hold_or_let_go(*, job: str, licence_ids: Collection[int], by: Actor, now: da
         brake = Brake.objects.select_for_update().filter(job=job, ended_at=None).first()
         if not too_many(job=job, licence_ids=licence_ids, now=now):
             if brake is not None and brake.is_held:
-                # Nobody asks that any more, whatever else the run may leave undone.
+                # It needs no confirmation any more, whatever else the run may leave undone.
                 end(job=job, now=now)
             return
         held = _held(brake, job, sorted(licence_ids), by=by, now=now)
@@ -54,7 +56,7 @@ def hold_or_let_go(*, job: str, licence_ids: Collection[int], by: Actor, now: da
 
 
 def end(*, job: str, now: datetime) -> None:
-    """A run has gone through; what was asked about it is settled."""
+    """Ends the hold of a job, whose run has gone through."""
     Brake.objects.filter(job=job, ended_at=None).update(ended_at=now)
 
 

@@ -1,4 +1,4 @@
-"""Which models people may choose."""
+"""The page of the models that people may choose."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -33,7 +33,7 @@ class ChangeModel(Action):
 
     def effects(self, target: LanguageModel) -> Iterable[str]:
         yield "Counts for calls that start from now on; what runs goes on as it began."
-        yield "The ledger keeps the name that was asked for, so usage under an old name stays there."
+        yield "The ledger keeps the name of the request, so usage under an old name stays there."
 
     def form(
         self, target: LanguageModel, data: Mapping[str, Any] | None, *, by: HttpRequest

@@ -1,4 +1,4 @@
-"""What an operator can do about a release that must not go on: another one is offered, or none.
+"""Rolls back, halts and resumes a channel, for a release that must not spread.
 
 A shell takes no version that is not newer than its own, whatever it is offered. So none of this changes a shell
 that has updated already; it stops the others from following. Only a newer version changes those.
@@ -30,7 +30,7 @@ def refuse_halted(channel: str) -> None:
 
 
 def earlier(channel: str) -> list[Publication]:
-    """What a channel can go back to: of each release but the current one its last publication, the newest first."""
+    """The publications to roll back to: the last of each release but the current one, newest first."""
     stored = Publication.objects.of(channel).stored().defer("signature", "release__manifest")
     current = Publication.objects.of(channel).wanted().values_list("release_id", flat=True).first()
     last: dict[int, Publication] = {}

@@ -1,4 +1,4 @@
-"""Why a shell gets what it gets: the same questions as an update check, each with its answer in words."""
+"""Explains an update check: the same steps, each with its outcome in words."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from releases.updates import Offer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """``steps`` in the order in which they were asked; the last one decided. ``status`` is that of the answer."""
+    """``steps`` in the order of the checks; the last one decided. ``status`` is that of the response."""
 
     status: int
     outcome: str
@@ -19,7 +19,7 @@ class Explained:
 def explain(
     *, channel: str, system: str, arch: str | None, current_version: str | None
 ) -> Explained:
-    """What a shell that asks with this is answered, and which rule decided it."""
+    """The response to an update check with these values, and the rule that decided it."""
     steps: list[str] = []
     try:
         current = updates.version_of(current_version) if current_version else None

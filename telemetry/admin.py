@@ -1,4 +1,4 @@
-"""Events, to look at and to take away. Nothing here counts or sorts the whole table."""
+"""The pages of events, their export and their volumes. Nothing here counts or sorts the whole table."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -22,7 +22,7 @@ from telemetry.models import Event
 from telemetry.volumes import REST, volumes
 
 DAYS_SHOWN = 14
-# Of the days that can be asked for; there are no events of earlier ones anywhere.
+# The earliest day that can be chosen; there are no events of earlier days.
 EARLIEST = date(2000, 1, 1)
 NO_APP = "-"
 

@@ -1,4 +1,4 @@
-"""The audit log: where an operator sees what happened."""
+"""The page of the audit log, with its filters and search."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,14 +20,14 @@ from config.console.base import ConsoleAdmin, uuid_in
 from config.console.columns import moment
 from config.console.template_tags import changes
 
-# Subjects and actions are offered as far as they occur in so many of the newest events.
+# Subjects and actions are offered if they occur among so many of the newest events.
 RECENT = 2000
 EVENTS_SHOWN = 10
 SESSIONS_LOOKED_AT = 50
-# A subject with its colon, or a whole act.
+# A subject with its colon, or a whole action.
 ACT = re.compile(r"\A[a-z_]+:[a-z_]*\Z")
-# Where the target of an act has its page, by the act's subject. What belongs to a client, a person or a channel is
-# kept under it: that is whose history one asks for.
+# The page of an event's target, by the subject of its action. Events about something that belongs to a client, a
+# person or a channel are kept under its owner, whose history operators look for.
 PAGES = {
     "app": "releases_microapp",
     "brake": "licensing_brake",
@@ -47,7 +47,7 @@ PAGES = {
 
 
 def page_of_target(event: AuditEvent) -> str | None:
-    """The address of what an act was done to, as far as it has a page."""
+    """The address of an event's target, if it has a page."""
     subject = event.action.partition(":")[0]
     if subject not in PAGES or not event.target_id:
         return None
@@ -63,14 +63,14 @@ def events_of_person(user_id: UUID) -> str:
 
 
 def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
-    """The newest of what happened to some rows."""
+    """The newest events about some targets."""
     return AuditEvent.objects.filter(target_id__in=[str(each) for each in ids])[:EVENTS_SHOWN]
 
 
 def ids_of_person(user_id: UUID) -> list[UUID]:
-    """What a person's acts stand under in the audit log: their own id and those of the sessions used last.
+    """The targets of a person's events in the audit log: their own id and those of the sessions used last.
 
-    Ended ones too: a token that is presented again ends its session, and that is when one asks.
+    Ended ones too: a reused token ends its session, and operators then look for the reason.
     """
     used_last = Session.objects.filter(user_id=user_id).order_by("-last_used_at", "pk")
     return [user_id, *used_last.values_list("pk", flat=True)[:SESSIONS_LOOKED_AT]]
@@ -135,7 +135,7 @@ class ActorFilter(LinkedFilter):
 
 
 class ActionFilter(admin.SimpleListFilter):
-    """The acts of a subject, once one has been chosen."""
+    """The actions of a subject, once one has been chosen."""
 
     title, parameter_name = "act", "action"
 
@@ -150,7 +150,7 @@ class ActionFilter(admin.SimpleListFilter):
 
 
 class WhenFilter(admin.ListFilter):
-    """From one instant to another, in UTC; either may be left open. A form of its own, which needs no script."""
+    """From one instant to another, in UTC; either may be left open. A plain form, which needs no script."""
 
     title = "when (UTC)"
     template = "admin/console/when.html"
@@ -218,8 +218,8 @@ class AuditEventAdmin(ConsoleAdmin):
     # Only so that there is a place to write in; see get_search_results.
     search_fields = ("actor",)
     search_help_text = (
-        "How who did it or what it was done to begins (an email, a name), an act or its subject (licence:), "
-        "or the whole of a request id, an address or an id."
+        "The beginning of the actor or target (an email, a name), an action or its subject (licence:), "
+        "or a whole request id, address or id."
     )
     fields = (
         moment("at", "when"),
@@ -281,7 +281,7 @@ def is_address(text: str) -> bool:
 
 
 def _instant(text: str) -> datetime | None:
-    """What a form's field for an instant says, in UTC; None for nothing, and for nonsense."""
+    """The instant in a form's field, in UTC; None for an empty or invalid one."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:

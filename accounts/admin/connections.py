@@ -1,4 +1,4 @@
-"""Connections as operators see them: who, what, how it is. Never a token."""
+"""The pages of connections and of their revocations. They never show a token."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -102,7 +102,7 @@ class Retry(BulkAction):
         return target.gave_up_at is not None
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
-        yield "The provider is told again, at once and then less and less often, for another two weeks."
+        yield "The revocation is sent again, at once and then less and less often, for another two weeks."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
         return retry(revocation_id=target.pk, **given)
@@ -116,7 +116,7 @@ class Dismiss(BulkAction):
     destructive = True
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
-        yield "What could revoke this grant is deleted."
+        yield "The means to revoke this grant are deleted."
         yield "If the provider still accepts it, only the person can end it, and only there."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:

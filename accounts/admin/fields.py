@@ -12,19 +12,19 @@ from accounts.models import Client, User
 from accounts.people.clients import NoSuchClient, find_client
 from config.console.base import uuid_in
 
-# Names that are offered while one types; any other can be written out.
-MOST_OFFERED = 1000
+# The most names suggested; any other can be typed in full.
+MOST_SUGGESTED = 1000
 
 
 class PersonField(forms.CharField):
-    """Somebody who belongs to a client, by email, in whatever case, or by id; gives the row. It needs no script."""
+    """A person who belongs to a client, by email in any case or by id. It needs no script."""
 
     def __init__(self, **options: Any) -> None:
         attrs = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
         super().__init__(max_length=254, widget=forms.TextInput(attrs=attrs), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """What is filled in by id, as a link of a mail or a page does, shows the email."""
+        """Shows the email for an id, which links of mails and pages fill in."""
         identity = uuid_in(value)
         person = identity and User.objects.filter(pk=identity).first()
         return person.email if person else value
@@ -41,22 +41,22 @@ class PersonField(forms.CharField):
         return person
 
 
-class Offering(forms.TextInput):
-    """A text input with a list of proposals, which browsers narrow as one types, without any script."""
+class SuggestingInput(forms.TextInput):
+    """A text input with suggestions, which browsers narrow during typing, without a script."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         identity = f"{(attrs or {}).get('id', name)}_offered"
         field = super().render(name, value, {**(attrs or {}), "list": identity}, renderer)
-        options = format_html_join("", '<option value="{}">{}</option>', _offered())
+        options = format_html_join("", '<option value="{}">{}</option>', _suggestions())
         return format_html('{}<datalist id="{}">{}</datalist>', field, identity, options)
 
 
 class ClientField(forms.CharField):
-    """A client by its name, in whatever case, or by its id; gives the row, or None where nothing was written."""
+    """A client by its name in any case or by its id; None if empty."""
 
     def __init__(self, **options: Any) -> None:
         attrs = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
-        super().__init__(max_length=200, widget=Offering(attrs=attrs), **options)
+        super().__init__(max_length=200, widget=SuggestingInput(attrs=attrs), **options)
 
     def prepare_value(self, value: Any) -> Any:
         client = Client.objects.filter(pk=value).first() if uuid_in(value) else None
@@ -77,9 +77,9 @@ class ClientField(forms.CharField):
             raise ValidationError(fault.detail, code=fault.code) from None
 
 
-def _offered() -> list[tuple[str, str]]:
-    """What is written and what is shown beside it: names, and for a name that occurs twice the ids."""
-    clients = list(Client.objects.all()[:MOST_OFFERED])
+def _suggestions() -> list[tuple[str, str]]:
+    """The values and their captions: names, and ids for a name that occurs twice."""
+    clients = list(Client.objects.all()[:MOST_SUGGESTED])
     named = Counter(each.name.lower() for each in clients)
     return [
         (each.name, "") if named[each.name.lower()] == 1 else (str(each.pk), each.name)

@@ -1,4 +1,4 @@
-"""How people come to a client: invited by mail, or read from a CSV file after a look at what would happen."""
+"""Adding people to a client: by invitation, or from a CSV file after a preview."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -34,7 +34,7 @@ LINK = f"They get a mail with a link to set a password; it works once, and for {
 
 
 def joined(user: User, *, now: datetime) -> str:
-    """How far somebody has come, in a few words."""
+    """How far a person has come, in a few words."""
     if user.erased_at is not None:
         return "erased"
     if not user.is_active:
@@ -50,7 +50,7 @@ def joined(user: User, *, now: datetime) -> str:
 
 
 class JoinedFilter(ChoiceFilter):
-    """Who has not accepted yet, and who is gone. Erased people are listed only where they are asked for."""
+    """How far people have come. Erased people are listed only by their own choice of this filter."""
 
     title, parameter_name = "joined", "joined"
     choices_of = (
@@ -81,7 +81,7 @@ class JoinedFilter(ChoiceFilter):
 
 
 class ClientPeopleAction(Action):
-    """An act on a client that adds people to it."""
+    """An action on a client that adds people to it."""
 
     def available(self, target: Client, *, by: HttpRequest) -> bool:
         return by.user.has_perm("accounts.add_user")
@@ -98,11 +98,11 @@ class InvitationForm(forms.Form):
         self.client, self.by = client, by
 
     def clean_emails(self) -> str:
-        """Who waits for an invitation is touched by a new one, which voids the one before."""
+        """Checks that this operator may touch those who are invited again, since that voids their first link."""
         text: str = self.cleaned_data["emails"]
         named = emails_in(text)
         if len(named) > MOST_PEOPLE:
-            # Refused when it is done, before anybody is looked for.
+            # The rule refuses so many before it looks for anybody.
             return text
         verdicts = judge(named, client=self.client)
         waiting = [each.user_id for each in verdicts if each.fate == Fate.WAITING and each.user_id]
@@ -123,8 +123,8 @@ class InvitePeople(ClientPeopleAction):
 
     def effects(self, target: Client) -> Iterable[str]:
         yield f"Whoever is new is added to {target}, without a password. {LINK}"
-        yield "Who has been invited before and has no password yet gets a new link; the old one stops working."
-        yield "Who has a password already is left alone. If one email cannot be invited, nobody is."
+        yield "People who were invited before and have no password yet get a new link; the old one stops working."
+        yield "People who have a password already are left alone. If one email cannot be invited, nobody is."
 
     def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
         done = invite(named=emails_in(emails), client=target, **given)
@@ -164,7 +164,7 @@ class FileForm(forms.Form):
 
 
 class SeenForm(forms.Form):
-    """The same once it has been looked at; the file's text comes along, because a browser gives no file twice."""
+    """The form after the preview; it carries the file's text, because a browser sends no file twice."""
 
     text = forms.CharField(widget=forms.HiddenInput, strip=False)
     invited = forms.BooleanField(widget=forms.HiddenInput, required=False)
@@ -173,15 +173,15 @@ class SeenForm(forms.Form):
 
 
 class ImportPeople(ClientPeopleAction):
-    """Two steps: the first shows what would happen and changes nothing, the second does it."""
+    """Two steps: a preview that changes nothing, then the import."""
 
     name = "import"
     label = "Import people"
-    button = "Show what would happen"
+    button = "Preview"
 
     def effects(self, target: Client) -> Iterable[str]:
         yield "The next page shows what would happen, line by line. Nothing is changed before you say so there."
-        yield f"People who are new are added to {target}. Who is here already is left alone and gets no mail."
+        yield f"People who are new are added to {target}. People who are here already are left alone and get no mail."
         yield "The same file can be given again without harm."
 
     def form(

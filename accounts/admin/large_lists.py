@@ -1,4 +1,4 @@
-"""Lists of rows by the million: in the order of time alone, and searched by what an index knows."""
+"""Lists of millions of rows: in the order of time alone, and searched only by index."""
 
 from typing import Any, ClassVar
 from uuid import UUID
@@ -9,15 +9,15 @@ from django.http import HttpRequest
 from accounts.models import User
 from config.console.base import ConsoleAdmin, uuid_in
 
-# Whose rows are looked for by a part of an email; each may have thousands.
+# The most people whose rows a part of an email finds; each may have thousands.
 PEOPLE_LOOKED_FOR = 20
 THEIRS = f"An email, or a part of it (of {PEOPLE_LOOKED_FOR} people at most)"
 
 
 class LargeList(ConsoleAdmin):
-    """A list of what belongs to people (``user``). Nothing here sorts, counts or looks through the whole table."""
+    """A list of what belongs to people (``user``). Nothing here sorts, counts or scans the whole table."""
 
-    # Said again because the checker of types looks no further than the first class above.
+    # Repeated for mypy, which takes the first base class's.
     fields: ClassVar[Any] = None
     sortable_by = ()
     # Only so that there is a place to write in; see get_search_results.
@@ -38,7 +38,7 @@ class LargeList(ConsoleAdmin):
 
 
 def people_like(term: str) -> list[UUID]:
-    """Who has this email, or else the first whose email it is a part of. People first: their rows lie in an index."""
+    """The person of this email, or else the first people whose email contains it; their rows are found by index."""
     exactly = User.objects.filter(email=term)
     parts = User.objects.filter(email__icontains=term).order_by("email")[:PEOPLE_LOOKED_FOR]
     return list(exactly.values_list("pk", flat=True)) or list(parts.values_list("pk", flat=True))

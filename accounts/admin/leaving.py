@@ -1,4 +1,4 @@
-"""Another email, another client, and erasing a person for good."""
+"""Actions that change a person's email or client, or erase them for good."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -53,7 +53,7 @@ class Move(PersonAction):
         yield f"Now: {target.client or 'no client'}."
         yield ENDS
         yield "They sign in again with the same password, and the new client's licence and plan count."
-        yield "What they have used stays in the ledger with the client it was used at, and counts towards their month."
+        yield "Their past usage stays with the old client in the ledger, and counts towards their month."
         if not target.has_usable_password():
             yield "Their invitation does not work any more: send another one afterwards."
 
@@ -91,7 +91,7 @@ class Erase(PersonAction):
             f"{name} {number:,}" for name, number in foresee(user_id=target.pk).items() if number
         )
         yield f"Removed: email and password; {', '.join(going) or 'nothing else, there is nothing else'}."
-        yield "Stays without a name: what they used, in the ledger."
+        yield "Their usage stays in the ledger without a name."
         yield "The audit log keeps the email as evidence until its events are pruned, and nothing after that."
 
     def do(self, target: User, **given: Any) -> Result:

@@ -1,4 +1,4 @@
-"""What an operator does for somebody who cannot sign in: a link by mail, or a one-time password where none arrives."""
+"""Help for a person who cannot sign in: a link by mail, or a one-time password if mail does not arrive."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -39,7 +39,7 @@ class SendReset(PersonAction):
 
 
 class SetOneTimePassword(PersonAction):
-    """For when mail is down: not for oneself, who would only lock himself out."""
+    """For when mail is down; operators cannot set their own, which would lock them out."""
 
     name = "one_time"
     label = "Set one-time password"
@@ -53,7 +53,7 @@ class SetOneTimePassword(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield ENDS
         yield "Their password stops working. A one-time password takes its place and is shown to you once."
-        yield f"You tell it to them, and within {HOURS} hours they choose a new password with it on a page of ours."
+        yield f"Tell it to them. Within {HOURS} hours they choose a new password with it on a page of this service."
         yield "They get a mail that it was done, without the password."
 
     def do(self, target: User, **given: Any) -> OneTimeResult:

@@ -15,7 +15,7 @@ from config.console.actions import Action, BulkAction, Result
 
 
 class RevokeAll(PersonAction, BulkAction):
-    """The kill switch."""
+    """The kill switch: ends every session at once."""
 
     name = "revoke"
     label = "Revoke all sessions"
@@ -105,7 +105,7 @@ class MakeOperator(PersonAction):
 
 class DismissOperator(PersonAction):
     name = "dismiss"
-    label = "Take operator's rights"
+    label = "Revoke operator rights"
     locks_out = True
 
     def available(self, target: User, *, by: HttpRequest) -> bool:

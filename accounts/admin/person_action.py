@@ -1,4 +1,4 @@
-"""What all acts on a person have in common."""
+"""The base of all actions on a person."""
 
 from typing import cast
 
@@ -14,7 +14,7 @@ ENDS = (
 
 
 class PersonAction(Action):
-    """Nobody locks himself out, and the erased rest. Who may touch operators is asked for all acts alike."""
+    """Not available for erased people, nor for oneself where it would lock one out."""
 
     locks_out = False
 

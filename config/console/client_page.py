@@ -1,4 +1,4 @@
-"""A client's page: its licence, its people, where they are signed in, what they use, and what happened."""
+"""A client's page: its licence, people, sessions, usage and latest events."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -156,7 +156,7 @@ class ClientAdmin(ConsoleAdmin):
 
 
 def _apps_of(licence: Licence | None) -> list[Explained]:
-    """Which version of each micro app the client gets, and why."""
+    """The version of each micro app that the client gets, and why."""
     if licence is None or not licence.all_entitlements:
         return []
     return explain(

@@ -1,4 +1,4 @@
-"""Columns and filters of the console's lists; none of them asks the database anything of its own."""
+"""Columns and filters of the console's lists; none runs a query."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
 
 
 class ChoiceFilter(admin.SimpleListFilter, ABC):
-    """A filter of fixed choices, which asks the database nothing to show itself."""
+    """A filter of fixed choices, shown without a query."""
 
     choices_of: ClassVar[Sequence[tuple[str, str]]] = ()
 

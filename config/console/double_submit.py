@@ -1,7 +1,7 @@
-"""What is sent twice from one page of the console, as by a double click, is done once.
+"""Guards against double submission, as by a double click: what one page of the console sends twice is done once.
 
-Every page that asks carries a number of its own. Where it led is kept in the operator's session, by that number and
-all that was sent with it: what is changed and sent anew from the same page is another wish.
+Every action's page carries a new number. The operator's session keeps where a submission led, by that number and all
+other values of the form: a form that is changed and sent again from the same page is another submission.
 """
 
 from hashlib import sha256
@@ -21,9 +21,9 @@ def new_number() -> str:
 
 
 def where_it_led(request: HttpRequest) -> str | None:
-    """The address that the same led to before; None where it is new.
+    """The address that the same submission led to before; None for a new one.
 
-    Within a transaction it waits for what else this session sends, and the others for this one.
+    Within a transaction the submissions of one session wait for each other.
     """
     if FIELD not in request.POST:
         return None
@@ -33,7 +33,7 @@ def where_it_led(request: HttpRequest) -> str | None:
 
 
 def claim(request: HttpRequest, address: str) -> str | None:
-    """The same; what is new leads to this address from now on, until it is kept or released."""
+    """The same, and a new submission leads to this address from now on, until it is kept or released."""
     if FIELD not in request.POST:
         return None
     with transaction.atomic():
@@ -45,14 +45,14 @@ def claim(request: HttpRequest, address: str) -> str | None:
 
 
 def keep(request: HttpRequest, address: str) -> None:
-    """What was sent was done, and leads there."""
+    """Records that a submission was carried out and leads to this address."""
     if FIELD in request.POST:
         with transaction.atomic():
             _write(request, _locked(request), address)
 
 
 def release(request: HttpRequest) -> None:
-    """What was sent was refused, and may be sent again."""
+    """Records that a submission was refused and may be sent again."""
     if FIELD in request.POST:
         with transaction.atomic():
             _write(request, _locked(request), None)
@@ -69,13 +69,13 @@ def _write(request: HttpRequest, session: Session | None, address: str | None) -
     if address is not None:
         sent[_key(request)] = address
     data = {**session.get_decoded(), KEPT: dict(list(sent.items())[-MOST_KEPT:])}
-    # Its row alone, so that it ends when it would have.
+    # The row alone, which leaves the session's expiry as it is.
     encoded = request.session.encode(data)
     Session.objects.filter(pk=session.pk).update(session_data=encoded)
 
 
 def _locked(request: HttpRequest) -> Session | None:
-    """The session as it is now, not as this request has found it; None once somebody has signed out."""
+    """The session as it is now, which other requests may have changed; None after a sign-out."""
     sessions = Session.objects.select_for_update(no_key=True)
     return sessions.filter(pk=request.session.session_key).first()
 

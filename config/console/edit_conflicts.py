@@ -1,4 +1,4 @@
-"""Changing what others may change as well: only what was changed in a form counts, against what it showed."""
+"""Detects edits that overlap: only the values that a form changed are written, compared with those it showed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,13 @@ from config.api.problems import Fault, InvalidRequest
 
 
 class ChangedMeanwhile(InvalidRequest):
-    """Somebody else has changed the same since it was shown; ``present`` says what it is now, by field."""
+    """Somebody else has changed the same field since the form was shown; ``present`` holds the values by field."""
 
     def __init__(self, present: Mapping[str, Any]) -> None:
         super().__init__(
-            errors=[Fault(f"/{name}", "changed", _told(value)) for name, value in present.items()]
+            errors=[
+                Fault(f"/{name}", "changed", _described(value)) for name, value in present.items()
+            ]
         )
         self.present = present
 
@@ -19,10 +21,10 @@ class ChangedMeanwhile(InvalidRequest):
 def change(
     *, present: Mapping[str, Any], shown: Mapping[str, Any] | None, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is present with those values that were given otherwise than they were shown.
+    """Returns the present values with those replaced that were given otherwise than shown.
 
-    What was not shown counts as shown as it is. Raises ``ChangedMeanwhile`` where a value was changed and is by
-    now neither what was shown nor what is wanted.
+    A value that was not shown counts as shown. Raises ``ChangedMeanwhile`` where a changed value is by now neither
+    the one shown nor the one given.
     """
     seen = {**present, **(shown or {})}
     changed = {name: value for name, value in given.items() if value != seen[name]}
@@ -36,7 +38,7 @@ def change(
     return {**present, **changed}
 
 
-def _told(value: Any) -> str:
+def _described(value: Any) -> str:
     words = ", ".join(value) if isinstance(value, list) else value
     now = "empty" if words in {None, ""} else words
     return f"Somebody has changed this; it is {now} now. Send it again to have yours all the same."

@@ -1,4 +1,4 @@
-"""The front page: what matters at a glance, in a handful of short queries by index or over small tables."""
+"""The front page: the state of the service in a handful of short queries by index or over small tables."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ GRACE_AHEAD = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """What the front page shows. ``licences``: status, number and address of its list."""
+    """The content of the front page. ``licences``: status, number and address of its list."""
 
     licences: list[tuple[str, int, str]]
     in_flight: int
@@ -31,7 +31,7 @@ class Glance:
 
 
 def at_a_glance(*, operator: User, now: datetime) -> Glance:
-    """The state of the service as operators want it first. The page shows each what they may see of it."""
+    """The state of the service; the page shows each operator the parts they may see."""
     licences = reverse("admin:licensing_licence_changelist")
     number = dict(Licence.objects.order_by().values_list("status").annotate(Count("pk")))
     return Glance(

@@ -1,4 +1,4 @@
-"""Queued work, to look at. What a job was given is not shown: a mail may hold a link that lets people in."""
+"""The page of queued work. A job's arguments are not shown: a mail may hold a link that lets people in."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -22,7 +22,7 @@ MOST_AT_ONCE = 1000
 
 
 class Retry(BulkAction):
-    """Queued again; what a task does is safe to do twice."""
+    """Queues failed jobs again; every task is safe to run twice."""
 
     name = "retry"
     label = "Retry failed jobs"
@@ -31,7 +31,7 @@ class Retry(BulkAction):
         return target.status == "failed"
 
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
-        yield "A worker takes the work up again at once. What it had done before it failed may be done twice."
+        yield "A worker takes the job up again at once. Work that it did before it failed may be done twice."
 
     def do_all(self, targets: Sequence[ProcrastinateJob], **given: Any) -> str:
         queued = apply_to_each(targets, lambda each: self.do_one(each, **given))
@@ -65,20 +65,20 @@ class Retry(BulkAction):
 
 
 class RetryAlike(Action):
-    """After an outage: everything that failed for the same reason, without choosing it page by page."""
+    """After an outage: queues all failed jobs of one task again, without choosing them page by page."""
 
     name = "retry_alike"
     label = "Retry all failed of this task"
     atomic = False
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
-        # On the page of one that is queued again already, too: the act may have stopped after it.
+        # Also on the page of a job that is queued again already: the action may have stopped after it.
         return bool(_alike(target).exists())
 
     def effects(self, target: ProcrastinateJob) -> Iterable[str]:
         number = _alike(target).count()
         yield f"Failed jobs of {target.task_name}: {number}. They are queued again, at most {MOST_AT_ONCE} at once."
-        yield "What they had done before they failed may be done twice."
+        yield "Work that they did before they failed may be done twice."
 
     def do(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> Result:
         alike = list(_alike(target).order_by("pk").only("task_name")[:MOST_AT_ONCE])
@@ -86,7 +86,7 @@ class RetryAlike(Action):
 
 
 class Discard(BulkAction):
-    """Not done and not to be done any more."""
+    """Gives up failed jobs for good."""
 
     name = "discard"
     label = "Discard failed jobs"
@@ -97,7 +97,7 @@ class Discard(BulkAction):
         return target.status == "failed"
 
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
-        yield "The work is never done, and the console stops asking about it. It is deleted after a week."
+        yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
 
     def do_one(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> int:
         """Returns 0 if the job has not failed, or another operator was quicker."""

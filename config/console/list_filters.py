@@ -1,7 +1,7 @@
-"""What the console's lists may be asked for: what their pages offer, and nothing else.
+"""Restricts the console's lists to the filters that their pages offer.
 
-Django filters a list by whatever column its address names. A hash that no page shows could then be read letter by
-letter by everybody who may look at the list.
+Django filters a list by any column that its address names. Every operator who may view the list could then read a
+hash that no page shows, letter by letter.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ else:
 
 
 class UnknownFilter(MalformedRequest):
-    """Not ignored: who acts on the rows of a list must not take all of them for the ones that were asked for."""
+    """Refused and not ignored: an operator would take all rows for the filtered ones, and act on them."""
 
     default_detail = "This list cannot be filtered by that."
 
@@ -38,7 +38,7 @@ class RestrictedChangeList(ChangeList):
             raise UnknownFilter from None
         days = self.date_hierarchy
         offered = {*self.model_admin.link_lookups, f"{days}__gte", f"{days}__lt"}
-        # What no filter has taken would be looked up in the table as it stands.
+        # Django would look up in the table whatever no filter has taken.
         _, _, left, *_ = found
         if not offered.issuperset(left):
             raise UnknownFilter
@@ -46,15 +46,15 @@ class RestrictedChangeList(ChangeList):
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         if not self.sortable_by:
-            # Django leaves the links out, and would still sort by an address.
+            # Django leaves out the links and would still sort by the address.
             self.params.pop(ORDER_VAR, None)
         return super().get_ordering(request, queryset)
 
 
 class RestrictedAdmin(_ModelAdmin):
-    """Rows that are found by what their page offers. The console's site has every page be one."""
+    """Rows that are found only by the filters of their page. The console's site makes every page one."""
 
-    # The lookups in links of other pages, such as ``user__id__exact``.
+    # The lookups that links of other pages use, such as ``user__id__exact``.
     link_lookups: ClassVar[Sequence[str]] = ()
 
     def get_changelist(self, request: HttpRequest, **options: Any) -> type[ChangeList]:

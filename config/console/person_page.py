@@ -1,4 +1,4 @@
-"""A person's page: who they are, where they are signed in, what they use, and what may be done about it."""
+"""A person's page: identity, sessions, usage, and the actions on them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -48,7 +48,7 @@ class Delete(PersonAction):
     locks_out = True
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
-        # Whom the ledger refers to can be erased instead, which the rule says as well.
+        # A person with usage in the ledger can be erased instead; the rule says so as well.
         used = MonthlyUsage.objects.filter(user=target).exists()
         return not used and super().available(target, by=by)
 
@@ -137,7 +137,7 @@ class PersonAdmin(ConsoleAdmin):
 
 
 def _month(user: User, *, now: datetime) -> Summary | None:
-    """What they have used this month, for people of a client."""
+    """This month's usage of a person who belongs to a client."""
     licence = Licence.objects.select_related("plan").filter(client__users=user).first()
     if licence is None:
         return None

@@ -1,4 +1,4 @@
-"""The operators' console: who may come in, and what stands on its front page."""
+"""The operators' console: its sign-in, its front page and its order of pages."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -21,7 +21,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# The order of work, not of the alphabet.
+# By frequency of use.
 APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "procrastinate")
 
 
@@ -40,20 +40,20 @@ class ConsoleSite(AdminSite):
         return "" if may_touch(request, person) else IS_AN_OPERATOR
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
-        """Whoever registers it, a page's rows are found by what it offers."""
+        """Restricts the filters of every page, whoever registers it."""
         page = admin_class or ModelAdmin
         if not issubclass(page, RestrictedAdmin):
             page = type(page.__name__, (RestrictedAdmin, page), {})
         super().register(model_or_iterable, page, **options)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """What matters at a glance."""
+        """The front page."""
         glance = at_a_glance(operator=cast("User", request.user), now=timezone.now())
         return super().index(request, {"glance": glance, **(extra_context or {})})
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         response = super().login(request, extra_context)
-        # A form that was refused is shown again; only a good one leads on.
+        # A refused form is shown again; only a sign-in redirects.
         if request.method == "POST" and response.status_code == 302:
             by = actor_of(request)
             record("operator:signed_in", by=by, now=timezone.now(), target=by.name, target_id=by.id)
@@ -79,7 +79,7 @@ class ConsoleSite(AdminSite):
         return view(request)
 
     def autocomplete_view(self, request: HttpRequest) -> Any:
-        """No form asks for it, and it gives ids away: that of a refresh token is half of the token."""
+        """Off: no form uses it, and it reveals ids; that of a refresh token is half of the token."""
         raise Http404
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:  # noqa: FBT001, FBT002
@@ -105,6 +105,6 @@ def _guarded(response: HttpResponse) -> HttpResponse:
 
 
 def _was_refused(response: Any) -> bool:
-    """Whether a password was tried and did not do; a form that lacks one was not tried."""
+    """Whether a password was wrong; a form without one tried none."""
     form = (getattr(response, "context_data", None) or {}).get("form")
     return form is not None and form.has_error(NON_FIELD_ERRORS, "invalid_login")

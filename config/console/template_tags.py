@@ -1,4 +1,4 @@
-"""How the console writes instants, numbers and what changed."""
+"""Template tags that format instants, numbers and changes."""
 
 import re
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def instant(at: datetime | None) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def link(context: Context, act: str, row: Model) -> str:
-    """The address of an act on a row, for who may do it to that row as it is; else "", and no link is shown."""
+    """The address of an action on a row; "" where this operator may not take it, and no link is shown."""
     console: Any = admin.site.get_model_admin(type(row))
     return str(console.link(context["request"], act, row))
 
@@ -52,7 +52,7 @@ def share(part: int, whole: int | None) -> int | None:
 
 @register.filter
 def changes(event: Any) -> SafeString:
-    """What an audit event changed, a line for each member: before → after."""
+    """The changes of an audit event, a line for each member: before → after."""
     before, after = event.before or {}, event.after or {}
     lines = []
     for name in [*before, *(name for name in after if name not in before)]:
@@ -77,13 +77,13 @@ def _said(value: Any) -> str:
         return ", ".join(_said(each) for each in value)
     if isinstance(value, dict):
         return "; ".join(f"{name} {_said(each)}" for name, each in value.items())
-    # An instant, which people read to the second.
+    # Instants are shown to the second.
     return INSTANT.sub(r"\1 \2 UTC", str(value))
 
 
 @register.filter
 def standing(status: str) -> SafeString:
-    """A licence's status, so that it can be told apart at a glance and without colours."""
+    """A licence's status, marked so that it is distinct without colours."""
     return format_html('<span class="standing standing-{}">{}</span>', status, status)
 
 

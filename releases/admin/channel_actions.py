@@ -1,4 +1,4 @@
-"""What operators do to a channel of the shell, each with a plain word about the shells that have updated already."""
+"""Actions on a channel of the shell; each says what it means for shells that have updated already."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -19,9 +19,9 @@ KEPT_SECONDS = 360
 
 def _cdn_follows() -> str:
     if cdn.is_purged():
-        return "The CDN is purged and read back; until this page says that it is done, it may serve what it has."
+        return "The CDN is purged and read back; until this page reports success, it may serve the old files."
     return (
-        f"No purge is configured: caches may go on for {KEPT_SECONDS} seconds with what they have."
+        f"No purge is configured: caches may serve the old files for {KEPT_SECONDS} more seconds."
     )
 
 
@@ -99,7 +99,7 @@ def _roll_back_form(
 
 
 def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
-    """What each shell is answered afterwards, by what it has."""
+    """The offer of the channel before and after."""
     current = Publication.objects.of(target.pk).wanted().first()
     now_offered = current.release.version if current else ""
     return {
@@ -169,7 +169,7 @@ class RetryPurge(Action):
         return purging.is_possible(target)
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
-        yield "A worker tells the CDN again at once, and reads the public address until it serves what is offered."
+        yield "A worker purges the CDN again at once, and reads the public address until it serves the offer."
 
     def do(self, target: ShellChannel, **given: Any) -> Result:
         queued = purging.retry(channel=target.pk, **given)

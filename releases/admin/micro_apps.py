@@ -1,4 +1,4 @@
-"""Micro apps: what each channel offers, who is held to what, and moving it without a deployment."""
+"""Micro apps, their versions, channels and pins, and the actions that change what shells are offered."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from releases.micro_apps.channels import move_channel, pin, unpin, withdraw
 from releases.models import AppChannel, AppPin, AppVersion, MicroApp
 
 STABLE, BETA = AppChannel.Name.STABLE, AppChannel.Name.BETA
-NEXT = "Shells get it the next time they ask; what they have installed stays until they do."
+NEXT = "Shells get it at their next update check and keep their installed version until then."
 
 
 def offerable(app: MicroApp) -> QuerySet[AppVersion]:
@@ -27,7 +27,7 @@ def offerable(app: MicroApp) -> QuerySet[AppVersion]:
 
 
 class VersionAction(Action):
-    """An act whose form offers versions of the app it is about."""
+    """An action whose form offers the versions of its app."""
 
     def available(self, target: MicroApp, *, by: HttpRequest) -> bool:
         return offerable(target).exists()
@@ -60,7 +60,7 @@ class MoveChannel(VersionAction):
 
 
 class Promote(Action):
-    """What was tried on beta becomes what everybody gets."""
+    """Offers the beta version on stable."""
 
     name = "promote"
     label = "Promote beta to stable"
@@ -81,7 +81,7 @@ class Promote(Action):
 
 
 def versions_of(app: MicroApp) -> dict[str, str]:
-    """What each channel of an app offers."""
+    """The version that each channel of an app offers."""
     rows = AppChannel.objects.filter(app=app)
     return dict(rows.values_list("name", "version__version"))
 
@@ -173,7 +173,7 @@ class Withdraw(Action):
         named += [str(each) for each in target.pins.all()]
         if named:
             yield f"Still named by: {', '.join(named)}. Move these first; until then this is refused."
-        yield "No channel and no pin can name it any more. Who has it installed keeps it until something newer comes."
+        yield "No channel and no pin can name it any more. Shells that have it keep it until something newer comes."
         yield "This cannot be undone; publish the next version instead."
 
     def do(self, target: AppVersion, **given: Any) -> Result:

@@ -1,4 +1,4 @@
-"""What has been published, to look at. Publishing is the pipeline's call."""
+"""Channels and releases of the shell; the pipeline publishes them."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ ARCHS = sorted({each for archs in ARCHITECTURES.values() for each in archs})
 
 
 class ExplainForm(forms.Form):
-    """What a shell says when it asks for an update."""
+    """The parameters of a shell's update check."""
 
     os = forms.ChoiceField(label="System", choices=[(each, each) for each in ARCHITECTURES])
     arch = forms.ChoiceField(
@@ -89,7 +89,7 @@ class ShellChannelAdmin(ConsoleAdmin):
         return [path("<path:object_id>/explain/", view, name=name), *super().get_urls()]
 
     def explain(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """What a shell of this channel is answered, and why. It changes nothing, so it is a GET."""
+        """Explains the response to an update check of this channel. It changes nothing, so it is a GET."""
         channel = self.get_object(request, unquote(object_id))
         if channel is None or not self.has_view_permission(request, channel):
             raise PermissionDenied
@@ -126,7 +126,7 @@ class ShellChannelAdmin(ConsoleAdmin):
 
 
 def _live(channel: ShellChannel) -> Publication | None:
-    """What it offers; of a halted one what it would offer, which may be what an operator has gone back to since."""
+    """The publication it offers; for a halted channel the one it would offer, which may be a roll-back since."""
     ours = Publication.objects.of(channel.pk)
     offered = ours.wanted() if channel.halted_at else ours.stored()
     return offered.defer("signature", "release__manifest").first()

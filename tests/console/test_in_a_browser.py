@@ -176,7 +176,7 @@ def test_a_file_of_people_is_looked_at_and_imported(
         for added in ("2", "0"):
             page.get_by_role("link", name="Import people").first.click()
             page.get_by_label("CSV file").set_input_files(file)
-            page.get_by_role("button", name="Show what would happen").click()
+            page.get_by_role("button", name="Preview").click()
             if added == "2":
                 expect(page.get_by_role("status")).to_contain_text("2 would be added")
                 expect(page.locator(".lines")).to_contain_text("ada@borealis.test")

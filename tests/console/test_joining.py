@@ -137,7 +137,7 @@ def test_a_file_with_faults_shows_them_first_and_offers_nothing_but_another_file
     assert "1 of the lines cannot be taken" in words(seen)
     assert text.index("&lt;b&gt;nobody") < text.index("fine@acme.test")
     assert 'type="file"' in text
-    assert 'value="Show what would happen"' in text
+    assert 'value="Preview"' in text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Calls in flight, and stopping: one call, or all of a person's for as long as an operator says."""
+"""Calls in flight, and the actions that end one call or stop all of a person's."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -21,7 +21,7 @@ from usage.stops import end_call, is_stopped, restart_model_calls, stop_model_ca
 
 class StopForm(ReasonForm):
     ends_at = UtcDateTimeField(
-        label="Until (UTC)", required=False, help_text="Empty: until somebody lets them go on."
+        label="Until (UTC)", required=False, help_text="Empty: until an operator restarts them."
     )
 
 
@@ -38,7 +38,7 @@ class StopModelCalls(PersonAction, BulkAction):
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
-        yield "What was delivered until then is charged. Everything else goes on: they stay signed in."
+        yield "Output delivered until then is charged. Everything else goes on: they stay signed in."
 
     def do_one(self, target: User, **given: Any) -> int:
         return stop_model_calls(user_id=target.pk, **given)
@@ -71,8 +71,8 @@ class EndCall(BulkAction):
         return target.told_to_end_at is None and target.expires_at > timezone.now()
 
     def effects(self, target: RunningCall | None) -> Iterable[str]:
-        yield "The call ends within 15 seconds, and its caller is told that an operator has stopped it."
-        yield "What was delivered until then is charged."
+        yield "The call ends within 15 seconds, and its caller reads that an operator has stopped it."
+        yield "Output delivered until then is charged."
         yield "The person can start other calls at once; to keep them from it, stop their model calls."
 
     def do(self, target: RunningCall, *args: Any, **given: Any) -> Result:
@@ -85,7 +85,7 @@ class EndCall(BulkAction):
 
 @admin.register(RunningCall)
 class RunningCallAdmin(ConsoleAdmin):
-    """What runs now. Who is done here meanwhile has left the list when it is looked at again."""
+    """The calls in flight; a call that has ended is no longer listed."""
 
     row_actions = (EndCall(),)
     list_display = (
