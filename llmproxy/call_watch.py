@@ -22,7 +22,6 @@ from accounts.models import Session
 from accounts.sessions.authentication import AccessRevoked
 from config.api.problems import Problem
 from config.db.connections import release_connection
-from config.db.uuid7 import one_of
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended
 from llmproxy.calls import Call, End
@@ -149,7 +148,7 @@ def _reason(call: Call, state: tuple[int, bool, bool, str | None] | None) -> Pro
 def _states(sessions: set[UUID]) -> dict[UUID, tuple[int, bool, bool, str | None]]:
     over = Q(ended_at__isnull=False) | Q(expires_at__isnull=False, expires_at__lte=Now())
     is_over = ExpressionWrapper(over, BooleanField())
-    rows = Session.objects.filter(pk__in=one_of(sessions)).values_list(
+    rows = Session.objects.filter(pk__in=sessions).values_list(
         "pk", "user__epoch", "user__is_active", is_over, "user__client__licence__status"
     )
     return {pk: (epoch, active, over, status) for pk, epoch, active, over, status in rows}

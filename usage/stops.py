@@ -14,7 +14,6 @@ from django.db.models import Exists, OuterRef, Q
 from accounts.audit import Actor, record
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
-from config.db.uuid7 import one_of
 from usage.models import Stop, UsageRecord
 
 
@@ -114,7 +113,7 @@ def is_stopped(*, user_id: UUID, now: datetime) -> bool:
 def told_to_end(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:
     """Which of these calls an operator has ended, alone or with all of their person's. One query."""
     stopped = Exists(Stop.objects.in_force(at=now).filter(user_id=OuterRef("user_id")))
-    calls = UsageRecord.objects.filter(pk__in=one_of(record_ids)).order_by()
+    calls = UsageRecord.objects.filter(pk__in=record_ids).order_by()
     ended = calls.filter(Q(told_to_end_at__isnull=False) | stopped)
     return set(ended.values_list("pk", flat=True))
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     PublicFormat,
 )
-from django.db import connection, transaction
+from django.db import transaction
 from jwt.algorithms import RSAAlgorithm
 
 from accounts.audit import Actor, record
@@ -21,6 +21,7 @@ from accounts.keys.key_ring import RELOAD_SECONDS, ring
 from accounts.models import SigningKey
 from accounts.models.keys import Stage
 from config.api.problems import InvalidRequest, instant
+from config.db.advisory_locks import lock_until_commit
 from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
 
 KEY_BITS = 2048
@@ -161,9 +162,8 @@ def _made() -> dict[str, Any]:
 
 
 def _lock_keys() -> None:
-    """One rotation at a time; the rows cannot be locked where there are none yet."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('accounts.keys.signing_keys'))")
+    """Serialises rotations; there may be no row to lock yet."""
+    lock_until_commit("accounts.signing_keys")
 
 
 def thumbprint(key: RSAPublicKey) -> str:

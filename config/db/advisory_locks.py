@@ -1,4 +1,4 @@
-"""Locks by name for what must be done by one at a time; the database ends them with their holder, however it ends."""
+"""PostgreSQL's advisory locks by name. The database releases a lock when its holder ends, however it ends."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -7,8 +7,8 @@ from hashlib import sha256
 import psycopg
 from django.db import connection
 
-# Whatever would end a transaction that does nothing for long; which of them there are depends on the server's version.
-_FOR_AS_LONG_AS_IT_TAKES = """
+# Lifts every limit on idle transactions; the server's version decides which of them there are.
+_LIFT_LIMITS = """
 SELECT set_config(name, '0', true) FROM pg_settings
 WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
 """
@@ -16,18 +16,24 @@ WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
 
 @contextmanager
 def alone(name: str) -> Iterator[bool]:
-    """Whether nobody else does ``name`` now; if so, nobody else can until the block ends.
+    """Tries to take the lock of this name; yields whether it did, and holds it until the block ends.
 
-    Held by a transaction of a connection of its own, so that the work may open and end transactions and give Django's
-    connection back while it waits. A lock of the connection itself would outlive its holder where a pooler stands in
-    between. Not for requests: each holder costs a connection.
+    A transaction on a second connection holds it, so that the work may open and end transactions and give Django's
+    connection back while it waits. A session-level lock would outlive its holder behind a pooler. Not for requests:
+    each holder costs a connection.
     """
     with closing(psycopg.connect(**connection.get_connection_params())) as holder:
-        holder.execute(_FOR_AS_LONG_AS_IT_TAKES)
+        holder.execute(_LIFT_LIMITS)
         row = holder.execute("SELECT pg_try_advisory_xact_lock(%s)", [_number(name)]).fetchone()
         yield bool(row and row[0])
 
 
+def lock_until_commit(name: str) -> None:
+    """Waits for the lock of this name and holds it until the current transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s::bigint)", [_number(name)])
+
+
 def _number(name: str) -> int:
-    """Advisory locks have numbers; 63 bits of a hash keep names apart."""
+    """The number of a lock: 63 bits of a hash of its name."""
     return int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1

@@ -1,4 +1,4 @@
-"""Indexes of no use: what is left of one that was being built beside a table in use when something ended that."""
+"""A system check for invalid indexes, which an interrupted concurrent build leaves behind."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
 
-# One that is being built at this moment is not valid either, and not left over.
+# An index that is being built is not valid either, but not left over.
 _INVALID = """
 SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname) FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -21,9 +21,9 @@ WHERE NOT index.indisvalid AND pg_table_is_visible(index.indrelid) AND NOT EXIST
 def no_invalid_indexes(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
 ) -> list[checks.CheckMessage]:
-    """A warning for each index that PostgreSQL keeps up and reads nothing by, with what removes it.
+    """Warns of each index that PostgreSQL maintains and never reads, with the command that removes it.
 
-    Asks the databases that are named, as ``check --database default`` and ``migrate`` do, and else none.
+    Checks the named databases only, as ``check --database default`` and ``migrate`` do.
     """
     return [_left_over(index) for alias in databases or () for index in _invalid(alias)]
 

@@ -1,15 +1,12 @@
-"""Ids that begin with the time, for rows that are added without end; and how many are asked for at once.
+"""UUIDs of version 7, for tables that grow without end.
 
-An index on them grows at its end. One on ids at random takes each new entry into another page, all over, and in a
-large table that is a page to be read, and written whole to the log, for every row.
+They begin with the time, so that an index on them grows at its end. An index on random ids takes each new entry into
+another page, which in a large table is read and logged whole for every row.
 """
 
 import os
 import time
-from collections.abc import Iterable
 from uuid import UUID
-
-from django.db.models.expressions import RawSQL
 
 
 def timed_uuid() -> UUID:
@@ -18,8 +15,3 @@ def timed_uuid() -> UUID:
     random = int.from_bytes(os.urandom(10))
     high = milliseconds << 16 | 7 << 12 | random >> 62 & 0xFFF
     return UUID(int=high << 64 | 0b10 << 62 | random & (1 << 62) - 1)
-
-
-def one_of(ids: Iterable[UUID]) -> RawSQL:
-    """For ``pk__in``: the ids as one value of a statement, where hundreds of values take Django milliseconds."""
-    return RawSQL("SELECT unnest(%s::uuid[])", ([*ids],))

@@ -1,16 +1,17 @@
-"""What is written down of somebody who tries to publish with a credential that is none.
+"""Audits refused credentials of publishing.
 
-Anybody can send one, so it is written once an hour for each address, and no more than that often for all together: who
-guesses is seen, and cannot fill the audit log. Nothing of what was presented is kept.
+Anybody can send one, so each address is audited once an hour, and all together 60 times: guessing is seen and cannot
+fill the audit log. Nothing of the credential is kept.
 """
 
 from datetime import datetime, timedelta
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
 from config.api.problems import Problem
+from config.db.advisory_locks import lock_until_commit
 
 ACTION = "release:credential_refused"
 EVERY = timedelta(hours=1)
@@ -18,15 +19,12 @@ IN_ALL = 60
 
 
 def note(refusal: Problem, *, by: Actor, now: datetime) -> None:
-    """Writes ``release:credential_refused``, unless the last hour has enough of them."""
+    """Records ``release:credential_refused``, unless the last hour has enough of them."""
     if _is_enough(by, now):
         return
     with transaction.atomic():
-        # Those that come at the same moment wait for each other here, and then find the first one's.
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT pg_advisory_xact_lock(hashtext('releases.pipeline.refused_credentials'))"
-            )
+        # Refusals at the same moment wait here and then find the first one's event.
+        lock_until_commit("releases.refused_credentials")
         if not _is_enough(by, now):
             faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
             record(
