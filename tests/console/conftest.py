@@ -187,7 +187,7 @@ def _failed_job() -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, attempts)"
-            " VALUES ('mail', 'mail.send', jsonb_build_object('text', %s), 'failed', 8) RETURNING id",
+            " VALUES ('mail', 'mail.send', jsonb_build_object('text', %s::text), 'failed', 8) RETURNING id",
             [JOB_SECRET],
         )
         return int(cursor.fetchone()[0])
