@@ -1,4 +1,4 @@
-"""Who is calling: an access token becomes the rows it stands for, in one query."""
+"""Authentication of API requests: an access token leads to the caller's rows in one query."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ class AccessRevoked(Problem):
 
 
 class Caller(Protocol):
-    """What accounts needs to know of the row-backed caller that a higher floor loads."""
+    """The caller that a higher floor loads from the rows, as far as this app needs it."""
 
     user_id: UUID
     email: str
@@ -97,10 +97,7 @@ class AccessTokenAuthentication(JWTAuthentication):
 
 @contextmanager
 def still_there() -> Iterator[None]:
-    """Around what is done to the caller's own row: who is deleted meanwhile has lost their access.
-
-    Raises ``AccessRevoked``.
-    """
+    """Raises ``AccessRevoked`` if the caller's own user is deleted while the block changes it."""
     try:
         yield
     except User.DoesNotExist:
