@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 from django.core.management import get_commands
 from django.urls import get_resolver
@@ -18,6 +19,7 @@ from config.ratelimits.table import DEFAULTS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 OPERATING = ROOT / "docs" / "operating.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"`([^`]+)`")
@@ -96,10 +98,10 @@ def problems() -> Iterator[type[Problem]]:
             yield kind
 
 
-def test_every_place_in_the_readme_exists() -> None:
-    table = rows(section(README, "Where things live"))
-    places = [place for cells in table for place in CODE.findall(cells[1])]
-    assert len(places) >= len(table) > 30
+def test_every_place_in_the_indexes_exists() -> None:
+    short, long = rows(section(README, "Where things live")), rows(section(CONTRIBUTING, "Index"))
+    places = [place for cells in [*short, *long] for place in CODE.findall(cells[1])]
+    assert len(short) == 15 < len(long) < len(places)
     # In a process of its own: importing the configuration of gunicorn changes the process that does it.
     script = (
         "import json, sys, importlib, operator\n"
@@ -189,6 +191,30 @@ def test_every_decision_is_listed_and_short() -> None:
         assert text.startswith(f"# {name[:4]}. ")
         assert re.search(r"^\*\*Decision\.\*\*", text, re.MULTILINE)
         assert 10 <= len(text.splitlines()) <= 32, f"{name} is not one short page"
+
+
+def test_the_drawing_shows_every_import_between_rooms() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    drawn = re.findall(r"^  ([\w.]+) --> ([\w.]+)$", text, re.MULTILINE)
+    graph = grimp.build_graph("config", *sorted(OWN - {"config"}))
+    imports = {
+        (room_of(module), room_of(imported))
+        for module in graph.modules
+        for imported in graph.find_modules_directly_imported_by(module)
+    }
+    assert set(drawn) == {(one, other) for one, other in imports if one != other}
+
+
+def room_of(module: str) -> str:
+    """An app, or a package of ``config``."""
+    app, _, rest = module.partition(".")
+    package = rest.partition(".")[0]
+    is_package = app == "config" and (ROOT / app / package / "__init__.py").exists()
+    return f"{app}.{package}" if package and is_package else app
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text().splitlines()) <= 180
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
