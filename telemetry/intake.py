@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection
 
 from config.api.problems import Fault, InvalidRequest, RequestTooLarge
-from telemetry.events import BadEvent, Reader, Reported
+from telemetry.events import BadEvent, ReportedEvent, read
 
 MOST_EVENTS = 500
 # Enforced by config/middleware/body_limits.py before the body is read.
@@ -49,22 +49,19 @@ def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: da
     stored. On return the accepted events are committed, unless the caller has a transaction open.
     """
     given = _events_of(batch)
-    events, rejected = _read(given, now=now)
+    events, rejected = _validated(given, now=now)
     accepted = _keep(list(events.values()), client_id=client_id, user_id=user_id, now=now)
     duplicates = len(given) - len(rejected) - accepted
     return Taken(accepted=accepted, duplicates=duplicates, rejected=rejected)
 
 
-def _read(given: list[Any], *, now: datetime) -> tuple[dict[str, Reported], list[Fault]]:
+def _validated(given: list[Any], *, now: datetime) -> tuple[dict[str, ReportedEvent], list[Fault]]:
     """The good events by id (of several copies the first), and a fault for each of the others."""
-    reader = Reader(now=now)
-    if ordinary := reader.read_all(given):
-        return {each.id: each for each in reversed(ordinary)}, []
-    events: dict[str, Reported] = {}
+    events: dict[str, ReportedEvent] = {}
     rejected: list[Fault] = []
     for index, each in enumerate(given):
         try:
-            event = reader.read(each)
+            event = read(each, now=now)
         except BadEvent as bad:
             fault = bad.fault
             rejected.append(Fault(f"/events/{index}{fault.pointer}", fault.code, fault.detail))
@@ -75,7 +72,7 @@ def _read(given: list[Any], *, now: datetime) -> tuple[dict[str, Reported], list
 
 def _events_of(batch: Mapping[str, Any]) -> list[Any]:
     if "events" not in batch:
-        raise InvalidRequest(errors=[Fault("/events", "required", "This member is needed.")])
+        raise InvalidRequest(errors=[Fault("/events", "required", "This member is required.")])
     events = batch["events"]
     if not isinstance(events, list):
         raise InvalidRequest(errors=[Fault("/events", "not_a_list", "This must be a list.")])
@@ -100,7 +97,7 @@ ON CONFLICT (event_id, client_id) DO NOTHING
 """
 
 
-def _keep(events: list[Reported], *, client_id: UUID, user_id: UUID, now: datetime) -> int:
+def _keep(events: list[ReportedEvent], *, client_id: UUID, user_id: UUID, now: datetime) -> int:
     """Stores the events; returns how many of them were new."""
     if not events:
         return 0

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from telemetry.events import Reader, Reported
+from telemetry import events
+from telemetry.events import ReportedEvent
 from telemetry.intake import Taken, take_in
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -12,7 +13,7 @@ CLIENT, PERSON = uuid4(), uuid4()
 
 
 def event(**members: Any) -> dict[str, Any]:
-    """A good event, but for what is given; a member given as ... is left out."""
+    """A good event with these members; a member given as ... is left out."""
     whole = {
         "id": str(uuid4()),
         "name": "document.opened",
@@ -25,16 +26,9 @@ def event(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in whole.items() if value is not ...}
 
 
-def report(*events: Any, client: UUID = CLIENT, now: datetime = NOON) -> Taken:
-    return take_in(batch={"events": list(events)}, client_id=client, user_id=PERSON, now=now)
+def report(*given: Any, client: UUID = CLIENT, now: datetime = NOON) -> Taken:
+    return take_in(batch={"events": list(given)}, client_id=client, user_id=PERSON, now=now)
 
 
-def read(given: Any, *, now: datetime = NOON) -> Reported:
-    """What of one event is kept; beside others too, whether they are read at once or each by itself."""
-    reader = Reader(now=now)
-    kept = reader.read(given)
-    others = [event(), event(app=..., shell_version=...)]
-    at_once = reader.read_all([others[0], given, others[1]])
-    if at_once is not None:
-        assert at_once == [reader.read(each) for each in (others[0], given, others[1])]
-    return kept
+def read(given: Any, *, now: datetime = NOON) -> ReportedEvent:
+    return events.read(given, now=now)

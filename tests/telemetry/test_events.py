@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from telemetry.events import PROPERTIES_BYTES, BadEvent, Reader
+from telemetry.events import PROPERTIES_BYTES, BadEvent
 from tests.telemetry.reports import NOON, event, read
 
 
@@ -15,7 +15,6 @@ def fault(given: Any) -> tuple[str, str]:
     """Pointer and code of what is wrong with an event."""
     with pytest.raises(BadEvent) as bad:
         read(given)
-    assert Reader(now=NOON).read_all([event(), given]) is None
     assert bad.value.fault.detail.endswith(".")
     return bad.value.fault.pointer, bad.value.fault.code
 
@@ -226,30 +225,9 @@ def test_a_number_that_no_float_can_hold_is_refused() -> None:
     assert read(event(properties={"a": "Infinity", "b": 1e308, "c": 10**300}))
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
-        {},
-        {"app": ..., "shell_version": None, "properties": ...},
-        {
-            "id": "0B5C6F9E-6C5E-4DB1-9A3B-0D1F8F0F2E11",
-            "occurred_at": "2026-11-20T11:59:00.25+00:00",
-        },
-        {"properties": {"where": {"a": [[1], []]}, "text": 'ä 😀 "q" \n'}},
-        {"properties": {"who": "ada@acme.test", "password": "hunter2", "id": "a1B2" * 12}},
-    ],
-)
-def test_an_ordinary_batch_is_read_at_once(members: dict[str, Any]) -> None:
-    batch = [event(), event(**members), event(name="crash")]
-    reader = Reader(now=NOON)
-    assert reader.read_all(batch) == [reader.read(each) for each in batch]
-
-
 @pytest.mark.parametrize("separator", ["\n", ""])
 def test_several_ids_in_one_are_no_ids(separator: str) -> None:
-    one, other = str(uuid4()), str(uuid4())
-    assert Reader(now=NOON).read_all([event(id=f"{one}{separator}{other}")]) is None
-    assert Reader(now=NOON).read_all([event(id=f"{one}{separator}{other}"), event(id="")]) is None
+    assert fault(event(id=f"{uuid4()}{separator}{uuid4()}")) == ("/id", "invalid")
 
 
 def test_the_clock_is_the_callers() -> None:
