@@ -35,6 +35,15 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+def test_every_module_of_the_console_is_framework_or_composition() -> None:
+    """A module that no contract names could import an app and be imported by one."""
+    contracts = (ROOT / "pyproject.toml").read_text()
+    for path in (ROOT / "config/console").glob("*.py"):
+        # Django loads it by its name in settings.
+        if path.stem not in {"__init__", "apps"}:
+            assert f"config.console.{path.stem}" in contracts, path.stem
+
+
 def test_foreign_keys_point_downwards() -> None:
     for model in apps.get_models():
         floor = FLOORS.get(model._meta.app_label)
