@@ -2,10 +2,10 @@
 
 django-ratelimit counts by ``add(key, 1, timeout)`` and, for a key that exists already, ``incr(key)``. Here ``add``
 increments and sets the expiry in one atomic step, and the next ``incr`` of the same thread returns that result, so
-that a count is one round trip. It reads without counting by ``add(key, 0, timeout)`` and ``get(key)``, likewise.
-So this cache holds whole numbers and refuses everything else.
+that a count is one round trip. django-ratelimit reads by ``add(key, 0, timeout)`` and ``get(key)``, likewise. The
+cache therefore holds whole numbers and supports no ``set``.
 
-What this process counted while Redis was away stays here when Redis is back.
+Counts that this process made while Redis was away stay here when Redis is back.
 """
 
 import threading
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 
 from config.ratelimits.process_counters import ProcessCounters
-from config.ratelimits.redis_counters import Away, RedisCounters, RedisGuard
+from config.ratelimits.redis_counters import Away, RedisCounters
 
 T = TypeVar("T")
 Counters = ProcessCounters | RedisCounters
@@ -37,52 +37,34 @@ class CounterCache(BaseCache):
         self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
     ) -> bool:
         """Counts ``value`` and returns whether the key is new. A value of 0 only reads."""
-        full_key, by, seconds = self.make_key(key, version), _whole(value), self._seconds(timeout)
-        if by == 0:
-            number = self._run(lambda counters: counters.read(full_key))
-        elif seconds is not None and seconds <= 0:
+        full_key, seconds = self.make_key(key, version), self._seconds(timeout)
+        if type(value) is not int:
+            raise TypeError("This cache counts: it holds whole numbers and nothing else.")
+        if seconds is not None and seconds <= 0:
             raise ValueError("A count needs some time to live.")
+        if value == 0:
+            number = self._run(lambda counters: counters.read(full_key))
         else:
-            number = self._run(lambda counters: counters.increment(full_key, by, seconds))
-        _thread.last = full_key, by, number
-        return number is None if by == 0 else number == by
+            number = self._run(lambda counters: counters.increment(full_key, value, seconds))
+        _thread.last_add = full_key, value, number
+        return number is None if value == 0 else number == value
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
-        full_key, by = self.make_key(key, version), _whole(delta)
-        number = _recalled(full_key, by)
+        full_key = self.make_key(key, version)
+        number = _result_of_add(full_key, delta)
         if number is not None:
             return number
         if self._run(lambda counters: counters.read(full_key)) is None:
             raise ValueError("There is no such key.")
         seconds = self._seconds(DEFAULT_TIMEOUT)
-        return self._run(lambda counters: counters.increment(full_key, by, seconds))
+        return self._run(lambda counters: counters.increment(full_key, delta, seconds))
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
         full_key = self.make_key(key, version)
-        number = _recalled(full_key, 0)
+        number = _result_of_add(full_key, 0)
         if number is None:
             number = self._run(lambda counters: counters.read(full_key))
         return default if number is None else number
-
-    def set(
-        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
-    ) -> None:
-        full_key, number, seconds = (
-            self.make_key(key, version),
-            _whole(value),
-            self._seconds(timeout),
-        )
-        self._run(lambda counters: counters.write(full_key, number, seconds))
-
-    def touch(self, key: str, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
-        number = self.get(key, version=version)
-        if number is not None:
-            self.set(key, number, timeout, version)
-        return number is not None
-
-    def delete(self, key: str, version: int | None = None) -> bool:
-        full_key = self.make_key(key, version)
-        return self._run(lambda counters: counters.delete(full_key))
 
     def clear(self) -> None:
         """Removes every key of this prefix and version, here and in Redis."""
@@ -111,7 +93,7 @@ class CounterCache(BaseCache):
     def _run(self, operation: Callable[[Counters], T]) -> T:
         if self._redis is not None:
             try:
-                return self._redis.run(operation)
+                return operation(self._redis)
             except Away:
                 _thread.degraded = True
         return operation(_process)
@@ -124,12 +106,12 @@ class CounterCache(BaseCache):
 class _Thread(threading.local):
     """State of one thread or greenlet: its last ``add``, and whether it has counted without Redis."""
 
-    last: tuple[str, int, int | None] | None = None
+    last_add: tuple[str, int, int | None] | None = None
     degraded: bool = False
 
 
 def clear_degraded() -> None:
-    """Starts a request: ``is_degraded`` reports on what this thread counts from here on."""
+    """Starts a request: ``is_degraded`` reports on the counts of this thread from here on."""
     _thread.degraded = False
 
 
@@ -138,22 +120,16 @@ def is_degraded() -> bool:
     return _thread.degraded
 
 
-def _recalled(key: str, by: int) -> int | None:
-    """Returns, once, the result of this thread's last ``add`` if it added ``by`` to this key."""
-    last, _thread.last = _thread.last, None
-    return last[2] if last and last[:2] == (key, by) else None
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError("This cache counts: it holds whole numbers and nothing else.")
-    return value
+def _result_of_add(key: str, value: int) -> int | None:
+    """Returns, once, the result of this thread's last ``add`` if it added ``value`` to this key."""
+    last, _thread.last_add = _thread.last_add, None
+    return last[2] if last and last[:2] == (key, value) else None
 
 
 @cache
-def _redis(location: str) -> RedisGuard:
+def _redis(location: str) -> RedisCounters:
     """The process's one client of a Redis; Django makes a cache object for every thread."""
-    return RedisGuard(location)
+    return RedisCounters(location)
 
 
 _process = ProcessCounters()

@@ -1,13 +1,13 @@
 """Applies the rate limits by django-ratelimit: fixed windows that begin at another moment for every key.
 
-A limit ending in ``.ip`` counts per client address (an IPv6 address counts as its /64) and is applied here by path,
-before any view. A view spends the others by ``count``; limits of failures are in ``failed_logins.py``. Keys are
-hashed, so no email address or other personal data reaches the cache.
+The middleware applies limits ending in ``.ip`` by path, before any view; a view spends the others by ``count``. Limits
+of failures are in ``failed_logins.py``. Keys are hashed, so no email address or other personal data reaches the cache.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from django.conf import settings
@@ -24,7 +24,7 @@ DEGRADED_HEADER = "X-RateLimit-Degraded"
 
 
 class RateLimited(RefusedUntil):
-    """More of one kind of request than its rate limit allows."""
+    """The caller has sent more requests of one kind than the rate limit allows."""
 
     code = "rate_limited"
 
@@ -44,9 +44,10 @@ class AddressLimitMiddleware:
         name = limit_of(request.method or "", request.path_info)
         try:
             if name:
+                address = address_of(request)
                 allowed, seconds = allowance(name)
-                allowed *= _factor(address_of(request))
-                _spend(name, request, "ip", (allowed, seconds), now=datetime.now(UTC))
+                allowed *= _factor(address)
+                _spend(name, _network_of(address), (allowed, seconds), now=datetime.now(UTC))
             response = self.get_response(request)
         except RateLimited as refusal:
             response = answer(request, refusal)
@@ -57,28 +58,32 @@ class AddressLimitMiddleware:
 
 def count(name: KeyedLimit, *, key: str, now: datetime) -> None:
     """Spends one of a limit; raises ``RateLimited`` when none was left for ``key``."""
-    _spend(name, None, lambda *_: key, allowance(name), now=now)
+    _spend(name, key, allowance(name), now=now)
 
 
 def _spend(
-    name: AddressLimit | KeyedLimit,
-    request: HttpRequest | None,
-    key: str | Callable[..., str],
-    allowed: tuple[int, int],
-    *,
-    now: datetime,
+    name: AddressLimit | KeyedLimit, key: str, allowed: tuple[int, int], *, now: datetime
 ) -> None:
     rate = "{}/{}s".format(*allowed)
-    usage: dict[str, Any] = get_usage(request, group=name, key=key, rate=rate, increment=True)
+    usage: dict[str, Any] = get_usage(
+        None, group=name, key=lambda *_: key, rate=rate, increment=True
+    )
     if usage["should_limit"]:
         # The last second that time_left counts to belongs to this window still.
         until = now.replace(microsecond=0) + timedelta(seconds=usage["time_left"] + 1)
         raise RateLimited(now=now, until=until)
 
 
+@lru_cache(maxsize=4096)
+def _network_of(address: str) -> str:
+    """Returns the network that an address counts under: itself for IPv4, its /64 for IPv6."""
+    client = ip_network(address)
+    return str((client.supernet(new_prefix=64) if client.version == 6 else client).network_address)
+
+
 def _factor(address: str) -> int:
-    """Returns by how much the smallest known network around an address multiplies its limits."""
+    """Returns the factor of the smallest known network that holds an address, or 1."""
     networks = settings.RATE_LIMIT_NETWORKS
-    client = ip_address(address)
+    client = ip_address(address) if networks else None
     around = [network for network in networks if client in network]
     return int(networks[max(around, key=lambda network: network.prefixlen)]) if around else 1

@@ -2,6 +2,7 @@
 
 import heapq
 import threading
+from collections import defaultdict
 from math import inf
 from time import monotonic
 
@@ -14,33 +15,28 @@ ROOM = 50_000
 class ProcessCounters:
     """Holds at most ``room`` numbers.
 
-    When it is full, the expired ones go first and then the smallest: a flood of new keys evicts its own, and a number
-    that has grown up to a limit stays.
+    When it is full, the expired numbers go first and then the smallest: a flood of new keys evicts its own numbers, and
+    a number that has grown up to a limit stays.
     """
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._numbers: dict[str, tuple[int, float]] = {}
-        # Running attempts only, so no more than there are requests.
-        self._attempts: dict[str, set[str]] = {}
+        self._running: defaultdict[str, set[str]] = defaultdict(set)
 
     def increment(self, key: str, by: int, seconds: int | None) -> int:
         with self._lock:
-            return self._increment(key, by, seconds)
+            number, ends = self._numbers.get(key, (0, 0.0))
+            if ends <= monotonic():
+                self._make_room()
+                number, ends = 0, inf if seconds is None else monotonic() + seconds
+            self._numbers[key] = number + by, ends
+            return number + by
 
     def read(self, key: str) -> int | None:
         number, ends = self._numbers.get(key, (0, 0.0))
         return number if ends > monotonic() else None
-
-    def write(self, key: str, number: int, seconds: int | None) -> None:
-        with self._lock:
-            self._numbers.pop(key, None)
-            self._increment(key, number, seconds)
-
-    def delete(self, key: str) -> bool:
-        with self._lock:
-            return self._numbers.pop(key, (0, 0.0))[1] > monotonic()
 
     def clear(self, prefix: str) -> None:
         with self._lock:
@@ -52,28 +48,18 @@ class ProcessCounters:
             failed = self.read(key) or 0
             if failed >= limit:
                 return max(1, int((self._numbers[key][1] - monotonic()) * 1000))
-            running = self._attempts.setdefault(key, set())
-            if failed + len(running) >= limit:
+            if failed + len(self._running.get(key, ())) >= limit:
                 return BUSY
-            running.add(name)
+            self._running[key].add(name)
             return STARTED
 
     def end_attempt(self, key: str, name: str, failed_for: int) -> None:
         with self._lock:
-            running = self._attempts.get(key, set())
-            running.discard(name)
-            if not running:
-                self._attempts.pop(key, None)
+            self._running[key].discard(name)
+            if not self._running[key]:
+                del self._running[key]
             if failed_for:
-                self._increment(key, 1, failed_for)
-
-    def _increment(self, key: str, by: int, seconds: int | None) -> int:
-        number, ends = self._numbers.get(key, (0, 0.0))
-        if ends <= monotonic():
-            self._make_room()
-            number, ends = 0, inf if seconds is None else monotonic() + seconds
-        self._numbers[key] = number + by, ends
-        return number + by
+                self.increment(key, 1, failed_for)
 
     def _make_room(self) -> None:
         if len(self._numbers) < self._room:

@@ -1,7 +1,7 @@
-"""Counters in Redis.
+"""Counters in Redis, for all threads of a process.
 
-After a failure Redis is left alone: one caller tries it again every ``PAUSE_SECONDS`` and the others go on without it,
-so that an outage costs neither requests nor time.
+After a failure, one caller tries Redis again every ``PAUSE_SECONDS`` and the others go on without it, so that an outage
+costs requests neither errors nor time.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
 
-from config.ratelimits.servers import SOCKET_SECONDS, Client, client_of
+from config.ratelimits.servers import SOCKET_SECONDS, client_of
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 PAUSE_SECONDS = 1.5
 CONNECTIONS = 32
-# Longer than any attempt runs: the place of one whose process was killed is free again then.
+# Longer than any attempt runs. An attempt of a killed process ends by itself after this time.
 ATTEMPT_SECONDS = 60
 STARTED, BUSY = 0, -1
 
@@ -61,85 +61,68 @@ class Away(Exception):
 
 
 class RedisCounters:
-    """The operations on one client; each is one round trip."""
-
-    def __init__(self, client: Client) -> None:
-        self._client: Any = client
-
-    def increment(self, key: str, by: int, seconds: int | None) -> int:
-        return self._script(COUNT, [key], [by, seconds or 0])
-
-    def read(self, key: str) -> int | None:
-        number = self._client.get(key)
-        return None if number is None else int(number)
-
-    def write(self, key: str, number: int, seconds: int | None) -> None:
-        self._client.set(key, number, ex=seconds)
-
-    def delete(self, key: str) -> bool:
-        return bool(self._client.delete(key))
-
-    def clear(self, prefix: str) -> None:
-        # Never the whole database, which others may share.
-        pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"
-        for key in self._client.scan_iter(pattern, 1000):
-            self._client.delete(key)
-
-    def begin_attempt(self, key: str, name: str, limit: int) -> int:
-        return self._script(
-            BEGIN_ATTEMPT, [key, f"{key}:running"], [limit, int(ATTEMPT_SECONDS * 1000), name]
-        )
-
-    def end_attempt(self, key: str, name: str, failed_for: int) -> None:
-        self._script(END_ATTEMPT, [key, f"{key}:running"], [name, failed_for])
-
-    def _script(self, text: str, keys: list[str], arguments: list[Any]) -> int:
-        # Sends the script itself only to a server that does not know it yet.
-        return int(self._client.register_script(text)(keys, arguments) or 0)
-
-
-class RedisGuard:
-    """Connects to a Redis for all threads, and keeps an outage from costing requests time."""
+    """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._counters: RedisCounters | None = None
+        self._client: Any = None
         # A burst waits for a moment, instead of opening a thousand connections.
         self._room = threading.BoundedSemaphore(CONNECTIONS)
         self._lock = threading.Lock()
         self._away = False
         self._next_try = 0.0
 
-    def run(self, operation: Callable[[RedisCounters], T]) -> T:
-        """Runs an operation; raises ``Away`` when Redis fails, and at once while it is known to be away."""
-        with self._lock:
-            if self._away:
-                if monotonic() < self._next_try:
-                    raise Away
-                # The caller that moves this on is the one that tries.
-                self._next_try = monotonic() + PAUSE_SECONDS
-        return self._try(operation)
+    def increment(self, key: str, by: int, seconds: int | None) -> int:
+        return self._script(COUNT, [key], by, seconds or 0)
+
+    def read(self, key: str) -> int | None:
+        number = self.run(lambda client: client.get(key))
+        return None if number is None else int(number)
+
+    def clear(self, prefix: str) -> None:
+        # Never the whole database, which others may share.
+        pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"
+        self.run(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
+
+    def begin_attempt(self, key: str, name: str, limit: int) -> int:
+        longest = int(ATTEMPT_SECONDS * 1000)
+        return self._script(BEGIN_ATTEMPT, [key, f"{key}:running"], limit, longest, name)
+
+    def end_attempt(self, key: str, name: str, failed_for: int) -> None:
+        self._script(END_ATTEMPT, [key, f"{key}:running"], name, failed_for)
 
     def answers(self) -> bool:
         """Whether Redis answers now, however long it has been away."""
         try:
-            self._try(lambda counters: counters.read("health"))
+            self._try(lambda client: client.get("health"))
         except Away:
             return False
         return True
 
-    def _try(self, operation: Callable[[RedisCounters], T]) -> T:
+    def run(self, operation: Callable[[Any], T]) -> T:
+        """Runs an operation on the client, unless Redis is away and another caller tries it."""
+        with self._lock:
+            if self._away and monotonic() < self._next_try:
+                raise Away
+            self._next_try = monotonic() + PAUSE_SECONDS
+        return self._try(operation)
+
+    def _script(self, text: str, keys: list[str], *arguments: str | int) -> int:
+        # Sends the script itself only to a server that does not know it yet.
+        return int(self.run(lambda client: client.register_script(text)(keys, arguments)) or 0)
+
+    def _try(self, operation: Callable[[Any], T]) -> T:
         if not self._room.acquire(timeout=SOCKET_SECONDS):
             raise Away
         try:
             # A cluster's client connects as it is made.
-            counters = self._counters or RedisCounters(client_of(self._address))
-            result = operation(counters)
-            self._counters = counters
+            client = self._client or client_of(self._address)
+            result = operation(client)
+            self._client = client
         # The last is no error of Redis by its class.
         except (RedisError, OSError, RedisClusterException) as error:
             # The idle connections may be as dead as this one, and a cluster may have moved.
-            self._counters = None
+            self._client = None
             self._note(away=True)
             raise Away from error
         finally:
@@ -148,8 +131,6 @@ class RedisGuard:
         return result
 
     def _note(self, *, away: bool) -> None:
-        if away:
-            self._next_try = monotonic() + PAUSE_SECONDS
         if away != self._away:
             self._away = away
             log.warning("cache_away" if away else "cache_back")

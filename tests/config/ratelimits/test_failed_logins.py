@@ -1,4 +1,4 @@
-"""Limits of failures: exact however many try at once, and nothing that does not fail is counted."""
+"""Limits of failures count exactly, also concurrently, and count failures only."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -81,7 +81,7 @@ def outcome(doing: Callable[[], object], now: datetime) -> str:
 
 @pytest.mark.usefixtures("counted")
 class TestCounting:
-    def test_so_many_may_fail_and_no_more(self, now: datetime) -> None:
+    def test_attempts_are_refused_once_the_limit_has_failed(self, now: datetime) -> None:
         for _ in range(LIMIT):
             fail(ACCOUNT, now=now)
         with pytest.raises(RateLimited) as refused, attempt(ACCOUNT, failing=Wrong, now=now):
@@ -91,7 +91,7 @@ class TestCounting:
         with attempt(OTHER, failing=Wrong, now=now):
             pass
 
-    def test_what_succeeds_or_breaks_is_not_counted(self, now: datetime) -> None:
+    def test_successes_and_other_errors_are_not_counted(self, now: datetime) -> None:
         for _ in range(LIMIT * 3):
             with attempt(ACCOUNT, ALL, failing=Wrong, now=now):
                 pass
@@ -100,7 +100,7 @@ class TestCounting:
         for _ in range(LIMIT):
             fail(ACCOUNT, now=now)
 
-    def test_who_is_refused_by_one_limit_spends_nothing_of_another(self, now: datetime) -> None:
+    def test_an_attempt_refused_by_one_limit_spends_nothing_of_another(self, now: datetime) -> None:
         for _ in range(LIMIT):
             fail(ACCOUNT, ALL, now=now)
         for _ in range(10):
@@ -111,17 +111,17 @@ class TestCounting:
         with pytest.raises(RateLimited), attempt(OTHER, ALL, failing=Wrong, now=now):
             pass
 
-    def test_of_many_at_once_exactly_the_limit_fails(self, now: datetime) -> None:
+    def test_exactly_the_limit_fails_of_concurrent_attempts(self, now: datetime) -> None:
         def wrong() -> None:
             raise Wrong
 
         outcomes = race(*[lambda: outcome(wrong, now)] * 24)
         assert sorted(outcomes) == ["RateLimited"] * (24 - LIMIT) + ["Wrong"] * LIMIT
 
-    def test_of_many_at_once_who_are_right_nobody_is_refused(self, now: datetime) -> None:
+    def test_concurrent_successes_are_not_refused(self, now: datetime) -> None:
         assert set(race(*[lambda: outcome(lambda: None, now)] * 24)) == {"done"}
 
-    def test_who_finds_every_place_taken_waits_for_one(self, now: datetime) -> None:
+    def test_an_attempt_waits_while_every_place_is_taken(self, now: datetime) -> None:
         outcomes: list[str] = []
         waiting = Thread(target=lambda: outcomes.append(outcome(lambda: None, now)))
         with ExitStack() as held:
@@ -133,7 +133,9 @@ class TestCounting:
         waiting.join(30)
         assert outcomes == ["done"]
 
-    def test_and_not_for_ever(self, now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_attempt_does_not_wait_for_ever(
+        self, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(failed_logins, "WAIT_SECONDS", 0.05)
         with ExitStack() as held:
             for _ in range(LIMIT):
@@ -142,7 +144,7 @@ class TestCounting:
                 held.enter_context(attempt(ACCOUNT, failing=Wrong, now=now))
             assert away.value.headers["Retry-After"] == "2"
 
-    def test_who_waits_is_refused_once_the_others_have_failed(self, now: datetime) -> None:
+    def test_a_waiting_attempt_is_refused_once_the_others_have_failed(self, now: datetime) -> None:
         begun, fail_now = Event(), Event()
 
         def fails_later() -> None:
@@ -164,9 +166,7 @@ class TestCounting:
         second.join(30)
         assert outcomes == ["Wrong", "RateLimited"]
 
-    def test_failures_are_forgotten_when_their_time_is_over(
-        self, now: datetime, settings: Settings
-    ) -> None:
+    def test_failures_expire(self, now: datetime, settings: Settings) -> None:
         settings.RATE_LIMITS = {"auth.account": "1/s"}
         fail(ACCOUNT, now=now)
         with pytest.raises(RateLimited) as refused, attempt(ACCOUNT, failing=Wrong, now=now):
@@ -185,7 +185,7 @@ class TestCounting:
 @needs_redis
 @pytest.mark.usefixtures("in_redis")
 class TestInRedis:
-    def test_an_attempt_is_two_round_trips_and_names_nobody(
+    def test_an_attempt_is_two_round_trips_without_personal_data(
         self, redis: OwnRedis, now: datetime
     ) -> None:
         fail(ACCOUNT, now=now)
@@ -196,7 +196,7 @@ class TestInRedis:
             (key,) = client.keys()
         assert "ada" not in key
 
-    def test_one_whose_process_was_killed_keeps_its_place_for_a_while_only(
+    def test_an_attempt_of_a_killed_process_ends_by_itself(
         self, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(redis_counters, "ATTEMPT_SECONDS", 0.1)
@@ -208,7 +208,9 @@ class TestInRedis:
             assert not ended.wait(0.01)
             assert datetime.now(UTC) - now < timedelta(seconds=30)
 
-    def test_without_redis_they_go_on_in_the_process(self, redis: OwnRedis, now: datetime) -> None:
+    def test_the_process_counts_attempts_while_redis_is_away(
+        self, redis: OwnRedis, now: datetime
+    ) -> None:
         fail(ACCOUNT, now=now)
         redis.kill()
         try:

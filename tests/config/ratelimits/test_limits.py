@@ -138,7 +138,7 @@ def test_everything_under_auth_spends_one_limit_and_status_another() -> None:
     assert statuses(1, "/v1/license/status") == [200]
 
 
-def test_no_view_runs_for_who_is_over_a_limit() -> None:
+def test_no_view_runs_for_a_refused_request() -> None:
     ran: list[str] = []
 
     def view(request: HttpRequest) -> HttpResponse:
@@ -150,7 +150,7 @@ def test_no_view_runs_for_who_is_over_a_limit() -> None:
     assert len(ran) == 2
 
 
-def test_the_refusal_is_a_problem_that_says_until_when() -> None:
+def test_the_refusal_is_a_problem_with_its_end() -> None:
     statuses(2, "/v1/auth/login")
     before = datetime.now(UTC)
     response = answered("/v1/auth/login")
@@ -173,7 +173,7 @@ def test_a_browser_on_a_page_is_refused_by_a_page() -> None:
     assert int(response.headers["Retry-After"]) >= 1
 
 
-def test_the_same_call_works_again_at_the_told_instant_and_not_before(
+def test_the_same_call_works_again_at_the_stated_instant_and_not_before(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, now: datetime
 ) -> None:
     settings.RATE_LIMITS = {"llm.user": "1/m"}
@@ -199,7 +199,7 @@ def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
     assert statuses(1, "/v1/auth/login", "2001:db8:0:2::1") == [200]
 
 
-def test_a_forged_address_spends_the_limit_of_who_forged_it() -> None:
+def test_a_forged_address_spends_the_limit_of_its_sender() -> None:
     middleware = ClientAddressMiddleware(AddressLimitMiddleware(lambda request: HttpResponse()))
     for number in range(4):
         request = RequestFactory().get(
@@ -219,7 +219,9 @@ def test_clients_behind_a_trusted_proxy_have_limits_of_their_own(settings: Setti
         assert middleware(request).status_code == 200
 
 
-def test_known_networks_may_ask_more_and_the_smallest_network_decides(settings: Settings) -> None:
+def test_known_networks_have_higher_limits_and_the_smallest_network_decides(
+    settings: Settings,
+) -> None:
     settings.RATE_LIMIT_NETWORKS = {
         ip_network("203.0.0.0/16"): 7,
         ip_network("203.0.113.7/32"): 3,
@@ -249,7 +251,7 @@ def test_limits_of_one_key_do_not_touch_each_other(now: datetime) -> None:
     count("telemetry.user", key="a", now=now)
 
 
-def test_nothing_is_said_of_degradation_where_no_cache_is_configured() -> None:
+def test_no_header_marks_degradation_where_no_cache_is_configured() -> None:
     responses = [answered("/v1/auth/login") for _ in range(3)]
     assert responses[-1].status_code == 429
     assert not any("X-RateLimit-Degraded" in response.headers for response in responses)
@@ -268,7 +270,7 @@ def test_a_request_under_one_limit_is_one_round_trip(server: OwnRedis) -> None:
 
 
 @needs_redis
-def test_no_person_and_no_address_stands_in_the_cache(server: OwnRedis, now: datetime) -> None:
+def test_the_cache_holds_no_person_and_no_address(server: OwnRedis, now: datetime) -> None:
     count("llm.user", key="ada@acme.test", now=now)
     answered("/v1/auth/login")
     with server.client() as client:
@@ -278,7 +280,7 @@ def test_no_person_and_no_address_stands_in_the_cache(server: OwnRedis, now: dat
 
 
 @needs_redis
-def test_with_the_cache_away_limits_go_on_in_the_process_and_say_so(
+def test_the_process_counts_while_the_cache_is_away_and_marks_answers(
     server: OwnRedis, now: datetime
 ) -> None:
     def view(request: HttpRequest) -> HttpResponse:
