@@ -26,7 +26,7 @@ from licensing.models import Standing
 from licensing.permissions import LicenceSuspended
 from llmproxy.calls import Call, End
 from llmproxy.upstream.exchange import Exchange
-from usage.checkpoints import SoFar, checkpoint
+from usage.caps import SoFar, checkpoint
 from usage.stops import ModelCallsStopped, told_to_end
 
 log = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from llmproxy.settlement_retry import Settlement, settle_or_retry
-from usage.caps import Asked, Reservation, reserve
-from usage.checkpoints import SoFar
+from usage.caps import Asked, Reservation, SoFar, reserve
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.settlement import Spent

@@ -27,7 +27,9 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
     wanted = name or settings.LLM_DEFAULT_MODEL
     found = LanguageModel.objects.filter(name=wanted)
     # One row for each plan that the model is kept to.
-    rows = list(found.values_list(*Choice._fields, "is_on", "plans"))
+    rows = list(
+        found.values_list("name", "provider_name", "output_limit", "image_tokens", "is_on", "plans")
+    )
     if not rows and wanted == settings.LLM_DEFAULT_MODEL:
         default = _default()
         return Choice(

@@ -11,7 +11,7 @@ from accounts.models import Client, User
 from config.db.connections import database_now
 from tests.races import race
 from tests.usage.test_caps import NOON, ROOMY, ask, assert_totals_are_the_ledger, done
-from usage.checkpoints import SoFar, checkpoint
+from usage.caps import SoFar, checkpoint
 from usage.models import UsageRecord
 from usage.settlement import settle_abandoned
 
