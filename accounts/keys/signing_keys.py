@@ -163,7 +163,7 @@ def _made() -> dict[str, Any]:
 
 def _lock_keys() -> None:
     """Serialises rotations; there may be no row to lock yet."""
-    lock_until_commit("accounts.keys.signing_keys")
+    lock_until_commit("accounts.signing_keys")
 
 
 def thumbprint(key: RSAPublicKey) -> str:

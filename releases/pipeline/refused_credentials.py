@@ -24,7 +24,7 @@ def note(refusal: Problem, *, by: Actor, now: datetime) -> None:
         return
     with transaction.atomic():
         # Refusals at the same moment wait here and then find the first one's event.
-        lock_until_commit("releases.pipeline.refused_credentials")
+        lock_until_commit("releases.refused_credentials")
         if not _is_enough(by, now):
             faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
             record(
