@@ -59,6 +59,7 @@ class Attempt:
         self.sent_at = 0.0
         self.connection: _Connection | None = None
         self.sock: socket.socket | None = None
+        self.answer: HTTPResponse | None = None
 
     @property
     def sent(self) -> bool:
@@ -75,6 +76,7 @@ _current = _Current()
 class _Answer(HTTPResponse):
     def begin(self) -> None:
         """Reads the head; the superclass skips only one kind of interim answer."""
+        _current.attempt.answer = self
         _current.attempt.answered = bool(self.fp.peek(1))
         super().begin()
         while 100 < self.status < 200 and self.status != 101:
