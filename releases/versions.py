@@ -1,7 +1,7 @@
 """Versions: strict SemVer 2.0, in the order in which shells compare them.
 
-Shells use Rust's ``semver`` crate, whose order is total: build metadata takes part, where SemVer's own
-precedence leaves it out. A version that is not newer in this order is never offered to them.
+Shells use Rust's ``semver`` crate, whose total order includes build metadata; SemVer's own precedence ignores it.
+The service offers only versions that are newer in this order.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import total_ordering
 from typing import Any, Self
 
 MAX_LENGTH = 120
-# What the crate's unsigned 64-bit numbers hold.
+# The crate's numbers are unsigned 64-bit integers.
 MAX_NUMBER = 2**64 - 1
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PRE = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
@@ -21,16 +21,16 @@ STRICT = re.compile(
 
 
 class NotAVersion(ValueError):
-    """The text is not a strict SemVer version; the message says why, for a person."""
+    """The text is not a strict SemVer version; the message tells a person why."""
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
 class Version:
-    """One version. ``str`` gives it exactly as it was written."""
+    """One version; ``str`` returns its original text."""
 
     text: str
-    _key: tuple[Any, ...] = field(repr=False)
+    sort_key: tuple[Any, ...] = field(repr=False)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -49,17 +49,17 @@ class Version:
         return self.text
 
     def __eq__(self, other: object) -> bool:
-        return self._key == other._key if isinstance(other, Version) else NotImplemented
+        return self.sort_key == other.sort_key if isinstance(other, Version) else NotImplemented
 
     def __lt__(self, other: object) -> bool:
-        return bool(self._key < other._key) if isinstance(other, Version) else NotImplemented
+        return self.sort_key < other.sort_key if isinstance(other, Version) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self.sort_key)
 
 
 def _pre_key(pre: str | None) -> tuple[Any, ...]:
-    """A release comes after all of its pre-releases."""
+    """Sorts a release after all of its pre-releases."""
     return (0, _identifiers_key(pre)) if pre else (1,)
 
 
@@ -68,7 +68,7 @@ def _identifiers_key(dotted: str) -> tuple[tuple[Any, ...], ...]:
 
 
 def _identifier_key(identifier: str) -> tuple[Any, ...]:
-    """Digits by their value, fewer leading zeros first, and before anything with letters."""
+    """Sorts digits by value, fewer leading zeros first, and before identifiers with letters."""
     if identifier.isdecimal() or not identifier:
         value = identifier.lstrip("0")
         return (0, len(value), value, len(identifier))

@@ -1,7 +1,7 @@
-"""The CDN before storage: having it forget what it keeps, and reading what anybody reads from it.
+"""The CDN in front of storage: purges its copies and checks its answers.
 
-A way to purge is a function of paths (as storage has them) and of a reference: the same reference twice asks for
-the same thing. It returns whether the CDN says that it is done, and raises ``PurgeFailed``.
+A purger is a function of storage paths and of a reference, which identifies a request that is sent again. It returns
+whether the CDN reports completion, and raises ``PurgeFailed``.
 """
 
 import time
@@ -13,21 +13,21 @@ from django.utils.module_loading import import_string
 from releases.delivery.fetching import FetchRefused, fetch, status_of
 
 Purger = Callable[[Sequence[str], str], bool]
-# Each is loaded only where it is wanted.
-WAYS: Mapping[str, str] = {
+# Imported on first use: boto3 takes a while.
+PURGERS: Mapping[str, str] = {
     "purge": "releases.delivery.cdn.purge_by_http",
     "cloudfront": "releases.delivery.cloudfront.invalidate",
 }
-# For each address.
+# The limit for one address.
 PURGE_SECONDS = 10.0
-# Not kept in the first place: nginx's modules and Varnish say so in one of these ways.
+# The CDN had no copy: the answers of nginx's modules and Varnish.
 NOTHING_KEPT = frozenset({404, 410, 412})
 # A manifest has at most 1 MiB.
 LIMIT_BYTES = 2 * 2**20
 
 
 class PurgeFailed(Exception):
-    """Why the CDN did not take the request: a word for the console."""
+    """A purge that the CDN refused, with a code for the console."""
 
     def __init__(self, code: str) -> None:
         self.code = code
@@ -35,18 +35,18 @@ class PurgeFailed(Exception):
 
 
 def is_purged() -> bool:
-    """Whether there is a CDN that has to be told."""
+    """Whether a purge is configured."""
     return bool(settings.CDN_PURGE)
 
 
 def purge(paths: Sequence[str], *, reference: str) -> bool:
-    """Has the CDN forget these; whether it says that it has. Raises ``PurgeFailed``."""
-    way: Purger = import_string(WAYS[settings.CDN_PURGE.partition(":")[0]])
-    return way(paths, reference)
+    """Purges paths; returns whether the CDN reports completion. Raises ``PurgeFailed``."""
+    purger: Purger = import_string(PURGERS[settings.CDN_PURGE.partition(":")[0]])
+    return purger(paths, reference)
 
 
 def purge_by_http(paths: Sequence[str], reference: str) -> bool:
-    """``PURGE`` to each public address; what answers has forgotten it."""
+    """Sends ``PURGE`` to each public address; a success means completion."""
     for path in paths:
         deadline = time.monotonic() + PURGE_SECONDS
         try:
@@ -59,16 +59,16 @@ def purge_by_http(paths: Sequence[str], reference: str) -> bool:
 
 
 def serves(expected: Mapping[str, bytes | None], *, deadline: float) -> bool:
-    """Whether the public address of each path gives these bytes, or for None no file at all.
+    """Whether the public address of each path serves these bytes, or no file for None.
 
-    It is asked exactly as anybody asks: nothing is added that a cache could tell apart. ``deadline`` on the
-    monotonic clock.
+    The requests are those of any reader, with nothing that a cache could tell apart. ``deadline`` on the monotonic
+    clock.
     """
     return all(_serves(path, content, deadline) for path, content in expected.items())
 
 
 def _serves(path: str, content: bytes | None, deadline: float) -> bool:
-    # Read also where the time is over: a purge that took all of it may well have done its work.
+    # Reads even after the deadline: a purge that took all the time may have succeeded.
     seconds = max(deadline - time.monotonic(), 1.0)
     try:
         with fetch(

@@ -1,4 +1,4 @@
-"""Amazon CloudFront: an invalidation by the distribution's id. Loaded only where ``CDN_PURGE`` names one."""
+"""Purges Amazon CloudFront by invalidations. Imported only if ``CDN_PURGE`` names a distribution."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -12,23 +12,23 @@ from django.conf import settings
 
 from releases.delivery.cdn import PurgeFailed
 
-# Of silence, as for storage.
+# Limits of silence, as for storage.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
 # The service has one region.
 REGION = "us-east-1"
-# Where shells ask the service itself through the same distribution; else it matches nothing.
+# Matches if shells reach this service through the same distribution.
 UPDATE_ADDRESS = "/v1/updates/manifest*"
 
 
 def invalidate(paths: Sequence[str], reference: str) -> bool:
-    """One invalidation; its status tells whether every edge has done it.
+    """Creates an invalidation; returns whether every edge has completed it.
 
-    CloudFront knows a reference again: asked twice it answers with the invalidation that it has, and so this is also
-    how to ask how far it is. Credentials are found as boto3 finds them.
+    CloudFront answers a known reference with the existing invalidation, so a repeat queries its status. boto3 finds
+    the credentials.
     """
     distribution = settings.CDN_PURGE.partition(":")[2]
     prefix = urlsplit(settings.CDN_URL).path
-    # The star takes in the signature beside the manifest, and whatever query a cache tells apart.
+    # The star covers the signature beside the manifest, and any query string in a cache key.
     items = [*_without_covered([f"{prefix}/{path}*" for path in paths]), UPDATE_ADDRESS]
     try:
         answer = _client().create_invalidation(
@@ -39,14 +39,14 @@ def invalidate(paths: Sequence[str], reference: str) -> bool:
             },
         )
     except ClientError as error:
-        raise PurgeFailed(_word(error)) from error
+        raise PurgeFailed(_code(error)) from error
     except BotoCoreError as error:
         raise PurgeFailed("unreachable") from error
     return str(answer["Invalidation"]["Status"]).lower() == "completed"
 
 
 def _without_covered(items: Sequence[str]) -> list[str]:
-    """Each path costs; one that another one's star takes in is left out."""
+    """Drops paths that another path's star covers, because each path costs money."""
     return [
         each
         for each in items
@@ -54,7 +54,7 @@ def _without_covered(items: Sequence[str]) -> list[str]:
     ]
 
 
-def _word(error: ClientError) -> str:
+def _code(error: ClientError) -> str:
     code = str(error.response.get("Error", {}).get("Code", "refused"))
     return "".join(each for each in code if each.isalnum())[:40] or "refused"
 

@@ -1,4 +1,4 @@
-"""Reads files from the CDN and documents of an issuer: streamed, bounded in size and time, each refusal with a word."""
+"""Fetches files of the CDN and documents of an issuer: streamed, and bounded in size and time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from config.http import Answer, NoAnswer, exchange
 SILENCE_SECONDS = 10.0
 HEADERS = {"User-Agent": "shell-release-check"}
 DETAILS = {
-    "too_slow": "It could not be read within the time that a publish has.",
-    "truncated": "It ended before its end.",
-    "unreachable": "The CDN did not answer, or broke off; see that the file is there.",
+    "too_slow": "The transfer took longer than a publish may take.",
+    "truncated": "The transfer ended early.",
+    "unreachable": "The CDN did not answer or broke off; check that the file exists.",
 }
 
 
 class FetchRefused(Exception):
-    """Why a file could not be read: a word to grep for, and a sentence."""
+    """A failed fetch, with a code and a sentence."""
 
     def __init__(self, code: str, detail: str) -> None:
         self.code = code
@@ -28,7 +28,7 @@ class FetchRefused(Exception):
 
 
 class Fetched:
-    """One file on its way. Iterating gives its bytes; ``cache_control`` is what the server said."""
+    """A file in transfer; iterating yields its bytes."""
 
     def __init__(self, answer: Answer) -> None:
         self.cache_control = answer.headers.get("Cache-Control", "")
@@ -45,9 +45,9 @@ class Fetched:
 
 @contextmanager
 def fetch(url: str, *, limit: int, deadline: float) -> Iterator[Fetched]:
-    """Yields the answer of one GET, and closes it.
+    """Yields the file of one GET, and closes it.
 
-    ``limit`` in bytes, ``deadline`` on the monotonic clock. Raises ``FetchRefused``, also while it is read.
+    ``limit`` in bytes, ``deadline`` on the monotonic clock. Raises ``FetchRefused``, also during reading.
     """
     with _answer("GET", url, limit=limit, deadline=deadline) as answer:
         _refuse_other_answers(answer)
@@ -74,15 +74,15 @@ def _answer(method: str, url: str, *, limit: int, deadline: float) -> Iterator[A
 
 def _refuse_other_answers(answer: Answer) -> None:
     if 300 <= answer.status < 400:
-        raise FetchRefused("redirected", "The CDN redirects; an artifact is served where it lies.")
+        raise FetchRefused("redirected", "The CDN redirects; serve the file at its address.")
     if answer.status in {403, 404, 410}:
         raise FetchRefused(
             "not_found",
-            f"There is no file (the CDN answers {answer.status}); upload it before publishing.",
+            f"The CDN answers {answer.status}: upload the file before publishing.",
         )
     if answer.status != 200:
         raise FetchRefused("unreachable", f"The CDN answers {answer.status}.")
     if answer.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise FetchRefused(
-            "encoded", "The CDN changes the file's bytes by a content encoding; switch that off."
+            "encoded", "The CDN applies a content encoding to the file; switch that off."
         )

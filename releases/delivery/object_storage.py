@@ -1,5 +1,6 @@
-"""What is published as objects of an S3 bucket. Loaded only where ``STORAGE_URL`` names one."""
+"""Storage of published files in an S3 bucket. Imported only if ``STORAGE_URL`` names one."""
 
+import posixpath
 from typing import Any
 
 from boto3.s3.transfer import TransferConfig
@@ -7,19 +8,18 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from django.core.files.base import File
 from storages.backends.s3 import S3Storage
-from storages.utils import clean_name
 
 from releases.delivery.storage import CONTENT_TYPES, StorageUnavailable, cache_control_of
 
-# Together shorter than the lease of a publish, so that none goes on after its lease where storage is silent. Each
-# bounds one silence: an answer that trickles takes as long as it likes, and boto3 has no limit for the whole.
+# All attempts together end before the lease of a publish does. Each limit bounds one silence: boto3 has no limit for
+# a whole answer, which may trickle.
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 3, 8, 2
 
 
 class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
-    """Objects with the content type and the cache header of their path; a put is seen whole or not at all.
+    """Objects with the content type and the cache header of their path. A put is atomic.
 
-    Credentials and the default region are found as boto3 finds them.
+    boto3 finds the credentials and the default region.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
             endpoint_url=endpoint or None,
             region_name=region or None,
             querystring_auth=False,
-            # Threads would bring nothing for documents this small.
+            # Documents this small gain nothing from threads.
             transfer_config=TransferConfig(use_threads=False),
             client_config=_client_config(own_endpoint=bool(endpoint)),
         )
@@ -53,21 +53,23 @@ class Objects(S3Storage):  # type: ignore[misc]  # django-storages has no types
         except (BotoCoreError, ClientError, OSError) as error:
             raise StorageUnavailable from error
 
+    def _object(self, name: str) -> Any:
+        return self.bucket.Object(posixpath.join(self.location, name))
+
     def content(self, name: str) -> bytes:
         try:
-            stored = self.bucket.Object(self._normalize_name(clean_name(name))).get()
-            return bytes(stored["Body"].read())
+            return bytes(self._object(name).get()["Body"].read())
         except (BotoCoreError, ClientError, OSError) as error:
             raise StorageUnavailable from error
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes an object where there is none; whether there was none."""
+        """Writes a new object; returns False if one exists."""
         try:
-            self.bucket.Object(self._normalize_name(clean_name(name))).put(
+            self._object(name).put(
                 Body=content, IfNoneMatch="*", **self.get_object_parameters(name)
             )
         except ClientError as error:
-            # 409: another is writing the same path just now, and one of the two has it in a moment.
+            # 409: another writer of the same path is about to finish.
             if error.response["ResponseMetadata"]["HTTPStatusCode"] in {409, 412}:
                 return False
             raise StorageUnavailable from error
@@ -81,7 +83,7 @@ def _client_config(*, own_endpoint: bool) -> Config:
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
         retries={"total_max_attempts": ATTEMPTS, "mode": "standard"},
-        # Other makes of S3 seldom have a host name for each bucket, and not all know the newer checksums.
+        # Other S3 servers seldom have a host name for each bucket, and some lack the newer checksums.
         s3={"addressing_style": "path" if own_endpoint else "auto"},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",

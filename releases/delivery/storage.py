@@ -1,7 +1,7 @@
-"""Where what is published lies, for a CDN to serve: files here, objects in ``object_storage.py``.
+"""Storage of published files, which a CDN serves: local files here, S3 objects in ``object_storage.py``.
 
-``shell/<channel>/latest.json`` is rewritten by every publish, and its signature ``latest.json.minisig`` with
-it. Everything else has a versioned path and never changes.
+Every publish rewrites ``shell/<channel>/latest.json`` and its signature ``latest.json.minisig``. All other files
+have a versioned path and never change.
 """
 
 import os
@@ -23,57 +23,52 @@ READABLE = 0o644
 
 
 class StorageUnavailable(ServiceUnavailable):
-    default_detail = (
-        "Storage did not take the release. Publish the same document again to finish it."
-    )
+    default_detail = "Storage failed. Publish the same document again to finish."
 
 
 class PathTaken(Problem):
-    """What lies where a version belongs is not what was published as that version."""
+    """Another file has the path of a version."""
 
     code = "version_conflict"
     status = 409
     title = "Version conflict"
-    default_detail = "Storage holds other bytes at this version's path, and they stay."
+    default_detail = "Storage has other bytes at this version's path and keeps them."
 
 
 def pointer_path(channel: str) -> str:
-    """Where a channel's manifest lies; its signature is beside it."""
+    """The path of a channel's manifest; its signature is beside it."""
     return f"shell/{channel}/latest.json"
 
 
 def cache_control_of(name: str) -> str:
-    """The cache header that an object is served with."""
+    """The cache header of a file."""
     changing = name.removesuffix(SIGNATURE_SUFFIX).endswith("/latest.json")
     return POINTER_CACHE if changing else IMMUTABLE_CACHE
 
 
 def put(name: str, content: bytes) -> None:
-    """Writes one object, whole or not at all; raises ``StorageUnavailable``."""
+    """Writes a file atomically; raises ``StorageUnavailable``."""
     default_storage.save(name, ContentFile(content))
 
 
 def put_once(name: str, content: bytes) -> None:
-    """Writes an object that never changes; the same bytes again are as good as done.
+    """Writes a file that never changes; a repeat with the same bytes succeeds.
 
-    Raises ``PathTaken`` where other bytes lie there already, which stay, and ``StorageUnavailable``.
+    Raises ``PathTaken`` if the path has other bytes, which stay, and ``StorageUnavailable``.
     """
-    # Both kinds of storage here can; Django's interface does not know it.
-    created = cast("Files", default_storage).create(name, content)
-    if not created and cast("Files", default_storage).content(name) != content:
+    # ``Objects`` has the same two methods, which Django's interface lacks.
+    storage = cast("Files", default_storage)
+    if not storage.create(name, content) and storage.content(name) != content:
         raise PathTaken
 
 
 def remove(name: str) -> None:
-    """Takes one object away, where it is there; raises ``StorageUnavailable``."""
+    """Removes a file if it exists; raises ``StorageUnavailable``."""
     default_storage.delete(name)
 
 
 class Files(FileSystemStorage):
-    """Files of this host, replaced in one step: a reader gets the old file or the new one.
-
-    A file has no cache header; the server that serves them sends :func:`cache_control_of`'s.
-    """
+    """Files of this host, replaced atomically. Their server sends the cache header of :func:`cache_control_of`."""
 
     def __init__(self, location: str) -> None:
         super().__init__(location=location, allow_overwrite=True)
@@ -101,7 +96,7 @@ class Files(FileSystemStorage):
             raise StorageUnavailable from error
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes a file where there is none; whether there was none."""
+        """Writes a new file; returns False if one exists."""
         try:
             return _replace(Path(self.path(name)), content, only_new=True)
         except OSError as error:
@@ -109,7 +104,7 @@ class Files(FileSystemStorage):
 
 
 def _replace(path: Path, content: bytes, *, only_new: bool = False) -> bool:
-    """On disk before it is seen, and seen before this returns; False if it may not replace what is there."""
+    """Syncs a file to disk, then gives it its name. Returns False if ``only_new`` and the name is taken."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, new = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -119,7 +114,7 @@ def _replace(path: Path, content: bytes, *, only_new: bool = False) -> bool:
             os.fchmod(descriptor, READABLE)
             os.fsync(descriptor)
         if only_new:
-            # A second name for it, which is given only where that is free.
+            # A hard link fails if the name is taken.
             path.hardlink_to(new)
             Path(new).unlink()
         else:

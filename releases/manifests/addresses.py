@@ -1,19 +1,19 @@
-"""Where an artifact may be: below the CDN's own address, at a path that names the version, and nowhere else.
+"""Checks of artifact addresses: below the CDN's address, at a path that names the version.
 
-Addresses are compared as they stand. Whatever a client would rewrite before it fetches (``..``, escapes,
-backslashes, letters that it drops) is refused, so that what was checked here is what is fetched there.
+Addresses are compared literally. Parts that a client would rewrite before it fetches (``..``, escapes,
+backslashes, dropped characters) are refused, so that a client fetches the address that was checked.
 """
 
 import re
-from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from config.api.problems import Fault
 from releases.manifests.platforms import base_of
 from releases.versions import Version
 
 SEGMENT = re.compile(r"[A-Za-z0-9_+~@=,-][A-Za-z0-9._+~@=,-]*")
-# In this order: the first that an address holds names the fault.
+# The first match names the fault.
 FORBIDDEN = (
     (re.compile(r"[\s\x00-\x1f\x7f]"), "whitespace", "spaces or control characters"),
     (re.compile(r"\\"), "backslash", "a backslash"),
@@ -24,43 +24,31 @@ FORBIDDEN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Misplaced:
-    """Why an address is not taken: a word to grep for, and a sentence."""
-
-    code: str
-    detail: str
-
-
-def misplaced(url: str, *, version: Version, platform: str, cdn_url: str) -> Misplaced | None:
-    """What is wrong with an artifact's address, or None."""
+def misplaced(url: str, *, at: str, version: Version, platform: str, cdn_url: str) -> Fault | None:
+    """Returns the fault of an artifact's address, whose pointer is ``at``, or None."""
     for pattern, code, what in FORBIDDEN:
         if pattern.search(url):
-            return Misplaced(code, f"The address holds {what}.")
+            return Fault(at, code, f"The address has {what}.")
     parts = _split(url)
     if parts is None:
-        return Misplaced("not_an_address", "This is not an absolute https address.")
+        return Fault(at, "not_an_address", "This is not an absolute https address.")
     if parts.scheme != "https" and not is_loopback(cdn_url):
-        return Misplaced("insecure", "Artifacts are served by https only.")
+        return Fault(at, "insecure", "An artifact needs an https address.")
     folders = _folders(version, platform, cdn_url)
     folder = next((each for each in folders if url.startswith(each)), None)
     if folder is None:
         foreign = parts.netloc.lower() != urlsplit(cdn_url).netloc.lower()
-        return Misplaced(
-            "foreign_host" if foreign else "wrong_path",
-            f"The artifacts of this version are under {' or '.join(folders)}",
-        )
+        detail = f"The artifacts of this version are under {' or '.join(folders)}"
+        return Fault(at, "foreign_host" if foreign else "wrong_path", detail)
     segments = url.removeprefix(folder).split("/")
     if not all(SEGMENT.fullmatch(each) for each in segments):
-        return Misplaced(
-            "wrong_name",
-            "The path ends in a file's name; names hold letters, digits and ._+~@=,- and begin without a dot.",
-        )
+        detail = "The path ends in a file name. Names have letters, digits and ._+~@=,- and no leading dot."
+        return Fault(at, "wrong_name", detail)
     return None
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is this machine's own."""
+    """Whether the host of an address is this machine."""
     host = urlsplit(address).hostname or ""
     try:
         return ip_address(host).is_loopback
@@ -77,7 +65,7 @@ def _split(url: str) -> SplitResult | None:
 
 
 def _folders(version: Version, platform: str, cdn_url: str) -> list[str]:
-    """Where the artifacts of a version may be, for one platform."""
+    """The allowed folders of a version's artifacts for one platform."""
     ids = dict.fromkeys((platform, base_of(platform)))
     by_platform = [f"{cdn_url}/shell/{each}/{version}/" for each in ids]
     return [f"{cdn_url}/shell/{version}/", *by_platform]

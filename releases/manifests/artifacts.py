@@ -1,12 +1,12 @@
-"""Artifacts, held to what a shell verifies before it installs one: nothing is published that it would refuse."""
+"""Verification of artifacts, as a shell does before it installs one."""
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from hashlib import blake2b, sha256
 
 from config.api.problems import Fault, Problem
-from releases.delivery.fetching import Fetched, FetchRefused, fetch
+from releases.delivery.fetching import FetchRefused, fetch
 from releases.manifests.manifest import Artifact, Manifest
 from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
 
@@ -24,7 +24,7 @@ class ArtifactRejected(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was read from an artifact's address, and proved to be what was signed. ``size`` in bytes."""
+    """A verified artifact; ``size`` in bytes, ``cache_control`` as the CDN answered."""
 
     artifact: Artifact
     sha256: str
@@ -35,26 +35,26 @@ class Found:
 def verify(
     manifest: Manifest, *, key: PublicKey, alive: Callable[[], None] = lambda: None
 ) -> list[Found]:
-    """Fetches every artifact and checks it against its signature; raises ``ArtifactRejected`` with all faults.
+    """Fetches every artifact and verifies its signature; raises ``ArtifactRejected`` with all faults.
 
-    What can be told from the signatures alone is told before anything is fetched. ``alive`` is called again
-    and again while this waits; what it raises ends it.
+    Checks the signature files before it fetches anything. Calls ``alive`` repeatedly while it waits, and stops on
+    an exception from it.
     """
     signatures = _verified_claims(manifest, key)
     deadline = time.monotonic() + TOTAL_SECONDS
     faults, found = [], []
-    # Two platforms may install the same file; it is read once.
+    # Two platforms may install the same file, which is read once.
     known: dict[tuple[str, str], Found | Fault] = {}
     for artifact in manifest.artifacts:
         alive()
         same = (artifact.url, artifact.signature)
         if same not in known:
-            known[same] = _judge(artifact, signatures[artifact], key, deadline, alive)
+            known[same] = _fetched(artifact, signatures[artifact], key, deadline, alive)
         result = known[same]
         if isinstance(result, Fault):
-            faults.append(Fault(_renamed(result.pointer, artifact), result.code, result.detail))
+            faults.append(replace(result, pointer=_at(artifact, result.pointer)))
         else:
-            found.append(Found(artifact, result.sha256, result.size, result.cache_control))
+            found.append(replace(result, artifact=artifact))
     if faults:
         raise ArtifactRejected(errors=faults)
     return found
@@ -66,7 +66,7 @@ def _verified_claims(manifest: Manifest, key: PublicKey) -> dict[Artifact, Signa
         try:
             signatures[artifact] = _signature(artifact, str(manifest.version), key)
         except SignatureRefused as refused:
-            faults.append(Fault(_at(artifact, "signature"), refused.code, refused.detail))
+            faults.append(refused.at(_at(artifact, "signature")))
     if faults:
         raise ArtifactRejected(errors=faults)
     return signatures
@@ -80,59 +80,51 @@ def _signature(artifact: Artifact, version: str, key: PublicKey) -> Signature:
     if named != artifact.name:
         raise SignatureRefused(
             "wrong_file",
-            f"The signature is one of {_quoted(named)}, and the address ends in {artifact.name}.",
+            f"The signature names {_quoted(named)}, and the address ends in {artifact.name}.",
         )
     if stamped is None:
         raise SignatureRefused(
             "version_not_signed",
-            "The signature does not say which version it is for: sign with --app-version.",
+            "The signature names no version: sign with --app-version.",
         )
     if stamped != version:
         raise SignatureRefused(
             "wrong_version",
-            f"The signature is one of version {_quoted(stamped)}, and this release is {version}.",
+            f"The signature names version {_quoted(stamped)}, and this release is {version}.",
         )
     return signature
 
 
-def _judge(
+def _fetched(
     artifact: Artifact,
     signature: Signature,
     key: PublicKey,
     deadline: float,
     alive: Callable[[], None],
 ) -> Found | Fault:
+    """Reads and verifies a file; a fault's pointer is a member of the artifact."""
+    hashed, plain, size = blake2b(digest_size=DIGEST_BYTES), sha256(), 0
     try:
-        with fetch(artifact.url, limit=LIMIT_BYTES, deadline=deadline) as fetched:
-            hashed, plain, size = blake2b(digest_size=DIGEST_BYTES), sha256(), 0
-            for chunk in _paced(fetched, alive):
+        with fetch(artifact.url, limit=LIMIT_BYTES, deadline=deadline) as file:
+            for chunk in file:
+                alive()
+                # Gives way to other requests of a cooperative worker while a fast file arrives.
+                time.sleep(0)
                 hashed.update(chunk)
                 plain.update(chunk)
                 size += len(chunk)
         signature.check_digest(hashed.digest(), key)
     except FetchRefused as refused:
-        return Fault(_at(artifact, "url"), refused.code, refused.detail)
+        return refused.at("url")
     except SignatureRefused as refused:
-        return Fault(_at(artifact, "signature"), refused.code, refused.detail)
-    return Found(artifact, plain.hexdigest(), size, fetched.cache_control[:HEADER_LENGTH])
-
-
-def _paced(fetched: Fetched, alive: Callable[[], None]) -> Iterator[bytes]:
-    for chunk in fetched:
-        alive()
-        # A file that arrives as fast as it is read would keep a cooperative worker from everyone else.
-        time.sleep(0)
-        yield chunk
+        return refused.at("signature")
+    return Found(artifact, plain.hexdigest(), size, file.cache_control[:HEADER_LENGTH])
 
 
 def _at(artifact: Artifact, member: str) -> str:
     return f"/platforms/{artifact.platform}/{member}"
 
 
-def _renamed(pointer: str, artifact: Artifact) -> str:
-    return _at(artifact, pointer.rpartition("/")[2])
-
-
 def _quoted(text: str | None) -> str:
-    """What a trusted comment names, short enough to repeat."""
+    """A field of a trusted comment, cut to a length fit for a message."""
     return f"“{text[:80]}”" if text else "no file"

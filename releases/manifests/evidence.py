@@ -1,4 +1,4 @@
-"""What was proved of a release when it was published, as its own document and the rows beside it say."""
+"""Evidence of a release: its verified artifacts and their signatures, from its manifest and rows."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from releases.models import ShellArtifact, ShellRelease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """An artifact as it was found, and what its signature says: the key's id and the trusted comment."""
+    """An artifact with the key id and the trusted comment of its signature."""
 
     artifact: ShellArtifact
     key: str
@@ -18,14 +18,14 @@ class Verified:
 
     @property
     def is_kept_for_good(self) -> bool:
-        """Whether the CDN lets caches keep it for ever, as what never changes should be."""
+        """Whether the CDN's cache header lets caches keep the file for ever."""
         said = {each.strip() for each in self.artifact.cache_control.lower().split(",")}
         return said >= {each.strip() for each in IMMUTABLE_CACHE.split(",")}
 
 
 def verified(release: ShellRelease) -> list[Verified]:
-    """Every artifact of a release, by platform."""
-    entries = _platforms(bytes(release.manifest))
+    """The artifacts of a release by platform."""
+    entries = _signatures(bytes(release.manifest))
     return [_verified(each, entries.get(each.platform)) for each in release.artifacts.all()]
 
 
@@ -37,8 +37,8 @@ def _verified(artifact: ShellArtifact, signature: str | None) -> Verified:
     return Verified(artifact=artifact, key=parsed.key_name, comment=parsed.comment)
 
 
-def _platforms(manifest: bytes) -> dict[str, str]:
-    """Platform → signature."""
+def _signatures(manifest: bytes) -> dict[str, str]:
+    """The signature of each platform."""
     try:
         platforms = json.loads(manifest)["platforms"]
         return {name: str(entry["signature"]) for name, entry in platforms.items()}

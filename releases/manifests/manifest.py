@@ -1,7 +1,7 @@
-"""The manifest document, held to what a Tauri shell accepts.
+"""Validation of the manifest document, as strict as a Tauri shell.
 
 A shell parses the whole document before it looks for its platform: one fault anywhere leaves every shell without
-updates. So everything it would stumble over is refused here, each fault with its place and what was probably meant.
+updates.
 """
 
 import re
@@ -14,10 +14,10 @@ from typing import Any
 
 from config.api.problems import MAX_FAULTS, Fault, pointer
 from releases.manifests.addresses import misplaced
-from releases.manifests.platforms import KNOWN, near_miss
+from releases.manifests.platforms import KNOWN, suggestion
 from releases.versions import NotAVersion, Version
 
-# RFC 3339 as shells parse it: an offset is part of it, and nothing may be left out.
+# RFC 3339 as shells parse it: complete, with an offset.
 PUB_DATE = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?"
     r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
@@ -27,7 +27,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What one platform installs. ``signature`` is the base64 of its minisign file, not yet verified."""
+    """The file that one platform installs. ``signature``: base64 of its minisign file, not yet verified."""
 
     platform: str
     url: str
@@ -35,13 +35,13 @@ class Artifact:
 
     @property
     def name(self) -> str:
-        """The file's name, as its signature has to name it."""
+        """The file name, which the signature has to name too."""
         return self.url.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A document that a shell accepts."""
+    """A valid document."""
 
     channel: str
     version: Version
@@ -50,7 +50,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What this host demands of every manifest of a channel."""
+    """The requirements of this host for the manifests of a channel."""
 
     channel: str
     cdn_url: str
@@ -58,7 +58,7 @@ class Terms:
 
 
 def read(body: bytes, document: Mapping[str, Any], terms: Terms) -> Manifest | list[Fault]:
-    """The manifest, or its faults, of numbers and of platforms the first 20. ``document`` is the JSON of ``body``."""
+    """Returns the manifest of ``body``, or its faults: at most 20 of numbers and 20 of platforms."""
     version = _version(document)
     faults = [
         *_of_bytes(body),
@@ -87,10 +87,10 @@ def _of_bytes(body: bytes) -> Iterator[Fault]:
 def _version(document: Mapping[str, Any]) -> Version | Fault:
     text = document.get("version")
     if text is None:
-        hint = " Give it as `version`, not as `name`." if "name" in document else ""
-        return Fault("/version", "required", f"A manifest names its version.{hint}")
+        hint = " Call it `version`, not `name`." if "name" in document else ""
+        return Fault("/version", "required", f"A manifest needs a version.{hint}")
     if not isinstance(text, str):
-        return Fault("/version", "invalid_type", "The version is a text, as in 1.2.3.")
+        return Fault("/version", "invalid_type", "The version is a string like 1.2.3.")
     try:
         return Version.parse(text)
     except NotAVersion as error:
@@ -105,7 +105,7 @@ def _of_channel(document: Mapping[str, Any], channel: str) -> Iterator[Fault]:
         yield Fault(
             "/channel",
             "channel_mismatch",
-            f"The document was made for another channel than {channel}, which `ch` names.",
+            f"The document names another channel than `ch`, which is {channel}.",
         )
 
 
@@ -113,12 +113,14 @@ def _of_date(document: Mapping[str, Any]) -> Iterator[Fault]:
     given = document.get("pub_date")
     at = "/pub_date"
     if given is None:
-        yield Fault(at, "required", "A manifest says when it was published.")
+        yield Fault(at, "required", "A manifest needs the date of its publication.")
     elif not isinstance(given, str):
-        yield Fault(at, "invalid_type", "The date is a text, as in 2026-01-31T12:00:00Z.")
+        yield Fault(at, "invalid_type", "The date is a string like 2026-01-31T12:00:00Z.")
     elif not PUB_DATE.fullmatch(given) or not _is_real(given):
         naive = PUB_DATE.fullmatch(f"{given}Z")
-        detail = "It has no offset; end it in Z." if naive else "As in 2026-01-31T12:00:00Z."
+        detail = (
+            "It needs an offset, such as Z." if naive else "Write it like 2026-01-31T12:00:00Z."
+        )
         yield Fault(at, "invalid_date", f"The date is not RFC 3339. {detail}")
 
 
@@ -131,9 +133,9 @@ def _is_real(date: str) -> bool:
 
 
 def _of_extras(document: Mapping[str, Any]) -> Iterator[Fault]:
-    """Members that shells read although a manifest of this kind does not need them."""
+    """Checks optional members that shells read too."""
     if not isinstance(document.get("notes"), str | None):
-        yield Fault("/notes", "invalid_type", "The notes are a text.")
+        yield Fault("/notes", "invalid_type", "The notes are a string.")
     if "name" in document and "version" in document:
         yield Fault(
             "/name", "not_allowed", "Shells read `name` as the version; leave only `version`."
@@ -141,15 +143,14 @@ def _of_extras(document: Mapping[str, Any]) -> Iterator[Fault]:
     for member in ("url", "signature"):
         if document.get(member) is not None:
             yield Fault(
-                f"/{member}", "not_allowed", f"Each platform has its own {member}; remove this one."
+                f"/{member}",
+                "not_allowed",
+                f"Each platform has a {member} of its own; remove this one.",
             )
 
 
 def _of_numbers(value: Any, *place: str | int) -> Iterator[Fault]:
-    """Numbers that a shell cannot hold, wherever they are: it keeps large ones as floats of 64 bits.
-
-    ``value`` is no deeper than a body may be nested.
-    """
+    """Finds numbers at any depth that overflow a shell's 64-bit floats. The body limits bound the depth."""
     if isinstance(value, dict | list):
         for key, each in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _of_numbers(each, *place, key)
@@ -166,34 +167,29 @@ def _is_held(number: float) -> bool:
 
 def _of_platforms(given: Any, version: Version | None, terms: Terms) -> Iterator[Fault]:
     if given is None:
-        yield Fault("/platforms", "required", "A manifest lists its platforms.")
+        yield Fault("/platforms", "required", "A manifest needs its platforms.")
         return
     if not isinstance(given, dict):
-        yield Fault("/platforms", "invalid_type", "`platforms` is an object, one member for each.")
+        yield Fault(
+            "/platforms",
+            "invalid_type",
+            "`platforms` is an object with a member for each platform.",
+        )
         return
     for platform, entry in given.items():
         at = _at(platform)
         if platform not in KNOWN:
-            meant = near_miss(platform)
-            detail = f"; {meant} was probably meant" if meant else ""
-            yield Fault(
-                at,
-                "unknown_platform",
-                f"No shell looks for this id: <os>-<arch>[-<bundle>]{detail}.",
-            )
+            detail = f"No shell has this id: <os>-<arch>[-<bundle>]{suggestion(platform)}."
+            yield Fault(at, "unknown_platform", detail)
         else:
             yield from _of_entry(entry, at, platform, version, terms.cdn_url)
     for platform in terms.platforms:
         if platform not in given:
-            yield Fault(
-                _at(platform),
-                "required",
-                f"Every release has {platform}; without it, its shells find no update.",
-            )
+            detail = f"Every release needs {platform}; without it, its shells find no update."
+            yield Fault(_at(platform), "required", detail)
 
 
 def _at(platform: str) -> str:
-    """A platform's place, as a JSON pointer."""
     return pointer(("platforms", platform))
 
 
@@ -206,10 +202,12 @@ def _of_entry(
     for member in ("url", "signature"):
         value = entry.get(member)
         if value is None or value == "":
-            yield Fault(f"{at}/{member}", "required", f"A platform has a {member}.")
+            yield Fault(f"{at}/{member}", "required", f"A platform needs a {member}.")
         elif not isinstance(value, str):
-            yield Fault(f"{at}/{member}", "invalid_type", f"The {member} is a text.")
+            yield Fault(f"{at}/{member}", "invalid_type", f"The {member} is a string.")
         elif member == "url" and version is not None:
-            wrong = misplaced(value, version=version, platform=platform, cdn_url=cdn_url)
-            if wrong is not None:
-                yield Fault(f"{at}/url", wrong.code, wrong.detail)
+            fault = misplaced(
+                value, at=f"{at}/url", version=version, platform=platform, cdn_url=cdn_url
+            )
+            if fault is not None:
+                yield fault

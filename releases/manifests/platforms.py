@@ -22,7 +22,7 @@ KNOWN = frozenset(
     for arch in archs
     for suffix in ("", *(f"-{bundle}" for bundle in BUNDLES[system]))
 )
-# What other tools call the same things.
+# Names that other tools use.
 OTHER_NAMES: Mapping[str, str] = {
     "macos": "darwin",
     "osx": "darwin",
@@ -40,9 +40,7 @@ OTHER_NAMES: Mapping[str, str] = {
     "dmg": "app",
     "exe": "nsis",
 }
-
-
-# What a system named alone most probably stands for.
+# The most probable platform of a system named alone.
 USUAL: Mapping[str, str] = {
     "darwin": "darwin-aarch64",
     "linux": "linux-x86_64",
@@ -51,7 +49,7 @@ USUAL: Mapping[str, str] = {
 
 
 def near_miss(platform: str) -> str | None:
-    """The known id that was probably meant, if one is close: ``darwin-universal`` → ``darwin-aarch64``."""
+    """Returns the known id closest to an unknown one: ``darwin-universal`` → ``darwin-aarch64``."""
     lowered = platform.lower().replace("x86-64", "x86_64")
     parts = re.sub(r"^([a-z0-9]+)_", r"\1-", lowered).split("-")
     renamed = "-".join(OTHER_NAMES.get(part, part) for part in parts)
@@ -61,17 +59,21 @@ def near_miss(platform: str) -> str | None:
     return close[0] if close else None
 
 
+def suggestion(platform: str) -> str:
+    """The end of a sentence about an unknown id."""
+    meant = near_miss(platform)
+    return f"; {meant} was probably meant" if meant else ""
+
+
 def base_of(platform: str) -> str:
     """``linux-x86_64-deb`` → ``linux-x86_64``."""
     return "-".join(platform.split("-")[:2])
 
 
 def refuse_unknown(platforms: Iterable[str]) -> None:
-    """Stops the start when PUBLISH_PLATFORMS names what no shell asks for: no release could have it."""
+    """Stops the start if PUBLISH_PLATFORMS names an unknown platform, which no release could have."""
     for platform in platforms:
         if platform not in KNOWN:
-            meant = near_miss(platform)
             raise ImproperlyConfigured(
-                f"PUBLISH_PLATFORMS: there is no platform {platform!r}"
-                + (f"; {meant} was probably meant." if meant else ".")
+                f"PUBLISH_PLATFORMS: unknown platform {platform!r}{suggestion(platform)}."
             )

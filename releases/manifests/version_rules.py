@@ -1,4 +1,4 @@
-"""What a document is to its channel: something newer, something known, or something that must not come back."""
+"""Version rules: whether a document is new to its channel, a repeat, or a refused downgrade."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ class VersionConflict(Problem):
     status = 409
     title = "Version conflict"
     default_detail = (
-        "This version was published with other bytes. A version never changes: publish the next."
+        "This version was published with other bytes. A version never changes: publish a new one."
     )
 
 
@@ -25,14 +25,14 @@ class DowngradeRefused(Problem):
     code = "downgrade_refused"
     status = 409
     title = "Downgrade refused"
-    default_detail = "The channel has something newer."
+    default_detail = "The channel has a newer release."
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``release``: the same document, where it is known. ``repeated``: the publication that this is again.
+    """``release``: the known release of the same document. ``repeated``: the publication that this repeats.
 
-    ``live``: the channel serves these bytes already.
+    ``live``: whether the channel serves these bytes already.
     """
 
     release: ShellRelease | None
@@ -41,7 +41,7 @@ class Decision:
 
     @property
     def is_served(self) -> bool:
-        """Whether it is the publication that the channel serves. Anything else is verified, known or not."""
+        """Whether the channel serves this publication. Every other one is verified, even a known one."""
         return self.repeated is not None and self.live
 
 
@@ -49,8 +49,7 @@ def decide(signed: Signed, *, rollback: bool) -> Decision:
     """Compares a document with what its channel has; raises ``VersionConflict``, ``DowngradeRefused`` or
     ``ChannelHalted``.
 
-    A version belongs to the first bytes whose storing began, also where that was not finished: readers may
-    have seen them.
+    A version belongs to the first bytes whose storing began, even if it did not end: readers may have seen them.
     """
     channel, version = signed.manifest.channel, signed.manifest.version
     refuse_halted(channel)
@@ -66,19 +65,19 @@ def decide(signed: Signed, *, rollback: bool) -> Decision:
     if last is not None and last.release != release:
         _refuse_older(signed, last, rollback=rollback, signed_at=_newest_signature(channel))
         return Decision(release, None, live=False)
-    # The last one again. Signed anew, it becomes a publication of its own, whose signature is served from then on.
+    # A repeat of the last publication. A new signature makes a new publication, which serves that signature.
     again = last if last is not None and signed.signed_at <= last.signed_at else None
     return Decision(release, again, live=last is not None and last.stored_at is not None)
 
 
 def _is_again(signed: Signed, release: ShellRelease | None, shown: Publication) -> bool:
-    """Whether it is what the channel serves, also where something was begun since and never stored."""
+    """Whether the channel serves this, even if storing of a later publication began and did not end."""
     is_live = shown.stored_at is not None and shown.release == release
     return is_live and signed.signed_at <= shown.signed_at
 
 
 def _newest_signature(channel: str) -> datetime:
-    """Not always the last publish's: an operator may have gone back to something signed earlier."""
+    """The time of the newest signature; the last publication may be a rollback with an older one."""
     newest = Publication.objects.of(channel).aggregate(at=Max("signed_at"))["at"]
     return cast("datetime", newest)
 
@@ -87,18 +86,18 @@ def _refuse_older(
     signed: Signed, last: Publication, *, rollback: bool, signed_at: datetime
 ) -> None:
     if signed.signed_at <= signed_at:
-        # A rollback too needs the signer's word of now: old manifests and their signatures are public, and
-        # whoever stole the secret could bring one back.
+        # A rollback needs a new signature too: old manifests and their signatures are public, so that a stolen
+        # secret would be enough to publish one again.
         times = f"{instant(signed.signed_at)}, and the last publish at {instant(signed_at)}"
         raise DowngradeRefused(
-            "The channel's last publish was signed later. Sign this manifest anew.",
+            "The channel has a newer signature. Sign this manifest again.",
             errors=[
                 Fault(f"/{SIGNATURE_HEADER}", "signature_not_newer", f"It was signed at {times}.")
             ],
         )
     if signed.manifest.version < last.release.parsed_version and not rollback:
         raise DowngradeRefused(
-            f"The channel has {last.release.version}. With rollback=true the older one is published; shells "
+            f"The channel has {last.release.version}. Set rollback=true to publish the older version; shells "
             "that have the newer one keep it.",
             errors=[Fault("/version", "older", f"It is older than {last.release.version}.")],
         )
