@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from accounts.models import Session
@@ -81,6 +82,7 @@ class SessionSerializer(serializers.Serializer[Any]):
         return bool(session.pk == self.context["current"])
 
 
+@extend_schema_serializer(many=False)
 class SessionListSerializer(serializers.Serializer[Any]):
     sessions = SessionSerializer(many=True)
 

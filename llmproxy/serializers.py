@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 
@@ -15,6 +16,7 @@ class ModelSerializer(serializers.Serializer[Any]):
         return int(model.created_at.timestamp()) if model.created_at else 0
 
 
+@extend_schema_serializer(many=False)
 class ModelListSerializer(serializers.Serializer[Any]):
     object = serializers.CharField(read_only=True, default="list")
     data = ModelSerializer(many=True)  # type: ignore[assignment] # OpenAI's word for the list

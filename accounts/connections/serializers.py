@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.validators import RegexValidator
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from accounts.models import Connection
@@ -77,6 +78,7 @@ class ConnectionSerializer(serializers.Serializer[Any]):
         return state
 
 
+@extend_schema_serializer(many=False)
 class ConnectionListSerializer(serializers.Serializer[Any]):
     connections = ConnectionSerializer(many=True, help_text="Of the caller, by provider.")
     providers = serializers.ListField(

@@ -64,10 +64,6 @@ class Schema(AutoSchema):
                 operation["responses"].setdefault(str(status), shape)
         return operation
 
-    def _is_list_view(self, serializer: Any = None) -> bool:
-        """Never: a list of ours is a member of an object, also where an action is called `list`."""
-        return False
-
     def _codes_by_status(self, operation: dict[str, Any]) -> dict[int, list[str]]:
         known = known_problems()
         statuses: dict[int, list[str]] = {}

@@ -1,6 +1,7 @@
 """Tasks of the job queue itself. The worker finds the tasks of ``config`` through this module."""
 
 from procrastinate import JobContext
+from procrastinate.manager import JobManager
 
 from config.jobs import mail
 from config.jobs.queue import (
@@ -26,7 +27,8 @@ __all__ = ["mail"]
 )
 async def rescue(context: JobContext, timestamp: int) -> None:
     """Every minute: queues the jobs of dead workers again."""
-    await rescue_jobs(context.app.job_manager)
+    # The worker's own manager would try a failure again for seconds.
+    await rescue_jobs(JobManager(context.app.connector))
 
 
 @periodic(cron="* * * * *")

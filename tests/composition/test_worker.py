@@ -15,7 +15,7 @@ from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
 from config.jobs.mail import queue_for_operators, queue_for_person
-from config.management.commands.work import _UnderWay
+from config.management.commands.work import _RunningJobs
 from tests.composition.conftest import StartWorker, eventually
 from tests.served.cable import new_cable
 from tests.standins.mail_server import ENDLESS, MailServer
@@ -154,9 +154,9 @@ def test_a_job_that_never_ends_keeps_nothing_else_waiting_for_long(
 
 
 def test_a_job_that_came_back_while_it_was_done_is_done_twice_and_no_failure() -> None:
-    under_way = _UnderWay()
+    running_jobs = _RunningJobs()
     job: Any = SimpleNamespace(job=SimpleNamespace(task_name="mail.send"))
-    assert under_way(lambda: under_way(lambda: "sent", job, None), job, None) == "sent"
+    assert running_jobs(lambda: running_jobs(lambda: "sent", job, None), job, None) == "sent"
 
 
 _BREAKS_ONCE = """

@@ -1,7 +1,7 @@
-"""The worker: does what is queued until it is told to stop, and outlives restarts of its database.
+"""The worker: runs queued jobs until it is stopped, and outlives restarts of its database.
 
-A job that does not end, as where a server it talks to sends a byte now and then for ever, must not keep the others
-waiting: a thread cannot be ended by anybody, so the process ends instead, and whoever keeps it running starts another.
+A job may never end, for instance because a server sends it a byte now and then for ever. It must not keep the others
+waiting, and a thread cannot be ended: the process ends instead, and its supervisor starts another.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 from argparse import ArgumentTypeError
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -19,6 +20,7 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
 from procrastinate.exceptions import ConnectorException
 from procrastinate.job_context import JobContext
+from procrastinate.manager import JobManager
 from procrastinate.middleware import SyncCallNext
 from procrastinate.worker import Worker
 from psycopg import OperationalError
@@ -30,21 +32,18 @@ from config.observability import logs
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 2.0
-# No job takes minutes: what they wait for has limits of its own, which hold for each silence of a server and seldom for
-# all of them together.
+# No job takes minutes: timeouts bound each silence of the servers that jobs wait for.
 LONGEST_SECONDS = 900
 LOOK_SECONDS = 1.0
-# What the library may need beyond the grace to say that it is over.
+# The library may need this long beyond the grace to stop.
 LEAVING_SECONDS = 2.0
-# Seconds between the attempts to write down how a job ended. Where the database is away for longer, the library's
-# worker ends, and what it was doing is rescued.
+# Seconds between the attempts to write down how a job ended. If the database is away for longer, the library's worker
+# ends, and the next one rescues its jobs.
 END_WAITS = (0.1, 1.0, 2.0, 4.0, 8.0)
 
 
 class Command(BaseCommand):
-    help = (
-        "Do queued work until stopped: mail, settling abandoned calls, and what else tasks ask for."
-    )
+    help = "Run queued jobs until stopped: mail, settling abandoned calls and other tasks."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--concurrency", type=_at_least_one, default=4, help="jobs at a time")
@@ -53,7 +52,7 @@ class Command(BaseCommand):
             type=_at_least_one,
             default=LONGEST_SECONDS,
             metavar="SECONDS",
-            help=f"how long a job may take before the worker ends, to be started anew; {LONGEST_SECONDS} if not given",
+            help=f"end the worker if a job takes longer; its supervisor restarts it (default: {LONGEST_SECONDS})",
         )
 
     def handle(self, *args: Any, concurrency: int, longest: int, **options: Any) -> None:
@@ -68,45 +67,46 @@ def _at_least_one(text: str) -> int:
 
 
 async def _work(concurrency: int, longest: int) -> None:
-    told = asyncio.Event()
+    stop = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, told.set)
-    while not told.is_set():
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    while not stop.is_set():
         try:
-            await _work_while_connected(concurrency, longest, told)
+            await _work_while_connected(concurrency, longest, stop)
         except (ConnectorException, OperationalError):
-            # The library's worker ends with its connection; what it was doing is rescued by the next.
+            # The library's worker ends with its connection, and the next one rescues its jobs.
             log.warning("worker_lost_database", exc_info=True)
         with suppress(TimeoutError):
-            await asyncio.wait_for(told.wait(), PAUSE_SECONDS)
+            await asyncio.wait_for(stop.wait(), PAUSE_SECONDS)
 
 
-async def _work_while_connected(concurrency: int, longest: int, told: asyncio.Event) -> None:
+async def _work_while_connected(concurrency: int, longest: int, stop: asyncio.Event) -> None:
     connector = app.connector
     assert isinstance(connector, DjangoConnector)
     with app.replace_connector(connector.get_worker_connector()) as connected:
         async with connected.open_async():
-            # Now, and every minute from then on: a task in config/jobs/tasks.py does the same.
+            # A task in config/jobs/tasks.py does the same every minute from now on.
             await rescue_jobs(connected.job_manager)
-            await _run(connected, concurrency, longest, told)
+            connected.job_manager = _PersistentJobManager(connected.connector)
+            await _run(connected, concurrency, longest, stop)
 
 
-async def _run(connected: App, concurrency: int, longest: int, told: asyncio.Event) -> None:
-    """Works until told to stop, a job hangs, or something of the library's worker fails."""
-    under_way = _UnderWay()
+async def _run(connected: App, concurrency: int, longest: int, stop: asyncio.Event) -> None:
+    """Works until stopped, until a job hangs or until the library's worker fails."""
+    running_jobs = _RunningJobs()
     connected.perform_import_paths()  # type: ignore[no-untyped-call]
-    worker = _Worker(
+    worker = Worker(
         connected,
         concurrency=concurrency,
         shutdown_graceful_timeout=GRACE_SECONDS,
         stalled_worker_timeout=DEAD_AFTER_SECONDS,
         install_signal_handlers=False,
-        task_middleware=[under_way],
+        task_middleware=[running_jobs],
     )
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     reasons = {
-        asyncio.create_task(told.wait()),
-        asyncio.create_task(under_way.one_takes_longer(longest)),
+        asyncio.create_task(stop.wait()),
+        asyncio.create_task(running_jobs.until_one_exceeds(longest)),
     }
     await asyncio.wait({running, *reasons}, return_when=asyncio.FIRST_COMPLETED)
     for each in reasons:
@@ -115,33 +115,40 @@ async def _run(connected: App, concurrency: int, longest: int, told: asyncio.Eve
         worker.stop()  # type: ignore[no-untyped-call]
         ended, _ = await asyncio.wait({running}, timeout=GRACE_SECONDS + LEAVING_SECONDS)
         if not ended:
-            await _leave(connected, worker, status=0 if told.is_set() else 1)
+            await _leave(connected, worker, status=0 if stop.is_set() else 1)
     await running
 
 
-class _Worker(Worker):
-    """Writes down again how a job ended where that has failed.
+class _PersistentJobManager(JobManager):
+    """Tries again to write down how a job ended.
 
-    The library tries once and fails unheard, and the job would count as being done for as long as this process lives.
+    The library's worker tries once, and the job would count as running for as long as this process lives.
     """
 
-    async def _persist_job_status(self, *args: Any, **end: Any) -> None:
-        for wait in END_WAITS:
-            try:
-                await super()._persist_job_status(*args, **end)
-            except ConnectorException:
-                log.warning("job_end_not_written", exc_info=True)
-                await asyncio.sleep(wait)
-            else:
-                return
-        await super()._persist_job_status(*args, **end)
+    async def finish_job(self, *args: Any, **end: Any) -> None:
+        await _written(super().finish_job, *args, **end)
+
+    async def retry_job(self, *args: Any, **end: Any) -> None:
+        await _written(super().retry_job, *args, **end)
 
 
-class _UnderWay:
-    """The jobs that threads are doing: a middleware of tasks."""
+async def _written(write: Callable[..., Awaitable[None]], *args: Any, **end: Any) -> None:
+    for wait in END_WAITS:
+        try:
+            await write(*args, **end)
+        except ConnectorException:
+            log.warning("job_end_not_written", exc_info=True)
+            await asyncio.sleep(wait)
+        else:
+            return
+    await write(*args, **end)
+
+
+class _RunningJobs:
+    """Task middleware that keeps a list of the running jobs."""
 
     def __init__(self) -> None:
-        # Not by the job: one that was rescued from this worker may come back to it while it is still done.
+        # Not by job: a job that was rescued from this worker may come back to it while it still runs here.
         self._begun: dict[object, tuple[float, str]] = {}
 
     def __call__(self, do: SyncCallNext, context: JobContext, worker: object) -> Any:
@@ -151,11 +158,11 @@ class _UnderWay:
             return do()
         finally:
             del self._begun[this]
-            # A thread that waits for work holds no connection, and finds one that works when there is some.
+            # A thread that waits for work holds no connection, and borrows a working one for its next job.
             release_connection()
 
-    async def one_takes_longer(self, seconds: float) -> None:
-        """Waits until one has taken so long."""
+    async def until_one_exceeds(self, seconds: float) -> None:
+        """Waits until a job has run for longer than ``seconds``."""
         while True:
             for began, task in tuple(self._begun.values()):
                 if monotonic() - began > seconds:
@@ -165,9 +172,9 @@ class _UnderWay:
 
 
 async def _leave(connected: App, worker: Worker, *, status: int) -> None:
-    """Ends this process with what it is doing: a job in a thread cannot be made to end otherwise.
+    """Ends this process and its running jobs: a job in a thread cannot be ended otherwise.
 
-    Signed off, so that the next worker takes such jobs up at once.
+    Unregisters the worker first, so that the next one rescues these jobs at once.
     """
     log.warning("worker_left_jobs")
     if worker.worker_id is not None:
