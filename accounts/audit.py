@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
+from django.db.models import Model
+
 from accounts.models import AuditEvent
 
 
@@ -28,13 +30,16 @@ def record(
     *,
     by: Actor,
     now: datetime,
-    target: str = "",
+    target: Model | str = "",
     target_id: object = "",
     reason: str = "",
     before: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
 ) -> None:
-    """Writes one event, named ``subject:action``. ``before`` and ``after`` hold what changed, never a secret."""
+    """Writes one event, named ``subject:action``. ``before`` and ``after`` hold the change, never a secret.
+
+    ``target`` is the row that the action changed, or its name beside its ``target_id``.
+    """
     event = _event(action, by=by, now=now, target=target, target_id=target_id, after=after)
     event.reason, event.before = reason, before
     event.save(force_insert=True)
@@ -60,7 +65,7 @@ def _event(
     *,
     by: Actor,
     now: datetime,
-    target: str,
+    target: Model | str,
     target_id: object,
     after: dict[str, Any] | None,
 ) -> AuditEvent:
@@ -69,8 +74,8 @@ def _event(
         action=action,
         actor=by.name,
         actor_id=by.id,
-        target=target,
-        target_id=str(target_id),
+        target=str(target),
+        target_id=str(target.pk if isinstance(target, Model) else target_id),
         address=by.address or None,
         request_id=by.request_id,
         after=after,

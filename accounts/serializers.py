@@ -4,6 +4,7 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
+from rest_framework.request import Request
 
 from accounts.models import Session
 from accounts.sessions.sign_in import MAX_PASSWORD
@@ -11,8 +12,16 @@ from accounts.sessions.sign_in import MAX_PASSWORD
 DEVICE_MAX = 200
 
 
+def validated(serializer: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """The body of a request by a serializer; raises its validation errors."""
+    body = serializer(data=request.data)
+    body.is_valid(raise_exception=True)
+    valid: dict[str, Any] = body.validated_data
+    return valid
+
+
 class TextField(serializers.CharField):
-    """A string, as the schema says; REST framework's own field takes numbers too."""
+    """A string, as the schema says; REST framework's own field accepts numbers too."""
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):
@@ -36,7 +45,7 @@ class LoginSerializer(serializers.Serializer[Any]):
 
 
 class AnyTokenField(TextField):
-    """Any string in place of a token; the rule refuses those that are none."""
+    """Any string; the rule refuses those that are not tokens."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(trim_whitespace=False, **kwargs)
@@ -76,7 +85,7 @@ class SessionSerializer(serializers.Serializer[Any]):
     device_fp = serializers.CharField(allow_blank=True)
     started_at = serializers.DateTimeField()
     last_used_at = serializers.DateTimeField()
-    current = serializers.SerializerMethodField(help_text="Whether it is the one that asks.")
+    current = serializers.SerializerMethodField(help_text="Whether this request uses the session.")
 
     def get_current(self, session: Session) -> bool:
         return bool(session.pk == self.context["current"])

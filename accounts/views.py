@@ -1,4 +1,4 @@
-"""Sign-in, sessions and passwords over HTTP: parse, one rule, render."""
+"""The HTTP views of sign-in, sessions and passwords."""
 
 from typing import Any, cast
 from uuid import UUID
@@ -8,11 +8,10 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import Serializer
 from rest_framework.viewsets import ViewSet
 
-from accounts.audit import Actor
 from accounts.models import Session
+from accounts.people.operators import actor_of
 from accounts.people.password_links import request_reset
 from accounts.people.users import WrongPassword, change_password
 from accounts.serializers import (
@@ -24,6 +23,7 @@ from accounts.serializers import (
     RefreshSerializer,
     SessionListSerializer,
     TokenPairSerializer,
+    validated,
 )
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import Caller, still_there
@@ -43,14 +43,14 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     {"type": "string", "minLength": SHORTEST_KEY, "maxLength": LONGEST_KEY, "pattern": "^[!-~]*$"},
     OpenApiParameter.HEADER,
     description=(
-        "Random, chosen by the caller before the call: after a lost answer the same token and key get "
-        "the same successor again, for 24 hours or until that is used."
+        "A random key that the caller chooses before the call. After a lost answer, the same token and key get "
+        "the same successor again, for 24 hours or until that successor is used."
     ),
 )
 
 
 class AccessViewSet(ViewSet):
-    """Login, refresh and logout, which need no access token."""
+    """Login, refresh and logout, without an access token."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -64,7 +64,7 @@ class AccessViewSet(ViewSet):
     )
     def login(self, request: Request) -> Response:
         """Sign in with email and password."""
-        given = _valid(LoginSerializer, request)
+        given = validated(LoginSerializer, request)
         email, device, now = given["email"], _device(request, given), timezone.now()
         account = account_of(email, device=device)
         with attempt(*account.limits, failing=InvalidCredentials, now=now):
@@ -87,8 +87,8 @@ class AccessViewSet(ViewSet):
         tags=["access"],
     )
     def refresh(self, request: Request) -> Response:
-        """Exchange a refresh token for the next pair. Each is good for one use."""
-        given = _valid(RefreshSerializer, request)
+        """Exchange a refresh token for the next pair. Each refresh token is good for one use."""
+        given = validated(RefreshSerializer, request)
         return _tokens(
             rotate(
                 presented=given["refresh"],
@@ -106,7 +106,7 @@ class AccessViewSet(ViewSet):
     )
     def logout(self, request: Request) -> Response:
         """End the session of a refresh token."""
-        given = _valid(LogoutSerializer, request)
+        given = validated(LogoutSerializer, request)
         sign_out(
             presented=given["refresh"],
             by_address=address_of(request),
@@ -123,7 +123,7 @@ class MeViewSet(ViewSet):
 
     @extend_schema(operation_id="me", responses=MeSerializer, tags=["access"])
     def retrieve(self, request: Request) -> Response:
-        """Who is signed in."""
+        """The signed-in person and their client."""
         shape = MeSerializer(request.user)
         return Response(shape.data, headers={"Cache-Control": "private, no-cache"})
 
@@ -156,7 +156,7 @@ class SessionViewSet(ViewSet):
         if session is None:
             raise NotFound("You have no such session.")
         with still_there():
-            end_session(session=session, why=Session.Ended.LOGOUT, by=_actor(request), now=now)
+            end_session(session=session, why=Session.Ended.LOGOUT, by=actor_of(request), now=now)
         return Response(status=204)
 
     @extend_schema(
@@ -165,11 +165,11 @@ class SessionViewSet(ViewSet):
         tags=["access"],
     )
     def destroy_all(self, request: Request) -> Response:
-        """Sign out everywhere. It ends every session, this one too."""
+        """Sign out everywhere: ends every session, this one included."""
         with still_there():
             revoke_all(
                 user_id=cast("Caller", request.user).user_id,
-                by=_actor(request),
+                by=actor_of(request),
                 reason="Signed out everywhere.",
                 why=Session.Ended.LOGOUT,
                 now=timezone.now(),
@@ -190,8 +190,8 @@ class PasswordViewSet(ViewSet):
         tags=["access"],
     )
     def change(self, request: Request) -> Response:
-        """Change one's password. It ends every session, this one too."""
-        given = _valid(PasswordChangeSerializer, request)
+        """Change the caller's password, which ends every session, this one included."""
+        given = validated(PasswordChangeSerializer, request)
         now = timezone.now()
         user_id = cast("Caller", request.user).user_id
         limits = limits_of_holder(user_id=user_id)
@@ -200,14 +200,14 @@ class PasswordViewSet(ViewSet):
                 user_id=user_id,
                 current=given["current"],
                 new=given["new"],
-                by=_actor(request),
+                by=actor_of(request),
                 now=now,
             )
         return Response(status=204)
 
 
 class PasswordResetViewSet(ViewSet):
-    """A forgotten password is set anew by a mailed link."""
+    """Resets a forgotten password by a mailed link."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -217,37 +217,20 @@ class PasswordResetViewSet(ViewSet):
         request=PasswordResetSerializer,
         responses={
             204: OpenApiResponse(
-                description="If somebody has this email, a mail is on its way; nothing says whether."
+                description="A mail is queued if the email belongs to a user; the answer does not reveal it."
             )
         },
         tags=["access"],
     )
     def reset(self, request: Request) -> Response:
-        """Have a link mailed that sets a new password. It works once, within 30 minutes."""
-        given = _valid(PasswordResetSerializer, request)
+        """Request a mailed link to set a new password, good for one use within 30 minutes."""
+        given = validated(PasswordResetSerializer, request)
         request_reset(email=given["email"], address=address_of(request), request_id=request_id())
         return Response(status=204)
 
 
-def _valid(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:
-    given = serializer(data=request.data)
-    given.is_valid(raise_exception=True)
-    valid: dict[str, Any] = given.validated_data
-    return valid
-
-
 def _session_of(request: Request) -> UUID:
     return cast("AccessToken", request.auth).session_id
-
-
-def _actor(request: Request) -> Actor:
-    caller = cast("Caller", request.user)
-    return Actor(
-        name=caller.email,
-        id=caller.user_id,
-        address=address_of(request),
-        request_id=request_id(),
-    )
 
 
 def _device(request: Request, given: dict[str, Any]) -> Device:

@@ -41,14 +41,7 @@ def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:
     """A new tier. Raises ``InvalidRequest`` for a name that is taken, and for what can be no app."""
     with transaction.atomic():
         plan = _written(Plan(), terms)
-        record(
-            "plan:added",
-            by=by,
-            now=now,
-            target=plan.name,
-            target_id=plan.pk,
-            after=asdict(PlanTerms.of(plan)),
-        )
+        record("plan:added", by=by, now=now, target=plan, after=asdict(PlanTerms.of(plan)))
     return plan
 
 
@@ -76,8 +69,7 @@ def change_plan(
             "plan:changed",
             by=by,
             now=now,
-            target=plan.name,
-            target_id=plan.pk,
+            target=plan,
             reason=reason,
             before=before,
             after=asdict(PlanTerms.of(plan)),

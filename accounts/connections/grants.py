@@ -211,8 +211,7 @@ def _connect(
             "connection:authorised",
             by=by,
             now=now,
-            target=user.email,
-            target_id=user.pk,
+            target=user,
             before={"scopes": before.scopes} if before else None,
             after={"provider": party.name, "scopes": connection.scopes},
         )

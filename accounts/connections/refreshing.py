@@ -117,8 +117,7 @@ def lapse(
                 "connection:reauthorisation_needed",
                 by=by,
                 now=now,
-                target=connection.user.email,
-                target_id=connection.user_id,
+                target=connection.user,
                 after={"provider": connection.provider, "why": why.value},
             )
     return bool(lapsed)

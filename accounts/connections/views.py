@@ -1,6 +1,6 @@
-"""Connections over HTTP: parse, one rule, render."""
+"""The HTTP views of connections."""
 
-from typing import Any, cast
+from typing import cast
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -9,7 +9,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
-from accounts.audit import Actor
 from accounts.connections.authorisation import begin
 from accounts.connections.disconnecting import disconnect
 from accounts.connections.grants import access_token, complete
@@ -24,11 +23,11 @@ from accounts.connections.serializers import (
     ConnectionTokenSerializer,
 )
 from accounts.models import Connection
+from accounts.people.operators import actor_of
+from accounts.serializers import validated
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import Caller, still_there
 from config.api.schema import problems
-from config.middleware.client_address import address_of
-from config.middleware.request_id import current as request_id
 
 PROVIDER = OpenApiParameter(
     "provider",
@@ -41,7 +40,7 @@ UNSHARED = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
 class ConnectionViewSet(ViewSet):
-    """Third parties that the caller has connected. Their secrets stay here; a shell gets access tokens alone."""
+    """The caller's connections to third parties. A shell receives access tokens only; all other secrets stay here."""
 
     permission_classes = (IsAuthenticated,)
 
@@ -49,7 +48,7 @@ class ConnectionViewSet(ViewSet):
         operation_id="connections", responses=ConnectionListSerializer, tags=["connections"]
     )
     def list(self, request: Request) -> Response:
-        """What the caller has connected, and what can be."""
+        """The caller's connections, and the providers that can be connected."""
         rows = Connection.objects.filter(user=request.user.pk).order_by("provider")
         providers = sorted(configured())
         shape = ConnectionListSerializer(
@@ -67,8 +66,8 @@ class ConnectionViewSet(ViewSet):
         tags=["connections"],
     )
     def authorize(self, request: Request, provider: str) -> Response:
-        """Begin to connect: where to send the person. It must be completed within ten minutes."""
-        given = _valid(AuthorizeSerializer, request)
+        """Begin an authorisation, to be completed within ten minutes, and get the address for the person's browser."""
+        given = validated(AuthorizeSerializer, request)
         with still_there():
             begun = begin(
                 user_id=_caller(request).user_id,
@@ -88,8 +87,8 @@ class ConnectionViewSet(ViewSet):
         tags=["connections"],
     )
     def complete(self, request: Request, provider: str) -> Response:
-        """End what was begun, with what the provider's redirect brought."""
-        given = _valid(CompleteSerializer, request)
+        """Complete an authorisation with the parameters of the provider's redirect."""
+        given = validated(CompleteSerializer, request)
         now = timezone.now()
         connection = complete(
             user_id=_caller(request).user_id,
@@ -98,7 +97,7 @@ class ConnectionViewSet(ViewSet):
             code=given["code"],
             state=given["state"],
             issuer=given.get("iss"),
-            by=_actor(request),
+            by=actor_of(request),
             now=now,
         )
         shape = ConnectionSerializer(connection, context={"now": now, "configured": configured()})
@@ -113,13 +112,13 @@ class ConnectionViewSet(ViewSet):
         tags=["connections"],
     )
     def token(self, request: Request, provider: str) -> Response:
-        """An access token for the third party, renewed here where it has to be. The body may be left out."""
-        given = _valid(ConnectionTokenSerializer, request)
+        """An access token for the third party, renewed if necessary. The body may be left out."""
+        given = validated(ConnectionTokenSerializer, request)
         access = access_token(
             user_id=_caller(request).user_id,
             provider=provider,
             refused=given.get("refused"),
-            by=_actor(request),
+            by=actor_of(request),
             now=timezone.now(),
         )
         return Response(AccessSerializer(access).data, headers=UNSHARED)
@@ -140,28 +139,11 @@ class ConnectionViewSet(ViewSet):
         disconnect(
             user_id=_caller(request).user_id,
             provider=provider,
-            by=_actor(request),
+            by=actor_of(request),
             now=timezone.now(),
         )
         return Response(status=204)
 
 
-def _valid(serializer: type[Any], request: Request) -> dict[str, Any]:
-    given = serializer(data=request.data)
-    given.is_valid(raise_exception=True)
-    valid: dict[str, Any] = given.validated_data
-    return valid
-
-
 def _caller(request: Request) -> Caller:
     return cast("Caller", request.user)
-
-
-def _actor(request: Request) -> Actor:
-    caller = _caller(request)
-    return Actor(
-        name=caller.email,
-        id=caller.user_id,
-        address=address_of(request),
-        request_id=request_id(),
-    )

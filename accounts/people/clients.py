@@ -51,8 +51,7 @@ def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Cl
                 "client:renamed",
                 by=by,
                 now=now,
-                target=client.name,
-                target_id=client.pk,
+                target=client,
                 before={"name": before},
                 after={"name": client.name},
             )

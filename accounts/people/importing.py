@@ -121,8 +121,7 @@ def import_people(*, text: str, client: Client, invited: bool, by: Actor, now: d
                 "client:people_imported",
                 by=by,
                 now=now,
-                target=client.name,
-                target_id=client.pk,
+                target=client,
                 after={"added": outcome.added, "invited": sent, "left": outcome.left},
             )
     return outcome

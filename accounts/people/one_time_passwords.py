@@ -58,8 +58,7 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
             ACTION,
             by=by,
             now=now,
-            target=user.email,
-            target_id=user.pk,
+            target=user,
             reason=reason,
             after={"expires_at": instant(link.expires_at)},
         )

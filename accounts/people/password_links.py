@@ -112,12 +112,7 @@ def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: date
                 raise NotInvited
             User.objects.filter(pk=user.pk).update(invited_at=now)
         record(
-            "user:password_link_requested",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user.pk,
-            after={"kind": kind.value},
+            "user:password_link_requested", by=by, now=now, target=user, after={"kind": kind.value}
         )
         job = app.configure_task("accounts.send_password_link", queue="mail")
         job.defer(user_id=str(user.pk), kind=kind.value)
@@ -224,8 +219,7 @@ def _make(
                 "user:password_link_requested",
                 by=asked,
                 now=now,
-                target=user.email,
-                target_id=user.pk,
+                target=user,
                 after={"kind": kind.value},
             )
         return make_link(user, kind=kind, secret=secret, now=now)

@@ -101,14 +101,7 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
                 operator.save()
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
-        record(
-            "operator:added",
-            by=by,
-            now=now,
-            target=operator.email,
-            target_id=operator.pk,
-            after=_seen(operator),
-        )
+        record("operator:added", by=by, now=now, target=operator, after=_seen(operator))
     return operator
 
 
@@ -138,8 +131,7 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
             "user:email_changed",
             by=by,
             now=now,
-            target=user.email,
-            target_id=user.pk,
+            target=user,
             reason=reason,
             before={"email": before["email"]},
             after={"email": user.email},
@@ -173,16 +165,7 @@ def move_user(
         if before == after:
             raise InvalidRequest(errors=[SAME_CLIENT])
         User.objects.filter(pk=user_id).update(client=client, invited_at=None)
-        record(
-            "user:moved",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user.pk,
-            reason=reason,
-            before=before,
-            after=after,
-        )
+        record("user:moved", by=by, now=now, target=user, reason=reason, before=before, after=after)
         return revoke_all(user_id=user_id, by=by, reason=reason, now=now)
 
 
@@ -209,14 +192,7 @@ def hash_password(password: str, *, user: User) -> str:
 def put_password(*, user: User, encoded: str, by: Actor, now: datetime, reason: str = "") -> int:
     """What :func:`set_password` does once it is hashed, for a caller that holds the lock of the user."""
     User.objects.filter(pk=user.pk).update(password=encoded)
-    record(
-        "user:password_set",
-        by=by,
-        now=now,
-        target=user.email,
-        target_id=user.pk,
-        reason=reason,
-    )
+    record("user:password_set", by=by, now=now, target=user, reason=reason)
     if user.has_usable_password():
         mails.password_changed(user=user, now=now)
     why = Session.Ended.PASSWORD
@@ -293,8 +269,7 @@ def set_operator(*, user_id: UUID, operator: bool, reason: str, by: Actor, now: 
             "user:operator_set",
             by=by,
             now=now,
-            target=user.email,
-            target_id=user.pk,
+            target=user,
             reason=reason,
             before=before,
             after={"operator": operator},
@@ -331,8 +306,7 @@ def _set_enabled(user_id: UUID, *, enabled: bool, reason: str, by: Actor, now: d
         "user:enabled" if enabled else "user:disabled",
         by=by,
         now=now,
-        target=user.email,
-        target_id=user.pk,
+        target=user,
         reason=reason,
         before={"enabled": user.is_active},
         after={"enabled": enabled},

@@ -21,7 +21,7 @@ from tests.console.test_every_act import SAID, address_of, arranged, filled
 
 pytestmark = pytest.mark.django_db
 
-REFUSED = "This is an operator, who is touched only by those who may make operators."
+REFUSED = "This is an operator. Only superusers may change operators."
 # For the one, nobody is left who could be made an operator; for the other, nobody but operators.
 OF_OPERATORS = {"operator", "dismiss"}
 
