@@ -7,6 +7,8 @@ from typing import Any, Self
 from uuid import UUID
 
 import jwt
+from django.conf import settings
+from django.utils.module_loading import import_string
 from rest_framework_simplejwt.backends import TokenBackend
 from rest_framework_simplejwt.exceptions import ExpiredTokenError, TokenBackendError, TokenError
 from rest_framework_simplejwt.settings import api_settings
@@ -19,11 +21,17 @@ TYPE = "at+jwt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """The claims about the holder's client. They are for the shell to show; the server decides by rows."""
+    """The claims about the holder's client, for the shell to display; the server decides by its rows."""
 
     client_id: UUID
     plan: str
     entitlements: Sequence[str]
+
+
+def claims_of(user_id: UUID) -> Claims | None:
+    """The claims about a user's client, or None without a licensed client, by the rule that settings name."""
+    claims: Claims | None = import_string(settings.ACCESS_CLAIMS)(user_id)
+    return claims
 
 
 class RingBackend(TokenBackend):

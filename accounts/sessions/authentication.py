@@ -1,8 +1,7 @@
 """Authentication of API requests: an access token leads to the caller's rows in one query."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, Protocol, cast
 from uuid import UUID
 
@@ -28,7 +27,7 @@ class InvalidAccessToken(Problem):
     code = "invalid_access_token"
     status = 401
     title = "Not signed in"
-    default_detail = "This access token is not one of ours."
+    default_detail = "This access token is not valid."
 
 
 class AccessTokenExpired(Problem):
@@ -46,7 +45,7 @@ class AccessRevoked(Problem):
 
 
 class Caller(Protocol):
-    """The caller that a higher floor loads from the rows, as far as this app needs it."""
+    """The part of a caller that this app needs; ``settings.CALLER_LOADER`` loads it."""
 
     user_id: UUID
     email: str
@@ -58,7 +57,7 @@ class Caller(Protocol):
 
 
 class AccessTokenAuthentication(JWTAuthentication):
-    """RFC 6750 bearer tokens. The rows decide: user, session, client and licence come in one query."""
+    """RFC 6750 bearer tokens. One query loads the rows that decide: user, session, client and licence."""
 
     www_authenticate_realm = "shell"
 
@@ -89,7 +88,8 @@ class AccessTokenAuthentication(JWTAuthentication):
 
     def get_user(self, validated_token: Any) -> Any:
         token = validated_token
-        caller = _loader()(user_id=token.user_id, session_id=token.session_id)
+        load = import_string(settings.CALLER_LOADER)
+        caller: Caller | None = load(user_id=token.user_id, session_id=token.session_id)
         if caller is None or not caller.may_call or caller.epoch != token.epoch:
             raise AccessRevoked
         return caller
@@ -102,9 +102,3 @@ def still_there() -> Iterator[None]:
         yield
     except User.DoesNotExist:
         raise AccessRevoked from None
-
-
-@cache
-def _loader() -> Callable[..., Caller | None]:
-    loader: Callable[..., Caller | None] = import_string(settings.CALLER_LOADER)
-    return loader

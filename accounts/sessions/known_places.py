@@ -1,8 +1,8 @@
-"""Where an account has signed in from before, so that strangers who guess at it cannot lock its owner out.
+"""Known places of an account: strangers who guess its password cannot lock its owner out.
 
-Failed sign-ins of an account are limited. Counted all together, a stranger who keeps failing would keep its owner
-out; so each place that the account is known at counts for itself, and all others together. A place is a device by
-its fingerprint, or an address (of IPv6 a /64, as for all limits).
+The limit on failed sign-ins is counted separately for each place where the account has signed in before, and
+together for all other places. A place is a device, by its fingerprint, or an address (for IPv6 a /64, as for all
+limits).
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ Limits = Sequence[tuple[FailureLimit, str]]
 
 
 class Place(NamedTuple):
-    """The device (by fingerprint) and the address of a sign-in, as far as they are known."""
+    """The device fingerprint and the address of a sign-in; either may be unknown."""
 
     device: str
     address: str | None
 
     def known(self) -> dict[str, Exists]:
-        """Annotations of a user: whether a session has been at this device, and at this address."""
+        """Annotations of a user query: whether a session used this device, and this address."""
         sessions = Session.objects.filter(user=OuterRef("pk"))
         at_device = sessions.filter(device_fp=self.device) if self.device else sessions.none()
         at_address = _within("started_from", self.address) | _within("last_used_from", self.address)
@@ -36,21 +36,21 @@ class Place(NamedTuple):
 
 
 def limits_of_sign_in(*, account: str, place: Place, at_device: bool, at_address: bool) -> Limits:
-    """The limits and keys that a failed sign-in of a shell counts against; ``Place.known`` gives the last two."""
+    """The limits and keys of a failed sign-in in a shell; ``Place.known`` supplies ``at_device`` and ``at_address``."""
     if at_device:
         return [_key("device", account, place.device)]
     return _limits(account, place.address, known=at_address)
 
 
 def limits_of_operator(*, email: str, address: str) -> Limits:
-    """The same for the console, which knows no devices."""
+    """The limits and keys of a failed sign-in in the console, which sees no device fingerprints."""
     account = email.lower()
     signed_in = AuditEvent.objects.filter(action=OPERATOR_SIGNED_IN, actor=account)
     return _limits(account, address, known=signed_in.filter(_within("address", address)).exists())
 
 
 def limits_of_holder(*, user_id: UUID) -> Limits:
-    """The limit of a signed-in person who repeats the password: failures of strangers do not count."""
+    """The limit of a signed-in person who types the password again; failures of strangers do not count."""
     return [_key("signed in", str(user_id))]
 
 
@@ -61,7 +61,7 @@ def _limits(account: str, address: str | None, *, known: bool) -> Limits:
 
 
 def _key(*parts: str) -> tuple[FailureLimit, str]:
-    """Prefixes each part with its length: an account is typed by anybody and must not read as another's place."""
+    """Prefixes each part with its length, because anybody can type an account name that imitates another key."""
     return "auth.account", "".join(f"{len(part)}:{part}" for part in parts)
 
 

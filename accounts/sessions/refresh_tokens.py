@@ -1,7 +1,6 @@
-"""Refresh tokens as people hold them: 32 random bytes, of which the first 16 name the record.
+"""Refresh tokens: 32 random bytes, of which the first 16 are the id of the record.
 
-A token is found by primary key and never by trying hashes; argon2id over all 32 bytes then says whether
-it is the real one. Nothing is hashed for an id that is unknown.
+A token is looked up by primary key and then verified by argon2id over all 32 bytes. An unknown id costs no hash.
 """
 
 import secrets
@@ -21,7 +20,7 @@ TEXT_LENGTH = 43
 
 @dataclass(frozen=True, slots=True)
 class RefreshSecret:
-    """The bytes of a token. Kept only for the length of a call, and never shown by ``repr``."""
+    """The bytes of a token, held for one call only and hidden from ``repr``."""
 
     raw: bytes = field(repr=False)
 
@@ -31,10 +30,7 @@ class RefreshSecret:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The token that ``text`` writes, or None.
-
-        Only the one canonical writing counts: 43 characters carry two spare bits.
-        """
+        """The token in ``text``, or None. The encoding must be canonical: 43 characters carry two spare bits."""
         if len(text) != TEXT_LENGTH:
             return None
         try:

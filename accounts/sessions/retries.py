@@ -1,8 +1,7 @@
-"""A lost answer must not sign a person out: the same token with the same key gets the same successor again.
+"""Retries of a refresh whose answer was lost: the same token and ``Idempotency-Key`` get the same successor again.
 
-The successor is kept only in a box that nobody here can open: its key is derived from the presented token, of
-which this side has but a hash, together with the caller's ``Idempotency-Key`` and device. Another key, another
-device or another token does not open it, and then it is reuse.
+The successor is stored encrypted. The encryption key is derived from the presented token, of which the server
+stores only a hash, the ``Idempotency-Key`` and the device. A use with another token, key or device is reuse.
 """
 
 import re
@@ -27,21 +26,21 @@ NONCE = 12
 
 
 def checked_key(key: str | None) -> str | None:
-    """A caller's ``Idempotency-Key``; raises ``InvalidRequest`` for one that is too short to be random or too long."""
+    """A valid ``Idempotency-Key``, or None without one. Raises ``InvalidRequest`` for a key of another form."""
     if key is not None and not KEY.fullmatch(key):
-        detail = f"Idempotency-Key takes {SHORTEST_KEY} to {LONGEST_KEY} printable ASCII characters without spaces."
+        detail = f"Idempotency-Key must be {SHORTEST_KEY} to {LONGEST_KEY} printable ASCII characters without spaces."
         raise InvalidRequest(detail, errors=[Fault("/Idempotency-Key", "invalid", detail)])
     return key
 
 
 def seal(successor: RefreshSecret, *, presented: RefreshSecret, key: str, device: str) -> bytes:
-    """The box that only the same token, key and device open again (AES-256-GCM under HKDF-SHA-256)."""
+    """Encrypts a successor for the same token, key and device (AES-256-GCM under HKDF-SHA-256)."""
     nonce = secrets.token_bytes(NONCE)
     return nonce + _cipher(presented, key, device).encrypt(nonce, successor.raw, presented.id.bytes)
 
 
 def unseal(box: bytes, *, presented: RefreshSecret, key: str, device: str) -> RefreshSecret | None:
-    """The successor in a box, or None where this is not the retry it was kept for."""
+    """Decrypts a successor, or returns None for another token, key or device."""
     cipher = _cipher(presented, key, device)
     try:
         return RefreshSecret(cipher.decrypt(box[:NONCE], box[NONCE:], presented.id.bytes))
@@ -50,13 +49,13 @@ def unseal(box: bytes, *, presented: RefreshSecret, key: str, device: str) -> Re
 
 
 def wipe_expired(*, now: datetime) -> int:
-    """Empties boxes that have had their 24 hours, or whose session has had its time; gives how many."""
+    """Deletes sealed successors after 24 hours or after the end of their session; returns their number."""
     over = Q(replaced_at__lte=now - LIFETIME) | Q(session__expires_at__lte=now)
     return RefreshToken.objects.filter(over, retry_box__isnull=False).update(retry_box=None)
 
 
 def _cipher(presented: RefreshSecret, key: str, device: str) -> AESGCM:
-    # The parts are told apart by their lengths: a key has no end mark of its own.
+    # The length separates the key from the device: the key has no end mark.
     info = (
         b"refresh retry\0" + len(key).to_bytes(2) + key.encode() + device.encode("utf-8", "replace")
     )

@@ -1,8 +1,8 @@
-"""Reuse: a token that has been replaced is presented again, so of its two holders one is not the owner.
+"""Reuse detection: a replaced refresh token is presented again, so it has two holders and one is not the owner.
 
-Its session ends; the audit log keeps when and from where it was used and replayed, operators are told, and the
-person is told why they have to sign in again. Presented once more after that, or after any other end of its
-session, it can do no harm, but it is still somebody's stolen token: that leaves evidence too, at a bounded rate.
+The session ends, the audit log records the times and addresses of both uses, and mails inform the operators and the
+person. A further use after the end of the session is harmless, but it still indicates a stolen token: the audit log
+records it too, at a bounded rate.
 """
 
 from datetime import datetime, timedelta
@@ -21,25 +21,25 @@ from accounts.sessions.sign_in import Device
 from config.api.problems import instant
 
 ACTION = "session:token_reused"
-# Two uses closer than this look like one device that asked twice; further apart, like two holders.
+# Two uses closer together than this look like one device that sent the request twice; otherwise like two holders.
 CONCURRENT_SECONDS = 10.0
-# For one session: a stolen token that is tried a thousand times is one piece of news.
+# Per session: a stolen token that is tried a thousand times must not fill the audit log.
 EVIDENCE_EVERY = timedelta(hours=1)
 
 
 class Kind(StrEnum):
-    """What a reuse looks like."""
+    """The kinds of reuse."""
 
     CONCURRENT = "concurrent"
     STALE = "stale"
-    # Its session had ended before.
+    # After the end of the session.
     REVOKED = "revoked"
 
 
-def weigh(*, token_id: UUID, device: Device, now: datetime) -> None:
-    """Judges a token that no longer counts, for a caller that holds the lock of its user.
+def detect(*, token_id: UUID, device: Device, now: datetime) -> None:
+    """Detects the reuse of a refused token. The caller holds the lock of its user.
 
-    One that was never replaced has expired or was revoked, and is merely refused.
+    A token that was never replaced has expired or was revoked, and is not reuse.
     """
     tokens = RefreshToken.objects.select_related("session__user", "replaced_by")
     token = tokens.filter(pk=token_id).first()
@@ -47,12 +47,12 @@ def weigh(*, token_id: UUID, device: Device, now: datetime) -> None:
     if token is None or token.replaced_at is None or _is_race(token, device, now=now):
         return
     if token.session.ended_at is None:
-        _end(token, device, now=now)
+        _end_session(token, device, now=now)
     else:
-        _note(token, device, now=now)
+        _record_late(token, device, now=now)
 
 
-def _end(token: RefreshToken, device: Device, *, now: datetime) -> None:
+def _end_session(token: RefreshToken, device: Device, *, now: datetime) -> None:
     evidence = _evidence(token, device, now=now)
     by = _presenter(device)
     end_locked_session(session=token.session, why=Session.Ended.REUSE, by=by, now=now)
@@ -61,8 +61,8 @@ def _end(token: RefreshToken, device: Device, *, now: datetime) -> None:
     mails.signed_out(token=token, replayed_from=device.address, now=now)
 
 
-def _note(token: RefreshToken, device: Device, *, now: datetime) -> None:
-    """After the end of the session: nothing is left to end, and the person has nothing to do."""
+def _record_late(token: RefreshToken, device: Device, *, now: datetime) -> None:
+    """Records a reuse after the end of the session, which needs no action of the person."""
     known = AuditEvent.objects.filter(action=ACTION, target_id=str(token.session_id)).first()
     if known is not None and known.at > now - EVIDENCE_EVERY:
         return
@@ -84,17 +84,17 @@ def _record(token: RefreshToken, evidence: dict[str, Any], *, by: Actor, now: da
 
 
 def _presenter(device: Device) -> Actor:
-    """Not the person: who it is, is the question."""
+    """The unknown holder of the token, who may not be its owner."""
     return Actor(
         name="whoever presented the token", address=device.address, request_id=device.request_id
     )
 
 
 def _is_race(token: RefreshToken, device: Device, *, now: datetime) -> bool:
-    """Two uses at nearly the same moment on one device, where operators have chosen to tolerate that."""
+    """Whether two uses by one device within ``REFRESH_RACE_SECONDS`` are to be tolerated."""
     if not settings.REFRESH_RACE_SECONDS or token.replaced_at is None or token.replaced_by is None:
         return False
-    # Hosts' clocks differ, so the loser's may read earlier than the winner's.
+    # The clocks of hosts differ, so the second use may have the earlier time.
     gap = abs((now - token.replaced_at).total_seconds())
     return (
         gap < settings.REFRESH_RACE_SECONDS
@@ -104,7 +104,7 @@ def _is_race(token: RefreshToken, device: Device, *, now: datetime) -> bool:
 
 
 def _evidence(token: RefreshToken, device: Device, *, now: datetime) -> dict[str, Any]:
-    """When and from where a token was used and replayed, and what that looks like; as it was before its end."""
+    """The times and addresses of both uses and the kind of reuse, read before the session ends."""
     assert token.replaced_at is not None
     session = token.session
     evidence = {

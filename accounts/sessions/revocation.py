@@ -1,7 +1,7 @@
-"""Ending what was granted: one session, or everything a person holds.
+"""Revocation: ends one session, or all sessions and tokens of a person.
 
-Every path here and every path that grants (login, rotation) first locks the user's row, so that nothing
-granted at the same moment outlives a revocation.
+Revocation, sign-in and rotation all lock the user's row first, so that nothing granted at the same moment outlives
+a revocation.
 """
 
 from contextlib import suppress
@@ -26,10 +26,10 @@ def revoke_all(
     now: datetime,
     why: Session.Ended = Session.Ended.REVOKED,
 ) -> int:
-    """The kill switch: every session and token of a user is dead when this returns. Gives the number of sessions ended.
+    """Ends every session and token of a user at once; returns the number of ended sessions.
 
-    The epoch moves, so access tokens are refused from the next call on; a login right after this works. It asks
-    nothing but the database, so it holds whatever else is away.
+    The epoch moves, so access tokens are refused from the next call on; a sign-in right after this works. It depends
+    on the database alone.
     """
     with transaction.atomic():
         user = lock_user(user_id)
@@ -38,8 +38,7 @@ def revoke_all(
             "user:tokens_revoked",
             by=by,
             now=now,
-            target=user.email,
-            target_id=user.pk,
+            target=user,
             reason=reason,
             after={"sessions_ended": ended},
         )
@@ -47,14 +46,13 @@ def revoke_all(
 
 
 def revoke_everything(*, by: Actor, reason: str, now: datetime) -> tuple[int, int]:
-    """Voids every token of everybody, as after a restore. Gives the numbers of people and of sessions ended.
+    """Revokes every token of everybody, as after a restore; returns the numbers of people and of ended sessions.
 
-    A restored epoch may come, by this, to be one that was in use between backup and loss. Tokens of then are
-    dead all the same: their sessions are ended here, or are unknown because they began after the backup.
+    Moving a restored epoch may repeat one that was in use between backup and loss. Tokens of that time are refused
+    all the same: their sessions end here, or are unknown because they began after the backup.
 
-    A few hundred people at a time, each under the lock that granting takes, so that nobody's sign-in waits for
-    all the others'. It can be begun again where it was interrupted, and so it is audited when it begins and when it
-    has ended.
+    Works in batches, so that no sign-in waits for all of them. It can be run again after an interruption, so both
+    its beginning and its end are audited.
     """
     record("everybody:revocation_begun", by=by, now=now, reason=reason)
     people = sessions = 0
@@ -79,7 +77,7 @@ def _lock_people_after(last: UUID | None) -> list[UUID]:
 
 
 def _void(ids: list[UUID], *, why: Session.Ended, now: datetime) -> int:
-    """Moves the epochs of people whose rows are locked, and ends what they hold; gives the sessions ended."""
+    """Ends all sessions of users whose rows are locked and moves their epochs; returns the number of ended sessions."""
     User.objects.filter(pk__in=ids).update(epoch=F("epoch") + 1)
     RefreshToken.objects.filter(user__in=ids).unrevoked().update(revoked_at=now, retry_box=None)
     return Session.objects.filter(user__in=ids, ended_at=None).update(ended_at=now, ended_by=why)
@@ -88,7 +86,7 @@ def _void(ids: list[UUID], *, why: Session.Ended, now: datetime) -> int:
 def end_session(
     *, session: Session, why: Session.Ended, by: Actor, now: datetime, reason: str = ""
 ) -> bool:
-    """Ends one session and everything it holds; False where it had ended before."""
+    """Ends one session and its tokens; returns False if it had ended before."""
     with transaction.atomic():
         lock_user(session.user_id)
         return end_locked_session(session=session, why=why, by=by, now=now, reason=reason)
@@ -97,7 +95,7 @@ def end_session(
 def end_locked_session(
     *, session: Session, why: Session.Ended, by: Actor, now: datetime, reason: str = ""
 ) -> bool:
-    """The same, for a caller that already holds the lock of the session's user."""
+    """Does the same for a caller that already holds the lock of the session's user."""
     ended = Session.objects.filter(pk=session.pk, ended_at=None).update(ended_at=now, ended_by=why)
     RefreshToken.objects.filter(session=session).unrevoked().update(revoked_at=now, retry_box=None)
     if ended:
@@ -114,9 +112,9 @@ def end_locked_session(
 
 
 def sign_out(*, presented: str, by_address: str | None, request_id: str, now: datetime) -> None:
-    """Ends the session of a refresh token, whatever the token: a wrong one ends nothing and says nothing.
+    """Ends the session of a refresh token; a wrong token is ignored without an error.
 
-    The whole token must be right, or anyone who has seen a record's id could sign others out.
+    The whole token is verified: a record's id alone must not sign anybody out.
     """
     secret = RefreshSecret.parse(presented)
     token = find(secret) if secret else None
@@ -124,20 +122,20 @@ def sign_out(*, presented: str, by_address: str | None, request_id: str, now: da
         by = Actor(
             name=token.user.email, id=token.user_id, address=by_address, request_id=request_id
         )
-        # Whoever was deleted since then has no session left to end.
+        # A user deleted meanwhile has no session left to end.
         with suppress(User.DoesNotExist):
             end_session(session=token.session, why=Session.Ended.LOGOUT, by=by, now=now)
 
 
 def find(secret: RefreshSecret) -> RefreshToken | None:
-    """The record of a token, with its session and user, if the whole token is right."""
+    """The record of a token, with its session and user, or None for a wrong token."""
     token = RefreshToken.objects.select_related("session", "user").filter(pk=secret.id).first()
     return token if token is not None and secret.matches(token.token_hash) else None
 
 
 def lock_user(user_id: UUID) -> User:
-    """Locks a user's row for the rest of the transaction, without blocking rows that merely refer to it.
+    """Locks a user's row for the rest of the transaction, without blocking rows that only refer to it.
 
-    Raises ``User.DoesNotExist``, also for somebody who was deleted while the lock was waited for.
+    Raises ``User.DoesNotExist``, also for a user who is deleted while this waits for the lock.
     """
     return User.objects.select_for_update(no_key=True).get(pk=user_id)

@@ -1,6 +1,6 @@
-"""Rotation: a refresh token is used once and replaced by the next of its chain.
+"""Rotation: a refresh token is good for one use, which replaces it by the next token of its chain.
 
-Presented again it is either the retry of a lost answer (``accounts.sessions.retries``) or reuse
+A second use is either a retry after a lost answer (``accounts.sessions.retries``) or reuse
 (``accounts.sessions.reuse``).
 """
 
@@ -15,8 +15,7 @@ from django.db.models import Q
 
 from accounts.models import RefreshToken, Session, User
 from accounts.sessions import retries, reuse
-from accounts.sessions.access_tokens import AccessToken, Claims
-from accounts.sessions.claims import claims_of
+from accounts.sessions.access_tokens import AccessToken, Claims, claims_of
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.revocation import lock_user
 from accounts.sessions.sign_in import Device, TokenPair, token_end
@@ -25,7 +24,7 @@ from config.db.batching import BatchedStatement
 
 
 class InvalidRefreshToken(Problem):
-    """One answer for unknown, expired, revoked and replaced tokens."""
+    """The one answer to unknown, expired, revoked and replaced tokens."""
 
     code = "invalid_refresh_token"
     status = 401
@@ -39,23 +38,23 @@ def rotate(
     """The next pair of a session. Of several uses of one token exactly one succeeds, whatever their timing.
 
     ``retry_key`` is the caller's ``Idempotency-Key``: the same token and key get the same successor again,
-    until that is used. Hashes and the signature are made before the user's row is locked; the one statement that
-    takes the lock decides, and what it refuses is looked into under the lock once more.
+    until that is used. Hashes and the signature are computed before the user's row is locked. One statement takes
+    the lock and decides; a refused use is examined under the lock once more.
     """
     secret = RefreshSecret.parse(presented)
-    token = _held(secret) if secret else None
+    token = _find(secret) if secret else None
     if secret is None or token is None or not secret.matches(token.token_hash):
         raise InvalidRefreshToken
     rotation = _Rotation(token, secret, device, retry_key, now)
-    pair = rotation.replace() if token.counts(at=now) else None
-    pair = pair or rotation.again()
+    pair = rotation.replace() if token.is_valid(at=now) else None
+    pair = pair or rotation.retry()
     if pair is None:
         raise InvalidRefreshToken
     return pair
 
 
-class _Held(NamedTuple):
-    """A token's row as it was found, with what its session and user say; nothing of it is locked."""
+class _TokenRow(NamedTuple):
+    """A token's row with columns of its session and user, read without a lock."""
 
     id: UUID
     token_hash: str
@@ -67,7 +66,7 @@ class _Held(NamedTuple):
     user_id: UUID
     epoch: int
 
-    def counts(self, *, at: datetime) -> bool:
+    def is_valid(self, *, at: datetime) -> bool:
         lasts = self.session_end is None or self.session_end > at
         return self.spent_at is None and self.expires_at > at and lasts
 
@@ -84,8 +83,8 @@ WHERE token.id = %s
 """
 )
 
-# The lock comes first. Whoever waited for it sees the token as the one before left it: a row that has changed
-# meanwhile is looked at anew before it is updated. What ends a session revokes its tokens in the same transaction.
+# The lock comes first. PostgreSQL checks a row that changed during the wait again before it updates it, so a second
+# use finds the token replaced. Whatever ends a session revokes its tokens in the same transaction.
 _REPLACE = BatchedStatement(
     """
 WITH holder AS (
@@ -102,10 +101,10 @@ replaced AS (
     RETURNING token.id, token.user_id, token.session_id
 ),
 arrived AS (
-    -- The presented token has arrived and is used: nobody needs to be given it again.
+    -- The presented token has arrived: its own sealed copy, for a retry, is no longer needed.
     UPDATE accounts_refreshtoken parent SET retry_box = NULL
     FROM replaced
-    -- Said this way the parent is found by its successor, and not among all that have a box.
+    -- This form of the condition makes the planner find the parent by its successor, not by the index on boxes.
     WHERE parent.replaced_by_id = replaced.id AND COALESCE(octet_length(parent.retry_box), 0) > 0
 ),
 used AS (
@@ -122,42 +121,42 @@ RETURNING id
 )
 
 
-def _held(secret: RefreshSecret) -> _Held | None:
+def _find(secret: RefreshSecret) -> _TokenRow | None:
     row = _FIND.row((secret.id,))
-    return _Held._make(row) if row else None
+    return _TokenRow._make(row) if row else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Rotation:
-    """One use of one token."""
+    """One use of a refresh token."""
 
-    token: _Held
+    token: _TokenRow
     secret: RefreshSecret
     device: Device
     retry_key: str | None
     now: datetime
 
     def replace(self) -> TokenPair | None:
-        """Replaces the token if it still counts, and only then makes its successor."""
+        """Replaces the token by a successor if it is still valid; otherwise returns None."""
         claims = claims_of(self.token.user_id)
         if claims is None:
             return None
         successor = RefreshSecret.new()
-        # Signed before anything is committed, lest a key that cannot sign cost the token.
+        # Signed before the commit, so that a failure to sign does not cost the token.
         pair = self._pair(successor, claims, epoch=self.token.epoch)
         return pair if _REPLACE.row(self._values(successor)) else None
 
-    def again(self) -> TokenPair | None:
-        """The pair of a keyed retry; whatever else this use is, is weighed as reuse and committed."""
+    def retry(self) -> TokenPair | None:
+        """The pair of a keyed retry; any other use is checked for reuse and returns None."""
         token, now = self.token, self.now
         with transaction.atomic():
             try:
                 user = lock_user(token.user_id)
             except User.DoesNotExist:
                 return None
-            successor = self._given_before()
+            successor = self._earlier_successor()
             if successor is None:
-                reuse.weigh(token_id=token.id, device=self.device, now=now)
+                reuse.detect(token_id=token.id, device=self.device, now=now)
                 return None
             claims = claims_of(user.pk) if user.is_active else None
             if claims is None:
@@ -167,8 +166,8 @@ class _Rotation:
             )
             return self._pair(successor, claims, epoch=user.epoch)
 
-    def _given_before(self) -> RefreshSecret | None:
-        """The successor that this very retry was given before, while it is unused and the session lives."""
+    def _earlier_successor(self) -> RefreshSecret | None:
+        """The successor that a retry received before, while it is unused and the session lasts."""
         if self.retry_key is None:
             return None
         token = RefreshToken.objects.filter(

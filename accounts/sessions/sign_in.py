@@ -11,8 +11,7 @@ from django.db import DatabaseError, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import RefreshToken, Session, User
-from accounts.sessions.access_tokens import AccessToken
-from accounts.sessions.claims import claims_of
+from accounts.sessions.access_tokens import AccessToken, claims_of
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
 from accounts.sessions.refresh_tokens import RefreshSecret
 from config.api.problems import Problem, ServiceUnavailable
@@ -34,7 +33,7 @@ class InvalidCredentials(Problem):
     code = "invalid_credentials"
     status = 401
     title = "Sign-in failed"
-    default_detail = "That email and password do not go together."
+    default_detail = "The email or the password is wrong."
 
 
 class TokenPair(NamedTuple):
@@ -68,7 +67,7 @@ class Account(NamedTuple):
 
 
 def account_of(email: str, *, device: Device) -> Account:
-    """Finds an email's user by one query whether or not there is one, so that its time reveals nothing."""
+    """Finds the user of an email. Known and unknown emails cost one query each, so that the time reveals nothing."""
     name, place = email.lower(), Place(device.fingerprint, device.address)
     user: Any = User.objects.filter(email=name).annotate(**place.known()).first()
     limits = limits_of_sign_in(
@@ -152,7 +151,7 @@ def _renew_hash(user: User, password: str) -> None:
     """Replaces a hash that was made with older settings, unless the password changed meanwhile."""
     # Hashing may wait for its turn.
     release_connection()
-    # While many sign in, or the database is away, the next sign-in will do: the session stands.
+    # The session stands in any case; under load or without the database a later sign-in renews the hash.
     try:
         renewed = make_password(password)
         User.objects.filter(pk=user.pk, password=user.password).update(password=renewed)

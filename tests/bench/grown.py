@@ -16,8 +16,7 @@ from django.contrib.auth.hashers import make_password
 from django.db import connection, transaction
 
 from accounts.models import RefreshToken, SigningKey, User
-from accounts.sessions.access_tokens import AccessToken
-from accounts.sessions.claims import claims_of
+from accounts.sessions.access_tokens import AccessToken, claims_of
 from accounts.sessions.refresh_tokens import RefreshSecret
 from licensing.models import Plan
 from tests.bench.callers import PASSWORD
