@@ -1,8 +1,8 @@
 """The environment, read once at start by typed readers that fail loudly.
 
-Every variable can be given as ``NAME_FILE`` instead: the name of a file that holds the value. Faults are
-gathered and :func:`seal` reports all of them together, so that an operator mends them in one go; no report
-repeats a value. What may be replaced while the service runs is read through :class:`Secret`.
+Every variable can be given as ``NAME_FILE`` instead: the name of a file that holds the value. :func:`seal` reports all
+faults together, so that an operator mends them in one go; no report repeats a value. A :class:`Secret` may be replaced
+while the service runs.
 """
 
 import logging
@@ -10,12 +10,12 @@ import os
 import re
 import time
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from ssl import create_default_context
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import dj_database_url
@@ -23,7 +23,7 @@ import dj_email_url
 from cryptography.fernet import Fernet
 from django.core.mail.message import sanitize_address
 from django.utils.module_loading import import_string
-from environs import EnvValidationError, FileAwareEnv, ValidationError
+from environs import EnvValidationError, FileAwareEnv, ValidationError, validate
 
 from config.ratelimits import servers
 from config.ratelimits.table import DEFAULTS
@@ -32,38 +32,60 @@ Network = IPv4Network | IPv6Network
 log = logging.getLogger(__name__)
 
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
-# A scheme and a host, as a browser writes an origin; webviews have schemes of their own, or say that they have none.
+# A scheme and a host, as a browser writes an origin. Webviews have other schemes, or send "null".
 ORIGIN = re.compile(r"null|file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
-# A century.
-MOST_DAYS = 36_500
-# What no mail can do without. The hosts of an office have names of one word.
+# A host may be one word, as in an office.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 MINISIGN_KEY_BYTES = 2 + 8 + 32
-# Where IPv6 has the addresses of IPv4.
+# The IPv6 network of IPv4 addresses.
 MAPPED = IPv6Network("::ffff:0:0/96")
 # A file that is replaced by being written over is empty for a moment.
 REPLACED_WITHIN_NS = 1_000_000_000
 
+POSITIVE = validate.Range(min=0, min_inclusive=False)
+# A century at most.
+DAYS = validate.Range(min=1, max=36_500)
+NOT_EMPTY = validate.Length(min=1, error="Must not be empty.")
+HEADER_VALUE = validate.Regexp(r"[ -~]+\Z", error="Must be printable ASCII, and not empty.")
+CDN_PURGE_FORM = validate.Regexp(
+    r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
+)
 
-class _Environment(FileAwareEnv):
-    """The library's, which gathers all faults but that of a file that cannot be read."""
 
-    def _get_value(self, env_key: str, default: Any) -> Any:
+class _Environment:
+    """The library's reader, which reports a file that cannot be read with all other faults."""
+
+    def __init__(self) -> None:
+        self._reader = FileAwareEnv(eager=False, strip_whitespace=True)
+        self.add_parser, self.read_env = self._reader.add_parser, self._reader.read_env
+        self._faults: dict[str, list[str]] = {}
+
+    def __getattr__(self, parser: str) -> Callable[..., Any]:
+        def read(name: str, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return getattr(self._reader, parser)(name, *args, **kwargs)
+            except (OSError, ValueError):
+                self._faults[name] = [f"{name}_FILE must name a file of text."]
+
+        return read
+
+    def faults(self) -> dict[str, list[str]]:
+        """Ends the reading; returns what is wrong with each variable."""
         try:
-            return super()._get_value(env_key, default)
-        except (OSError, ValueError):
-            self._errors[env_key].append(f"{env_key}{self.file_suffix} must name a file of text.")
-            return default
+            self._reader.seal()
+        except EnvValidationError as error:
+            self._faults |= cast("dict[str, list[str]]", error.error_messages)
+        return self._faults
 
 
-env = _Environment(eager=False, strip_whitespace=True)
+env = _Environment()
 
 
 class Secret:
     """A value that may live in a file which operators replace while the service runs.
 
-    Calling it gives the value of now: the file is read again when it has changed. One that need not be there may be
-    emptied as well. ``repr`` shows the name only.
+    Calling it returns the current value; a changed file is read again. An optional secret may be emptied as well.
+    ``repr`` shows the name only.
     """
 
     def __init__(
@@ -71,7 +93,7 @@ class Secret:
         name: str,
         value: str,
         path: str | None = None,
-        check: Callable[[str], None] | None = None,
+        check: Callable[[str], Any] | None = None,
         *,
         may_be_empty: bool = False,
     ) -> None:
@@ -89,10 +111,10 @@ class Secret:
         return self._value
 
     def _read(self, path: Path, stamp: tuple[int, int, int] | None) -> None:
-        """Takes what the file holds now; one that is not usable changes nothing and is told once."""
+        """Takes the value of the file; an unusable one changes nothing and is logged once."""
         value = self._usable(path)
         if value == "" and stamp and _is_fresh(stamp):
-            # Perhaps it is just being written. If not, a later look takes it.
+            # The file may be in the middle of being written. If not, a later call takes the empty value.
             return
         self._stamp = stamp
         if value is None:
@@ -104,7 +126,7 @@ class Secret:
         try:
             value = path.read_text().strip()
             if value or not self._may_be_empty:
-                _not_empty(value)
+                NOT_EMPTY(value)
                 if self._check:
                     self._check(value)
         except (OSError, ValueError, ValidationError):
@@ -119,7 +141,7 @@ class Secret:
         return f"<Secret {self.name}>"
 
     def _look(self) -> tuple[int, int, int] | None:
-        """What changes with the file; what it was while the file is away in mid-replacement."""
+        """Returns a stamp that changes with the file; the old one while a replacement has removed the file."""
         if self._path is None:
             return None
         try:
@@ -134,38 +156,20 @@ def _is_fresh(stamp: tuple[int, int, int]) -> bool:
     return 0 <= time.time_ns() - written_ns < REPLACED_WITHIN_NS
 
 
-def secret(name: str, *, default: Any = ..., check: Callable[[str], None] | None = None) -> Secret:
-    """A secret by name; missing or empty is a fault unless there is a default."""
-    validate = check or (None if default is not ... else _not_empty)
-    value = env.str(name, default, validate=validate)
+def secret(name: str, *, default: Any = ..., check: Callable[[str], Any] | None = None) -> Secret:
+    """Reads a secret; one that is missing or empty is a fault unless there is a default."""
+    value = env.str(name, default, validate=check or (NOT_EMPTY if default is ... else None))
     path = os.environ.get(f"{name}_FILE")
     return Secret(name, value or "", path, check, may_be_empty=default is not ...)
 
 
-def text(name: str, **kwargs: Any) -> str:
-    """A required text that is not empty."""
-    return env.str(name, validate=_not_empty, **kwargs) or ""
-
-
-def positive(value: float) -> None:
-    """A check that a number of seconds or days can be waited for."""
-    if value <= 0:
-        raise ValidationError("Must be more than 0.")
-
-
-def days(value: int) -> None:
-    """A check that so many days can be counted from today, either way."""
-    if not 1 <= value <= MOST_DAYS:
-        raise ValidationError(f"Must be 1 to {MOST_DAYS} days.")
-
-
 def sender(value: str) -> None:
-    """A check that mail can come from here: an email address, which a name may stand before."""
+    """Checks a sender of mail: an email address, with a name before it or without."""
     _mailbox(value, "Must be an email address, or a name and the address in <>.")
 
 
 def sentry_dsn(value: str) -> None:
-    """A check that the library that reports errors can read where to, if that is given."""
+    """Checks the address of error reports by the library that sends them; it may be empty."""
     if not value:
         return
     # Loaded only where errors are reported.
@@ -177,7 +181,7 @@ def sentry_dsn(value: str) -> None:
 
 
 def fernet_keys(value: str) -> None:
-    """A check that there is a key, and that each can encrypt: found out now and not when somebody signs in."""
+    """Checks at the start, not at the first sign-in, that there is a key and that each can encrypt."""
     keys = [part for each in value.split(",") if (part := each.strip())]
     try:
         usable = bool([Fernet(key) for key in keys])
@@ -187,14 +191,8 @@ def fernet_keys(value: str) -> None:
         raise ValidationError("Must be Fernet keys: 32 random bytes each, in base64url.")
 
 
-def header_value(value: str) -> None:
-    """A check that a secret is there and can stand in a header."""
-    if not value or not (value.isascii() and value.isprintable()):
-        raise ValidationError("Must be printable ASCII, and not empty.")
-
-
 def certificates(value: str) -> None:
-    """A check that a path, if there is one, leads to a file of PEM certificates."""
+    """Checks that a path, if there is one, leads to a file of PEM certificates."""
     try:
         usable = not value or bool(create_default_context(cafile=value).get_ca_certs())
     except OSError:
@@ -204,7 +202,7 @@ def certificates(value: str) -> None:
 
 
 def redis_address(value: str) -> None:
-    """A check that a cache address is one, or empty."""
+    """Checks the address of a Redis, which may be empty."""
     try:
         if value:
             servers.check(value)
@@ -216,36 +214,20 @@ def redis_address(value: str) -> None:
 
 
 def address_or_empty(value: str) -> None:
-    """A check that an address, if there is one, is an absolute http(s) one."""
+    """Checks that an address, if there is one, is an absolute http(s) address."""
     if value:
         _address(value)
 
 
-def one_of(*choices: str) -> Callable[[str], None]:
-    """A check that a value is one of a few words."""
-
-    def check(value: str) -> None:
-        if value not in choices:
-            raise ValidationError(f"Must be one of: {', '.join(choices)}.")
-
-    return check
-
-
 def seal() -> None:
-    """End of reading: one error that names everything missing or wrong, or nothing."""
-    try:
-        env.seal()
-    except EnvValidationError as error:
-        _refuse(error)
-
-
-def _refuse(error: EnvValidationError) -> NoReturn:
-    faults = cast("dict[str, list[str]]", error.error_messages)
+    """Ends the reading: exits with one report of everything missing or wrong, if there is anything."""
+    faults = env.faults()
     lines = [f"  {name}: {' '.join(map(str, faults[name]))}" for name in sorted(faults)]
-    # A traceback would bury the names, and this is read by someone who is starting a server.
-    raise SystemExit(
-        "The service cannot start; its environment is incomplete:\n" + "\n".join(lines)
-    )
+    if lines:
+        # Without a traceback, which would bury the names for the person who starts the server.
+        raise SystemExit(
+            "The service cannot start; its environment is incomplete:\n" + "\n".join(lines)
+        )
 
 
 def _split(value: str) -> SplitResult:
@@ -255,13 +237,8 @@ def _split(value: str) -> SplitResult:
         raise ValidationError("Not an address.") from None
 
 
-def _not_empty(value: str) -> None:
-    if not value:
-        raise ValidationError("Must not be empty.")
-
-
 def _parsed(name: str) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
-    """Registers ``env.<name>``: a parser whose refusals say what is expected and never what was given."""
+    """Registers ``env.<name>``: a parser whose errors name the expected form and never the given value."""
 
     def register(parse: Callable[[str], Any]) -> Callable[[str], Any]:
         env.add_parser(name, parse)
@@ -299,14 +276,14 @@ def _words(value: str) -> list[str]:
 def _emails(value: str) -> list[str]:
     """``ops@example.com,…``: one email address or several."""
     emails: list[str] = _words(value)
-    _not_empty("".join(emails))
+    NOT_EMPTY(emails)
     for each in emails:
         _mailbox(each, "Must be email addresses, separated by commas.")
     return emails
 
 
 def _mailbox(value: str, otherwise: str) -> None:
-    """As the one takes it that sends mail, and with a host."""
+    """Checks an address by Django's own check before sending, and that it has a host."""
     try:
         sanitize_address(value, "utf-8")
     except ValueError:
@@ -317,7 +294,7 @@ def _mailbox(value: str, otherwise: str) -> None:
 
 @_parsed("origins")
 def _origins(value: str) -> list[str]:
-    """``https://app.example.com,tauri://localhost,…``: each by name, since ``*`` would be everybody."""
+    """Parses ``https://app.example.com,tauri://localhost,…``; refuses ``*``, which would allow every site."""
     origins: list[str] = _words(value)
     if not all(ORIGIN.fullmatch(each) for each in origins):
         raise ValidationError("Each origin is scheme://host, with a port or without, and no path.")
@@ -329,12 +306,18 @@ def _networks(value: str) -> list[Network]:
     return [_network(each) for each in _words(value)]
 
 
+def _pairs(value: str) -> Iterator[tuple[str, str]]:
+    """Yields the names and values of ``name=value,…``."""
+    for each in _words(value):
+        name, _, given = each.partition("=")
+        yield name.strip(), given.strip()
+
+
 @_parsed("network_factors")
 def _network_factors(value: str) -> dict[Network, int]:
-    """``203.0.113.0/24=20,…``: how many times the usual limits a known network may use."""
+    """Parses ``203.0.113.0/24=20,…``: the factor of each known network's rate limits."""
     factors = {}
-    for each in _words(value):
-        network, _, factor = each.partition("=")
+    for network, factor in _pairs(value):
         if not factor.isdecimal() or int(factor) < 1:
             raise ValidationError("Each network needs a whole factor, as in 203.0.113.0/24=20.")
         factors[_network(network)] = int(factor)
@@ -343,27 +326,22 @@ def _network_factors(value: str) -> dict[Network, int]:
 
 @_parsed("rates")
 def _rates(value: str) -> dict[str, str]:
-    """``auth.ip=60/m,…``: a count per period of s, m, h or d by the name of a limit."""
-    rates = {}
-    for each in _words(value):
-        name, _, rate = each.partition("=")
-        if not RATE.fullmatch(rate.strip()):
-            raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
-        if name.strip() not in DEFAULTS:
-            raise ValidationError(f"There are no other limits than {', '.join(sorted(DEFAULTS))}.")
-        rates[name.strip()] = rate.strip()
+    """Parses ``auth.ip=60/m,…``: limits by name, each a count per period of s, m, h or d."""
+    rates = dict(_pairs(value))
+    if not all(RATE.fullmatch(rate) for rate in rates.values()):
+        raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
+    if rates.keys() - DEFAULTS.keys():
+        raise ValidationError(f"There are no other limits than {', '.join(sorted(DEFAULTS))}.")
     return rates
 
 
 @_parsed("claims")
 def _claims(value: str) -> dict[str, str]:
-    """``repository=owner/project,ref=refs/heads/main,…``: what each claim of an identity token has to be."""
-    claims = {}
-    for each in _words(value):
-        name, _, wanted = (part.strip() for part in each.partition("="))
-        if not name or not wanted or name in claims:
-            raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
-        claims[name] = wanted
+    """Parses ``repository=owner/project,…``: the required value of each claim of an identity token."""
+    pairs = list(_pairs(value))
+    claims = dict(pairs)
+    if len(claims) < len(pairs) or not all(name and wanted for name, wanted in pairs):
+        raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
     return claims
 
 
@@ -377,14 +355,6 @@ def _storage_url(value: str) -> dict[str, str]:
     if parts.scheme != "s3" or not parts.netloc or options.keys() - {"endpoint", "region"}:
         raise ValidationError("Must be file:///path or s3://bucket[/prefix]?endpoint=…&region=….")
     return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
-
-
-@_parsed("cdn_purge")
-def _cdn_purge(value: str) -> str:
-    """``cloudfront:<distribution>`` or ``purge``; empty where nothing has to be purged."""
-    if value and value != "purge" and not re.fullmatch(r"cloudfront:[A-Za-z0-9]+", value):
-        raise ValidationError("Must be cloudfront:<distribution> or purge.")
-    return value
 
 
 @_parsed("minisign_key")
@@ -405,7 +375,7 @@ def _minisign_key(value: str) -> bytes | None:
 
 
 def _unwrapped(value: str) -> list[str]:
-    """The lines of a file that was given in base64, as Tauri writes a key; what is none stays as it is."""
+    """Returns the lines of a file in base64, as Tauri writes a key; any other value stays as it is."""
     try:
         text = b64decode(value, validate=True).decode()
     except ValueError:
@@ -414,7 +384,7 @@ def _unwrapped(value: str) -> list[str]:
 
 
 def _network(value: str) -> Network:
-    """A network; one of IPv4 that is written as IPv6 counts as IPv4, as addresses do."""
+    """Parses a network; an IPv4 network that is written as IPv6 counts as IPv4, as addresses do."""
     try:
         network = ip_network(value.strip(), strict=False)
     except ValueError:

@@ -14,20 +14,20 @@ from environs import validate
 from config import oauth_providers
 from config.db.connections import PooledConnection
 from config.env import (
+    CDN_PURGE_FORM,
+    DAYS,
+    HEADER_VALUE,
+    NOT_EMPTY,
+    POSITIVE,
     address_or_empty,
     certificates,
-    days,
     env,
     fernet_keys,
-    header_value,
-    one_of,
-    positive,
     redis_address,
     seal,
     secret,
     sender,
     sentry_dsn,
-    text,
 )
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -43,7 +43,7 @@ BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
 CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
-SECRET_KEY: str = text("SECRET_KEY")
+SECRET_KEY: str = env.str("SECRET_KEY", validate=NOT_EMPTY) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
 # Left empty it is what it is when it is not there: without any, no request would be answered.
@@ -56,22 +56,22 @@ LLM_PROVIDERS = {
     "openai": "llmproxy.providers.openai.OpenAI",
     "anthropic": "llmproxy.providers.anthropic.Anthropic",
 }
-LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=one_of(*LLM_PROVIDERS)) or ""
+LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=validate.OneOf(LLM_PROVIDERS)) or ""
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
-LLM_API_KEY = secret("LLM_API_KEY", check=header_value)
+LLM_API_KEY = secret("LLM_API_KEY", check=HEADER_VALUE)
 # Empty: the public authorities.
 LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
-LLM_DEFAULT_MODEL: str = text("LLM_DEFAULT_MODEL")
-LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=positive)
+LLM_DEFAULT_MODEL: str = env.str("LLM_DEFAULT_MODEL", validate=NOT_EMPTY) or ""
+LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=POSITIVE)
 # None: as long as any other silence.
-LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None, validate=positive)
-LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=positive)
-LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=positive)
-LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=positive)
+LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None, validate=POSITIVE)
+LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=POSITIVE)
+LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=POSITIVE)
+LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=POSITIVE)
 
-SESSION_DAYS: int | None = env.int("SESSION_DAYS", None, validate=days)
+SESSION_DAYS: int | None = env.int("SESSION_DAYS", None, validate=DAYS)
 REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0, validate=validate.Range(min=0))
-AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", 90, validate=days) or 90
+AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", 90, validate=DAYS) or 90
 RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
@@ -88,18 +88,18 @@ STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or {
     "kind": "file",
     "path": "/nonexistent",
 }
-CDN_PURGE: str = env.cdn_purge("CDN_PURGE", "")
+CDN_PURGE: str = env.str("CDN_PURGE", "", validate=CDN_PURGE_FORM)
 
 STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
 STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
-GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=days) or 14
+GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=DAYS) or 14
 # Third parties that people can connect; config/oauth_providers.py says what each needs.
 OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=oauth_providers.check)
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
 OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []
-TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=days) or 90
+TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
 seal()

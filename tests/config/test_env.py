@@ -12,8 +12,8 @@ import pytest
 from marshmallow import ValidationError
 
 from config.env import (
+    CDN_PURGE_FORM,
     Secret,
-    _cdn_purge,
     _claims,
     _emails,
     _minisign_key,
@@ -79,7 +79,7 @@ def test_one_report_names_every_faulty_variable_and_repeats_no_value(start: list
         assert value not in done.stderr
 
 
-def test_operators_are_told_at_one_email_or_several() -> None:
+def test_operators_have_one_email_or_several() -> None:
     assert _emails("ops@shell.test, root@mailhost,") == ["ops@shell.test", "root@mailhost"]
     assert _emails("Ops <ops@shell.test>") == ["Ops <ops@shell.test>"]
     for wrong in ("", " , ", "ops", "ops@shell.test;on-call@shell.test", "Ops <ops>"):
@@ -119,7 +119,7 @@ def test_an_origin_has_a_scheme_and_a_host() -> None:
             _origins(wrong)
 
 
-def test_errors_are_reported_to_what_the_library_can_read() -> None:
+def test_the_library_of_error_reports_judges_its_address() -> None:
     for right in ("", "https://key@o1.ingest.sentry.io/42", "http://key@127.0.0.1:9000/1"):
         sentry_dsn(right)
     for wrong in ("x", "https://sentry.io/1", "https://key@sentry.io/x", "https://key@[/1"):
@@ -127,7 +127,7 @@ def test_errors_are_reported_to_what_the_library_can_read() -> None:
             sentry_dsn(wrong)
 
 
-def test_only_a_limit_that_there_is_can_be_another() -> None:
+def test_only_known_limits_can_be_overridden() -> None:
     assert _rates("auth.ip=2/m, llm.user = 5/2s") == {"auth.ip": "2/m", "llm.user": "5/2s"}
     for wrong in ("auht.ip=1/m", "llm=1/m", "=1/m", "auth.ip=1"):
         with pytest.raises(ValidationError):
@@ -146,12 +146,12 @@ def test_only_a_limit_that_there_is_can_be_another() -> None:
         ("192.0.2.9/24", "192.0.2.0/24"),
     ],
 )
-def test_a_network_of_ipv4_that_is_written_as_ipv6_is_of_ipv4(value: str, meant: str) -> None:
+def test_an_ipv4_network_written_as_ipv6_counts_as_ipv4(value: str, meant: str) -> None:
     assert _networks(f"{value}, 10.0.0.0/8") == [ip_network(meant), ip_network("10.0.0.0/8")]
     assert _network_factors(f"{value}=20") == {ip_network(meant): 20}
 
 
-def test_no_host_at_all_is_that_of_the_service() -> None:
+def test_empty_allowed_hosts_mean_the_host_of_the_service() -> None:
     said = "from django.conf import settings; print(settings.ALLOWED_HOSTS)"
     done = subprocess.run(
         [sys.executable, "-c", said],
@@ -168,7 +168,7 @@ def test_no_host_at_all_is_that_of_the_service() -> None:
 @pytest.mark.parametrize(
     "value", [LINE, FILE, FILE.strip(), base64.b64encode(FILE.encode()).decode()]
 )
-def test_an_update_key_is_taken_in_each_of_its_forms(value: str) -> None:
+def test_an_update_key_is_read_in_each_of_its_forms(value: str) -> None:
     assert _minisign_key(value) == RAW
 
 
@@ -186,7 +186,7 @@ def test_no_update_key_is_none() -> None:
         f"{LINE} {LINE}",
     ],
 )
-def test_what_is_no_update_key_is_refused_without_being_repeated(value: str) -> None:
+def test_an_invalid_update_key_is_refused_and_not_repeated(value: str) -> None:
     with pytest.raises(ValidationError) as refusal:
         _minisign_key(value)
     assert value not in str(refusal.value)
@@ -215,15 +215,15 @@ def test_other_storage_is_refused(value: str) -> None:
         _storage_url(value)
 
 
-def test_a_cdn_is_purged_in_one_of_two_ways_or_not() -> None:
-    assert [_cdn_purge(each) for each in ("", "purge", "cloudfront:E2ABC")] == [
+def test_a_cdn_is_purged_in_one_of_two_ways_or_not_at_all() -> None:
+    assert [CDN_PURGE_FORM(each) for each in ("", "purge", "cloudfront:E2ABC")] == [
         "",
         "purge",
         "cloudfront:E2ABC",
     ]
     for wrong in ("cloudfront:", "cloudfront", "cloudfront:a b", "PURGE", "ban"):
         with pytest.raises(ValidationError):
-            _cdn_purge(wrong)
+            CDN_PURGE_FORM(wrong)
 
 
 def test_the_claims_of_an_identity_token_are_read_from_one_line() -> None:
@@ -236,7 +236,7 @@ def test_the_claims_of_an_identity_token_are_read_from_one_line() -> None:
 
 
 @pytest.mark.parametrize("value", ["repository", "=acme", "ref=", "ref=a,ref=b"])
-def test_claims_that_say_nothing_clear_are_refused(value: str) -> None:
+def test_ambiguous_claims_are_refused(value: str) -> None:
     with pytest.raises(ValidationError):
         _claims(value)
 
@@ -255,7 +255,7 @@ def replace(file: Path, text: str, *, long_ago: bool = True) -> None:
         os.utime(file, (hour_ago, hour_ago))
 
 
-def test_a_secret_that_need_not_be_there_is_taken_away_with_the_last_line_of_its_file(
+def test_an_optional_secret_may_be_emptied_in_its_file(
     file: Path,
 ) -> None:
     secret = Secret("PUBLISH_SECRETS", "stolen", str(file), may_be_empty=True)
@@ -265,7 +265,7 @@ def test_a_secret_that_need_not_be_there_is_taken_away_with_the_last_line_of_its
     assert secret.listed() == ["new"]
 
 
-def test_a_file_that_is_just_being_written_over_takes_nothing_away(file: Path) -> None:
+def test_a_file_in_the_middle_of_being_written_changes_nothing(file: Path) -> None:
     secret = Secret("PUBLISH_SECRETS", "stolen", str(file), may_be_empty=True)
     replace(file, "", long_ago=False)
     assert secret() == "stolen"
@@ -273,7 +273,7 @@ def test_a_file_that_is_just_being_written_over_takes_nothing_away(file: Path) -
     assert secret() == "new"
 
 
-def test_a_file_of_a_clock_that_is_ahead_is_taken_as_it_is(file: Path) -> None:
+def test_a_file_dated_in_the_future_is_read_as_it_is(file: Path) -> None:
     secret = Secret("PUBLISH_SECRETS", "stolen", str(file), may_be_empty=True)
     file.write_text("")
     later = time.time() + 3600
@@ -281,7 +281,7 @@ def test_a_file_of_a_clock_that_is_ahead_is_taken_as_it_is(file: Path) -> None:
     assert secret() == ""
 
 
-def test_what_has_to_be_there_stays_when_its_file_is_emptied(
+def test_a_required_secret_stays_when_its_file_is_emptied(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = Secret("LLM_API_KEY", "stolen", str(file))
