@@ -1,7 +1,8 @@
-"""Server-sent events, parsed as their bytes arrive."""
+"""Server-sent events: parsed as their bytes arrive, and written."""
 
 import re
-from typing import NamedTuple
+from json import dumps
+from typing import Any, NamedTuple
 
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
@@ -9,17 +10,15 @@ _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 # The first line end is atomic, or the halves of one "\r\n" would pass for two line ends.
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?:\r\n|\n|\r)")
-# So many bytes at the end of the buffer may belong to a blank line that is not whole yet.
+# The bytes at the end of the buffer that may belong to a blank line that is not whole yet.
 _OVERLAP = 2
-
-
 # The begin and end of nearly every event of a provider.
 _DATA = b"data:"
 _END = b"\n\n"
 
 
 class EventTooLarge(Exception):
-    """One event of the stream is longer than the parser was told to take."""
+    """One event of the stream is longer than the parser's limit."""
 
 
 class Event(NamedTuple):
@@ -35,6 +34,11 @@ class Event(NamedTuple):
     raw: bytes
     data: bytes | None
     event: str | None
+
+
+def data_event(value: Any) -> bytes:
+    """An event whose data is JSON."""
+    return b"data: " + dumps(value, separators=(",", ":")).encode() + b"\n\n"
 
 
 class EventParser:

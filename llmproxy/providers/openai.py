@@ -1,7 +1,6 @@
-"""Any server that speaks OpenAI's chat completions (https://platform.openai.com/docs/api-reference/chat)."""
+"""OpenAI's chat completions, and any server that speaks them (https://platform.openai.com/docs/api-reference/chat)."""
 
 from collections.abc import Callable, Iterable, Mapping
-from json import dumps
 from typing import Any
 
 from django.conf import settings
@@ -12,43 +11,29 @@ from llmproxy.providers.protocol import (
     KEEP_ALIVE,
     Piece,
     ProviderError,
-    ProviderRejected,
     ProviderRequest,
-    ProviderTimeout,
-    ProviderUnavailable,
     TokenUsage,
     Translator,
+    json_request,
 )
-from llmproxy.providers.reading import (
-    NOT_US,
-    REFUSED,
-    is_count,
-    note_refused,
-    read,
-    refuses_us,
-    said,
-    usage_of,
-    wait_of,
-)
-from llmproxy.sse import Event
+from llmproxy.providers.reading import is_count, parse_json, size_of, usage_of
+from llmproxy.providers.refusals import problem_of
+from llmproxy.sse import Event, data_event
 
 DONE = b"[DONE]"
 # An image of 2048 by 2048 in high detail, in tiles of 512: 85 and 16 times 170.
 IMAGE_TOKENS = 2_805
-# The request is at fault: the caller can fix it.
-_CALLERS_FAULT = frozenset({400, 404, 413, 422})
-_BUSY = frozenset({408, 409, 429, 503, 529})
-_THOUGHTS = ("reasoning_content", "reasoning")
-_TEXTS = frozenset({"content", "refusal", *_THOUGHTS})
-# Characters of sound that cost as much as a byte of text: 64,000 a second (PCM at 24 kHz in base64), for 20 tokens of
+_REASONING = ("reasoning_content", "reasoning")
+_TEXTS = frozenset({"content", "refusal", *_REASONING})
+# Characters of audio that cost as much as a byte of text: 64,000 a second (PCM at 24 kHz in base64), for 20 tokens of
 # four bytes.
-SOUND = 800
+AUDIO_PER_BYTE = 800
 # The members that all chunks of one answer share.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
 
 class OpenAI:
-    """``LLM_BASE_URL`` is as OpenAI's own SDK takes it, with its ``/v1``."""
+    """``LLM_BASE_URL`` is the base URL of OpenAI's own SDK, with its ``/v1``."""
 
     name = "openai"
     image_tokens = IMAGE_TOKENS
@@ -63,22 +48,14 @@ class OpenAI:
         body: dict[str, Any] = {**chat.members, "model": model, chat.limit_member: output_limit}
         if chat.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return ProviderRequest(
-            url=f"{settings.LLM_BASE_URL}/chat/completions",
-            headers={
-                "Authorization": f"Bearer {settings.LLM_API_KEY()}",
-                "Content-Type": "application/json",
-                "Accept": "text/event-stream" if chat.stream else "application/json",
-                "User-Agent": f"shell-backend/{settings.VERSION}",
-            },
-            body=dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
-        )
+        credential = {"Authorization": f"Bearer {settings.LLM_API_KEY()}"}
+        return json_request("/chat/completions", credential, body, streamed=chat.stream)
 
     def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
         try:
-            answer, _ = read(body)
+            answer, _ = parse_json(body)
             choices = answer["choices"]
-            size = sum(_size(choice["message"]) for choice in choices)
+            size = sum(_output_size(choice["message"]) for choice in choices)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ProviderError from None
         if not choices:
@@ -89,20 +66,12 @@ class OpenAI:
         return _Translator(called)
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-        is_ours = status in NOT_US or refuses_us(body)
-        if status in _CALLERS_FAULT and not is_ours:
-            return ProviderRejected(said(body) or REFUSED.get(status))
-        wait = wait_of(headers)
-        if status == 504:
-            return ProviderTimeout(headers=wait)
-        if is_ours:
-            note_refused(status)
-        return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
+        return problem_of(status, headers, body)
 
 
 class _Translator:
     def __init__(self, called: str | None) -> None:
-        self._called = called
+        self._name = {} if called is None else {"model": called}
         # The last chunk, and the last usage of any chunk.
         self._chunk: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
@@ -116,15 +85,15 @@ class _Translator:
         if data == DONE:
             return Piece(ended=True)
         try:
-            chunk, is_json = read(data)
+            chunk, is_json = parse_json(data)
             if chunk.get("error") or event.event == "error":
                 return Piece(failed=ProviderError())
             choices = chunk.get("choices")
-            usage = None if (told := chunk.get("usage")) is None else reported(told)
+            usage = None if (given := chunk.get("usage")) is None else reported(given)
             size, finished = 0, False
             for choice in choices or ():
                 if delta := choice.get("delta"):
-                    size += _size(delta)
+                    size += _output_size(delta)
                 finished = finished or bool(choice.get("finish_reason"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
@@ -135,8 +104,8 @@ class _Translator:
         forward = b""
         # A chunk without a choice has the usage or nothing for callers, and users of SDKs read the first choice.
         if is_chunk and choices:
-            if not is_json or self._called is not None:
-                forward = self._renamed(chunk)
+            if not is_json or self._name:
+                forward = data_event({**chunk, **self._name})
             else:
                 forward = event.raw
                 if forward != b"data: %b\n\n" % data:
@@ -148,17 +117,7 @@ class _Translator:
         head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
         # The provider's usage has more members than ours; ours counts where it reported none or another.
         usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
-        return _event({**head, **self._name(), "choices": [], "usage": usage})
-
-    def _renamed(self, chunk: dict[str, Any]) -> bytes:
-        return _event({**chunk, **self._name()})
-
-    def _name(self) -> dict[str, str]:
-        return {} if self._called is None else {"model": self._called}
-
-
-def _event(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+        return data_event({**head, **self._name, "choices": [], "usage": usage})
 
 
 def reported(usage: Any) -> TokenUsage | None:
@@ -182,55 +141,51 @@ def _detail(usage: dict[str, Any], group: str, name: str) -> int:
     return value if is_count(value) else 0
 
 
-def _size(message: dict[str, Any]) -> int:
+def _output_size(message: dict[str, Any]) -> int:
     """The bytes in a message or delta that a provider counts as output."""
     size = 0
     for name, value in message.items():
         if not value:
             continue
         if name in _TEXTS:
-            size += len(value) if value.isascii() else _bytes(value)
+            size += size_of(value)
         elif name in _PARTS:
-            size += sum(_bytes(text) for text in _PARTS[name](message) if text)
+            size += sum(size_of(text) for text in _PARTS[name](message) if text)
     return size
 
 
-def _bytes(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
-def _arguments(message: dict[str, Any]) -> Iterable[str | None]:
+def _tool_call_texts(message: dict[str, Any]) -> Iterable[str | None]:
     for call in message["tool_calls"]:
         function = call.get("function") or {}
         yield function.get("name")
         yield function.get("arguments")
 
 
-def _thoughts(message: dict[str, Any]) -> Iterable[str]:
+def _reasoning_texts(message: dict[str, Any]) -> Iterable[str]:
     """The reasoning in parts, unless it comes as a text as well. Parts of other kinds are skipped."""
     details = message["reasoning_details"]
-    if isinstance(details, list) and not any(message.get(name) for name in _THOUGHTS):
+    if isinstance(details, list) and not any(message.get(name) for name in _REASONING):
         for part in details:
             if isinstance(part, dict):
-                # Encrypted parts do not tell their length.
-                said = (part.get(name) for name in ("text", "summary"))
-                yield from (each for each in said if isinstance(each, str))
+                # The length of an encrypted part is unknown.
+                texts = (part.get(name) for name in ("text", "summary"))
+                yield from (each for each in texts if isinstance(each, str))
 
 
-def _spoken(message: dict[str, Any]) -> Iterable[str]:
+def _audio_texts(message: dict[str, Any]) -> Iterable[str]:
     """The transcript of audio, or as much text as audio of that length costs."""
     audio = message["audio"]
     if isinstance(audio, dict):
-        words, sound = audio.get("transcript"), audio.get("data")
-        if words and isinstance(words, str):
-            yield words
-        elif sound and isinstance(sound, str):
-            yield "." * -(-len(sound) // SOUND)
+        transcript, data = audio.get("transcript"), audio.get("data")
+        if transcript and isinstance(transcript, str):
+            yield transcript
+        elif data and isinstance(data, str):
+            yield "." * -(-len(data) // AUDIO_PER_BYTE)
 
 
 # The members whose text comes in parts.
 _PARTS: Mapping[str, Callable[[dict[str, Any]], Iterable[str | None]]] = {
-    "tool_calls": _arguments,
-    "reasoning_details": _thoughts,
-    "audio": _spoken,
+    "tool_calls": _tool_call_texts,
+    "reasoning_details": _reasoning_texts,
+    "audio": _audio_texts,
 }

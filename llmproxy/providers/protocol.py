@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from json import dumps
 from typing import Any, NamedTuple, Protocol
+
+from django.conf import settings
 
 from config.api import problems
 from config.api.problems import Problem
@@ -14,7 +17,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class ProviderRejected(problems.ProviderRejected):
-    """The provider refused the request itself; its words are in ``detail``."""
+    """The provider refused the request itself; ``detail`` is the provider's message."""
 
     title = "The model refused the request"
     default_detail = "The model does not take this request as it is."
@@ -41,6 +44,20 @@ class ProviderRequest(NamedTuple):
     url: str
     headers: dict[str, str]
     body: bytes
+
+
+def json_request(
+    path: str, credential: dict[str, str], body: dict[str, Any], *, streamed: bool
+) -> ProviderRequest:
+    """A request with a body of JSON; ``credential`` are the headers that authenticate it."""
+    headers = {
+        **credential,
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream" if streamed else "application/json",
+        "User-Agent": f"shell-backend/{settings.VERSION}",
+    }
+    encoded = dumps(body, ensure_ascii=True, separators=(",", ":")).encode()
+    return ProviderRequest(f"{settings.LLM_BASE_URL}{path}", headers, encoded)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from django.utils.http import http_date
 
 from llmproxy.chat import Chat, parse
-from llmproxy.providers import reading
+from llmproxy.providers import refusals
 from llmproxy.providers.openai import OpenAI, reported
 from llmproxy.providers.protocol import (
     Piece,
@@ -324,7 +324,7 @@ class TestRefusals:
     def test_a_key_or_account_that_is_not_taken_is_ours_to_solve_whatever_the_status(
         self, error: dict[str, str], listed: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
-        reading._last_said["key"] = ""
+        refusals._last_logged["key"] = ""
         body = json.dumps([{"error": error}] if listed else {"error": error}).encode()
         refusal = OpenAI().refusal(400, {}, body)
         assert type(refusal) is ProviderError

@@ -14,7 +14,7 @@ from licensing.callers import Caller, load_caller
 from llmproxy import relay
 from llmproxy.calls import Call, admit
 from llmproxy.chat import parse
-from llmproxy.providers import provider, reading
+from llmproxy.providers import provider, refusals
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.openai import OpenAI
 from llmproxy.providers.protocol import ProviderError
@@ -86,9 +86,9 @@ class TestAThird:
 class TestARefusedCredential:
     @pytest.fixture(autouse=True)
     def unsaid(self) -> Iterator[None]:
-        reading._last_said.update(key="", at=0.0)
+        refusals._last_logged.update(key="", at=0.0)
         yield
-        reading._last_said.update(key="", at=0.0)
+        refusals._last_logged.update(key="", at=0.0)
 
     @pytest.mark.parametrize("dialect", [OpenAI(), Anthropic()])
     @pytest.mark.parametrize("status", [401, 402, 403])
@@ -111,7 +111,7 @@ class TestARefusedCredential:
         OpenAI().refusal(401, {}, b"")
         OpenAI().refusal(401, {}, b"")
         assert len(caplog.records) == 2
-        monkeypatch.setattr(reading, "SAID_AGAIN_AFTER", 0.0)
+        monkeypatch.setattr(refusals, "LOG_AGAIN_AFTER", 0.0)
         OpenAI().refusal(401, {}, b"")
         assert len(caplog.records) == 3
 

@@ -1,7 +1,6 @@
 """Anthropic's Messages API (https://docs.anthropic.com/en/api/messages), for callers of chat completions."""
 
 from collections.abc import Mapping
-from json import dumps
 from typing import Any
 
 from django.conf import settings
@@ -12,14 +11,14 @@ from llmproxy.providers.anthropic.answer import completion
 from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.outgoing import message_request
 from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, prompt_overhead
-from llmproxy.providers.anthropic.refusals import refusal
-from llmproxy.providers.protocol import ProviderRequest, TokenUsage, Translator
+from llmproxy.providers.protocol import ProviderRequest, TokenUsage, Translator, json_request
+from llmproxy.providers.refusals import problem_of
 
 API_VERSION = "2023-06-01"
 
 
 class Anthropic:
-    """``LLM_BASE_URL`` is as Anthropic's own SDK takes it, without ``/v1``."""
+    """``LLM_BASE_URL`` is the base URL of Anthropic's own SDK, without ``/v1``."""
 
     name = "anthropic"
     image_tokens = LARGEST_IMAGE
@@ -32,17 +31,8 @@ class Anthropic:
 
     def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest:
         body = message_request(chat, model=model, output_limit=output_limit)
-        return ProviderRequest(
-            url=f"{settings.LLM_BASE_URL}/v1/messages",
-            headers={
-                "x-api-key": settings.LLM_API_KEY(),
-                "anthropic-version": API_VERSION,
-                "Content-Type": "application/json",
-                "Accept": "text/event-stream" if chat.stream else "application/json",
-                "User-Agent": f"shell-backend/{settings.VERSION}",
-            },
-            body=dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
-        )
+        credential = {"x-api-key": settings.LLM_API_KEY(), "anthropic-version": API_VERSION}
+        return json_request("/v1/messages", credential, body, streamed=chat.stream)
 
     def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
         return completion(body)
@@ -51,4 +41,4 @@ class Anthropic:
         return EventTranslator(include_usage=chat.include_usage, called=called)
 
     def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-        return refusal(status, headers, body)
+        return problem_of(status, headers, body)

@@ -5,7 +5,7 @@ from json import dumps
 from typing import Any
 
 from llmproxy.providers.protocol import PromptUsage, ProviderError, TokenUsage
-from llmproxy.providers.reading import is_count, read_exactly, usage_of
+from llmproxy.providers.reading import is_count, parse_json_exactly, size_of, usage_of
 
 _FINISH = {
     "end_turn": "stop",
@@ -21,10 +21,10 @@ _FINISH = {
 def completion(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
     """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
     try:
-        message = read_exactly(body)
-        said, size = _message(message["content"])
+        message = parse_json_exactly(body)
+        translated, size = _message(message["content"])
         known = reported(message.get("usage"))
-        return _completion(message, said, known), known, size
+        return _completion(message, translated, known), known, size
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ProviderError from None
 
@@ -35,23 +35,23 @@ def finish_reason(stop_reason: str | None) -> str:
 
 
 def reported(usage: Any) -> TokenUsage | None:
-    """The tokens of a ``usage``, None unless it has both kinds. An explicit zero is a report."""
+    """The token usage of a ``usage`` object, None unless it has both kinds. An explicit zero is a report."""
     known = prompt(usage)
     if known is None or not is_count(output := usage.get("output_tokens")):
         return None
     details = usage.get("output_tokens_details")
-    thought = details.get("thinking_tokens") if isinstance(details, dict) else None
+    thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
     return TokenUsage(
         input=known.input,
         output=output,
         cached_input=known.cached_input,
         # Not every server of this API reports it.
-        reasoning=thought if is_count(thought) else 0,
+        reasoning=thinking if is_count(thinking) else 0,
     )
 
 
 def prompt(usage: Any) -> PromptUsage | None:
-    """The tokens of the prompt. ``input_tokens`` excludes those read from or written to a cache."""
+    """The usage of the prompt alone. ``input_tokens`` excludes those read from or written to a cache."""
     if not isinstance(usage, dict) or not is_count(fresh := usage.get("input_tokens")):
         return None
     read, written = (
@@ -61,16 +61,12 @@ def prompt(usage: Any) -> PromptUsage | None:
     return PromptUsage(input=fresh + read + written, cached_input=read)
 
 
-def size_of(text: str) -> int:
-    return len(text.encode("utf-8", "replace"))
-
-
 def _completion(
-    message: dict[str, Any], said: dict[str, Any], known: TokenUsage | None
+    message: dict[str, Any], translated: dict[str, Any], known: TokenUsage | None
 ) -> dict[str, Any]:
     choice = {
         "index": 0,
-        "message": said,
+        "message": translated,
         "finish_reason": finish_reason(message.get("stop_reason")),
         "logprobs": None,
     }
@@ -86,32 +82,32 @@ def _completion(
 
 def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
     """The assistant's message, and its bytes that count as output."""
-    text, thought, hidden = "", "", 0
+    text, thinking, hidden = "", "", 0
     calls: list[dict[str, Any]] = []
     for block in blocks:
         match block["type"]:
             case "text":
                 text += block["text"] or ""
             case "thinking":
-                thought += block["thinking"] or ""
+                thinking += block["thinking"] or ""
             case "redacted_thinking":
                 hidden += len(block["data"])
             case "tool_use":
-                calls.append(tool_call(block["id"], block["name"], arguments(block)))
-    said: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+                calls.append(tool_call(block["id"], block["name"], arguments_of(block)))
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if calls:
-        said |= {"content": text or None, "tool_calls": calls}
-    if thought:
-        said["reasoning_content"] = thought
+        message |= {"content": text or None, "tool_calls": calls}
+    if thinking:
+        message["reasoning_content"] = thinking
     functions = [call["function"] for call in calls]
-    written = [text, thought, *(each["name"] + each["arguments"] for each in functions)]
-    return said, hidden + sum(map(size_of, written))
+    texts = [text, thinking, *(each["name"] + each["arguments"] for each in functions)]
+    return message, hidden + sum(map(size_of, texts))
 
 
-def arguments(block: dict[str, Any]) -> str:
+def arguments_of(block: dict[str, Any]) -> str:
     """The arguments that a tool block starts with; an empty object without any."""
     return dumps(block.get("input") or {})
 
 
-def tool_call(call_id: str, name: str, written: str) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": written}}
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

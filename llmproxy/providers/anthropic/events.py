@@ -1,7 +1,7 @@
 """Translates the events of a streamed message to chunks of a chat completion.
 
-Token counts are cumulative: the last value of each field counts, and nothing is added up. At the start of a message
-only the prompt's tokens are known; the output's are a report only once the message has its stop reason.
+Token counts are cumulative: the last value of each field counts, and nothing is added up. The start of a message
+reports the prompt's tokens only; an output count is final once the message has its stop reason.
 """
 
 import time
@@ -9,25 +9,37 @@ from dataclasses import dataclass
 from json import dumps
 from typing import Any
 
+from config.api.problems import Problem
 from llmproxy.providers.anthropic.answer import (
-    arguments,
+    arguments_of,
     finish_reason,
     prompt,
     reported,
-    size_of,
     tool_call,
 )
-from llmproxy.providers.anthropic.refusals import failure
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.providers.reading import read_exactly, usage_of
-from llmproxy.sse import Event
+from llmproxy.providers.reading import parse_json_exactly, size_of, usage_of
+from llmproxy.providers.refusals import problem_of
+from llmproxy.sse import Event, data_event
 
 _WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
+# The status that each kind of error has outside a stream.
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 
 @dataclass(slots=True)
 class _Block:
-    """One content block: the number of its tool call, if it is one, and its arguments if no delta brings them."""
+    """One content block: its kind, the number of a tool call, and arguments that no delta has brought."""
 
     kind: str = ""
     call: int | None = None
@@ -35,7 +47,7 @@ class _Block:
 
 
 class EventTranslator:
-    """Translates one stream. Events and blocks of unknown kinds are skipped."""
+    """The translator of one stream. It skips events and blocks of unknown kinds."""
 
     def __init__(self, *, include_usage: bool, called: str | None = None) -> None:
         self._include_usage = include_usage
@@ -44,7 +56,7 @@ class EventTranslator:
         self._usage: dict[str, Any] = {}
         self._finished = False
         self._tools = 0
-        # By their index, since deltas of blocks may alternate. Without an index the newest block is meant.
+        # By index, since deltas of blocks may alternate. A delta without an index belongs to the newest block.
         self._blocks: dict[Any, _Block] = {}
         self._newest = _Block()
 
@@ -53,7 +65,7 @@ class EventTranslator:
             # A comment shows that the provider is alive, which becomes our own keep-alive.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
         try:
-            data = read_exactly(event.data)
+            data = parse_json_exactly(event.data)
             return self._piece(data["type"], data)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
@@ -79,7 +91,7 @@ class EventTranslator:
                 failed = None if self._finished else ProviderError()
                 piece = Piece(ended=self._finished, failed=failed)
             case "error":
-                piece = Piece(failed=failure(data))
+                piece = Piece(failed=_failure(data))
             case "ping":
                 piece = Piece(forward=KEEP_ALIVE)
         return piece
@@ -91,7 +103,7 @@ class EventTranslator:
             "created": int(time.time()),
             "model": self._called or message["model"],
         }
-        self._learn(message.get("usage"))
+        self._merge_usage(message.get("usage"))
         self._forget_output()
         role = {"role": "assistant", "content": ""}
         return Piece(forward=self._chunk(role), prompt=prompt(self._usage))
@@ -100,14 +112,14 @@ class EventTranslator:
         self._newest = self._blocks[index] = _Block(block["type"])
         match block["type"]:
             case "text":
-                return self._said("content", block["text"])
+                return self._text("content", block["text"])
             case "thinking":
-                return self._said("reasoning_content", block["thinking"])
+                return self._text("reasoning_content", block["thinking"])
             case "redacted_thinking":
                 return Piece(size=len(block["data"]))
             case "tool_use":
                 self._newest.call = self._tools
-                self._newest.input = arguments(block)
+                self._newest.input = arguments_of(block)
                 self._tools += 1
                 call = tool_call(block["id"], block["name"], "")
                 return Piece(forward=self._call(self._newest, call), size=size_of(block["name"]))
@@ -116,12 +128,12 @@ class EventTranslator:
     def _block_delta(self, index: Any, delta: dict[str, Any]) -> Piece:
         match delta["type"]:
             case "text_delta":
-                return self._said("content", delta["text"])
+                return self._text("content", delta["text"])
             case "thinking_delta":
-                return self._said("reasoning_content", delta["thinking"])
+                return self._text("reasoning_content", delta["thinking"])
             case "input_json_delta":
                 block = self._block(index)
-                # A block without arguments cannot be meant.
+                # Arguments never belong to a block that has none.
                 block = self._newest if block.kind in _WITHOUT_ARGUMENTS else block
                 return self._arguments(block, delta["partial_json"])
         return Piece()
@@ -134,7 +146,7 @@ class EventTranslator:
         return self._newest if index is None else self._blocks.get(index, self._newest)
 
     def _message_delta(self, data: dict[str, Any]) -> Piece:
-        self._learn(data.get("usage"))
+        self._merge_usage(data.get("usage"))
         reason = (data.get("delta") or {}).get("stop_reason")
         if reason is None and not self._finished:
             self._forget_output()
@@ -145,7 +157,7 @@ class EventTranslator:
             forward = self._chunk({}, finish=finish_reason(reason))
         return Piece(forward=forward, finished=True, reported=known)
 
-    def _learn(self, usage: Any) -> None:
+    def _merge_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
             self._usage |= {name: value for name, value in usage.items() if value is not None}
 
@@ -153,13 +165,13 @@ class EventTranslator:
         """Drops an output count from before the stop reason: it is not final."""
         self._usage.pop("output_tokens", None)
 
-    def _said(self, member: str, text: str) -> Piece:
+    def _text(self, member: str, text: str) -> Piece:
         if not text:
             return Piece()
         return Piece(forward=self._chunk({member: text}), size=size_of(text))
 
     def _arguments(self, block: _Block, text: str) -> Piece:
-        # Tools that the provider calls itself are not for the caller.
+        # Calls of the provider's own tools are not forwarded.
         if not text or block.call is None:
             return Piece()
         block.input = None
@@ -175,9 +187,17 @@ class EventTranslator:
 
     def _event(self, *, choices: list[dict[str, Any]], usage: Any = None) -> bytes:
         if not self._head:
-            # No event may come before the message has begun.
+            # The provider sent an event before the start of the message.
             raise ValueError
         chunk = {**self._head, "choices": choices}
         if self._include_usage:
             chunk["usage"] = usage
-        return b"data: " + dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+        return data_event(chunk)
+
+
+def _failure(event: dict[str, Any]) -> Problem:
+    """The problem of an ``error`` event, by the status of its kind."""
+    error = event.get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    status = _STATUSES.get(kind, 500) if isinstance(kind, str) else 500
+    return problem_of(status, {}, dumps(event).encode())

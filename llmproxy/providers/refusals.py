@@ -1,0 +1,101 @@
+"""Translates a provider's refusal to a problem: the caller's fault, or a failure of ours or the provider's."""
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from json import loads
+from typing import Any
+
+from django.conf import settings
+
+from config.api.problems import Problem
+from llmproxy.providers.cleaning import cleaned
+from llmproxy.providers.protocol import (
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from llmproxy.upstream.retries import retry_after
+
+log = logging.getLogger(__name__)
+
+MAX_RETRY_AFTER = 86_400
+# Seconds after which a process logs again that its credential is refused; a new credential is logged at once.
+LOG_AGAIN_AFTER = 3_600.0
+# The request is at fault: the caller can fix it.
+_CALLERS_FAULT = frozenset({400, 404, 413, 422})
+_BUSY = frozenset({408, 409, 429, 503, 529})
+# The statuses with which a provider refuses our credential or account.
+_CREDENTIAL_REFUSED = frozenset({401, 402, 403})
+# The codes of errors about either, whatever their status; no caller can fix those.
+_CREDENTIAL_CODES = frozenset({
+    "invalid_api_key", "authentication_error", "permission_error", "access_terminated", "account_deactivated",
+    "invalid_organization", "mismatched_organization", "mismatched_project", "organization_restricted",
+    "insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active",
+})  # fmt: skip
+_CREDENTIAL_WORDS = re.compile(
+    r"credit balance|usage limits|billing hard limit"
+    r"|\bapi[ _-]?key\b.{0,30}\b(?:not valid|invalid|incorrect|expired|revoked)\b"
+    r"|\b(?:invalid|incorrect|expired|revoked)\b.{0,30}\bapi[ _-]?key\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUOTED = re.compile(r"(?<!\w)(['\"`])[^'\"`]*\1(?!\w)")
+# The detail of a refusal that comes without a message.
+_DETAILS = {413: "This is more than the model takes at once. Please send less."}
+_last_logged: dict[str, Any] = {"key": "", "at": 0.0}
+
+
+def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
+    """The problem for the caller of an answer with another status than 200."""
+    is_credential = status in _CREDENTIAL_REFUSED or _names_credential(body)
+    if status in _CALLERS_FAULT and not is_credential:
+        return ProviderRejected(_message(body) or _DETAILS.get(status))
+    wait = _retry_after(headers)
+    if status == 504:
+        return ProviderTimeout(headers=wait)
+    if is_credential:
+        _log_credential_refused(status)
+    return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
+
+
+def _log_credential_refused(status: int) -> None:
+    """Logs that the provider refuses our credential: once an hour, not once a call."""
+    key, now = settings.LLM_API_KEY(), time.monotonic()
+    if _last_logged["key"] != key or now - _last_logged["at"] >= LOG_AGAIN_AFTER:
+        _last_logged.update(key=key, at=now)
+        log.error("provider_refuses_credential", extra={"status": status})
+
+
+def _names_credential(body: bytes) -> bool:
+    """Whether a refusal is about our key or account, whatever its status: some servers answer 400."""
+    try:
+        error = _error_of(body)
+        codes = {str(error.get("code")), str(error.get("type"))}
+        # Quoted parts repeat the caller's text.
+        message = _QUOTED.sub("", error["message"])
+        return bool(codes & _CREDENTIAL_CODES) or bool(_CREDENTIAL_WORDS.search(message))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _message(body: bytes) -> str | None:
+    """The provider's message, without anything that names the credential."""
+    try:
+        message = _error_of(body)["message"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return cleaned(message) if isinstance(message, str) and message else None
+
+
+def _error_of(body: bytes) -> Any:
+    answer = loads(body)
+    # A server of more than one dialect puts its errors into a list.
+    return (answer[0] if isinstance(answer, list) else answer)["error"]
+
+
+def _retry_after(headers: Mapping[str, str]) -> dict[str, str] | None:
+    """The ``Retry-After`` of a refusal, in seconds, where it is a sane one."""
+    after = retry_after(headers)
+    return None if after is None or after > MAX_RETRY_AFTER else {"Retry-After": str(after)}
