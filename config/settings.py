@@ -1,6 +1,6 @@
-"""Settings. There is one file and no mode: what differs between hosts comes from the environment.
+"""Settings of every host: one file and no modes; differences come from the environment.
 
-The table of variables is in the README; a missing or wrong one stops the start and is named.
+The README lists the variables; the start stops with a report of all missing or wrong ones.
 """
 
 from datetime import timedelta
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from django.utils.module_loading import import_string
 from environs import validate
 
-from config import oauth_providers
 from config.db.connections import PooledConnection
 from config.env import (
     CDN_PURGE_FORM,
@@ -33,7 +33,7 @@ from config.env import (
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
 
-# --- What operators set -----------------------------------------------------------------------------
+# --- Set by operators -------------------------------------------------------------------------------
 
 HOST: str = env.str("HOST", "") or "127.0.0.1"
 PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=65535))
@@ -46,12 +46,12 @@ CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
 SECRET_KEY: str = env.str("SECRET_KEY", validate=NOT_EMPTY) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
-# Left empty it is what it is when it is not there: without any, no request would be answered.
+# An empty value counts as none: without any host, no request would be answered.
 ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host) or [_host]
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.origins("CORS_ORIGINS", "")
 
-# The dialects of providers: a further one is its module and a line here.
+# The dialects of providers; a new one is a module and a line here.
 LLM_PROVIDERS = {
     "openai": "llmproxy.providers.openai.OpenAI",
     "anthropic": "llmproxy.providers.anthropic.Anthropic",
@@ -76,7 +76,7 @@ RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
 PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="")
-# Exactly as tokens name it: a slash at its end is part of it.
+# Exactly as in tokens, with a trailing slash if they have one.
 PUBLISH_OIDC_ISSUER: str = env.str("PUBLISH_OIDC_ISSUER", "", validate=address_or_empty) or ""
 PUBLISH_OIDC_AUDIENCE: str = env.str("PUBLISH_OIDC_AUDIENCE", "") or ""
 PUBLISH_OIDC_CLAIMS: dict[str, str] = env.claims("PUBLISH_OIDC_CLAIMS", "") or {}
@@ -93,8 +93,12 @@ CDN_PURGE: str = env.str("CDN_PURGE", "", validate=CDN_PURGE_FORM)
 STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
 STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
 GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=DAYS) or 14
-# Third parties that people can connect; config/oauth_providers.py says what each needs.
-OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=oauth_providers.check)
+# Third parties that people can connect.
+OAUTH_PROVIDERS = secret(
+    "OAUTH_PROVIDERS",
+    default="",
+    check=import_string("accounts.connections.provider_settings.read"),
+)
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
@@ -117,7 +121,7 @@ APPEND_SLASH = False
 
 INSTALLED_APPS = [
     "config.console.apps.ConsoleConfig",
-    # Before auth, two of whose commands it has its own of.
+    # Before auth, whose commands createsuperuser and changepassword it replaces.
     "accounts",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -140,11 +144,11 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # The id first, so that every later word about this request can carry it.
+    # First, so that everything later can name the request by its id.
     "config.middleware.request_id.RequestIdMiddleware",
-    # Health answers before anything can refuse or redirect it.
+    # Before anything that can refuse or redirect a probe.
     "config.middleware.health.HealthMiddleware",
-    # Whose address it is, and what a stranger may claim of himself (nothing).
+    # Before anything that reads the client's address or forwarded headers.
     "config.middleware.client_address.ClientAddressMiddleware",
     "config.api.handlers.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
@@ -179,9 +183,9 @@ TEMPLATES = [
 DATABASES = {
     "default": {
         **_database,
-        # Pooled: a request borrows a connection and gives it back when it ends or starts to wait for a provider.
+        # Pooled: a request returns its connection when it ends or starts to wait for a provider.
         "CONN_MAX_AGE": 0,
-        # Checked before each borrowing, so that a restarted database costs nobody an error.
+        # Checked before each use, so that a restart of the database causes no error.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "server_side_binding": True,
@@ -190,7 +194,7 @@ DATABASES = {
             "prepare_threshold": 1,
             **_database.get("OPTIONS", {}),
             "connect_timeout": 5,
-            # A server that vanished without a word is noticed; libpq by itself waits for a quarter of an hour.
+            # Detects a server that vanished; libpq by itself waits for a quarter of an hour.
             "tcp_user_timeout": 15_000,
             "keepalives_idle": 30,
             "keepalives_interval": 10,
@@ -200,7 +204,7 @@ DATABASES = {
                 "max_size": 16,
                 "timeout": 5,
                 "max_idle": 60,
-                # Given up soon and begun again by the next request, or an outage would be followed by as long a pause.
+                # Short: the next request tries again. A long one would prolong each outage.
                 "reconnect_timeout": 3,
                 "connection_class": PooledConnection,
             },
@@ -208,10 +212,10 @@ DATABASES = {
     }
 }
 
-# Without an address it counts in each process.
+# Without an address, each process counts by itself.
 CACHES = {"default": {"BACKEND": "config.ratelimits.cache.CounterCache", "LOCATION": CACHE_URL}}
 
-# Where releases are published to; nothing else is stored as files.
+# The storage of releases; nothing else is stored as files.
 if STORAGE_URL["kind"] == "s3":
     _objects = {name: value for name, value in STORAGE_URL.items() if name != "kind"}
     _published = {"BACKEND": "releases.delivery.object_storage.Objects", "OPTIONS": _objects}
@@ -224,7 +228,7 @@ STORAGES: dict[str, dict[str, Any]] = {
 }
 
 STATIC_URL = "static/"
-# Served straight from the packages: there is no build step that could be forgotten.
+# Served straight from the packages, without a build step.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 WHITENOISE_MANIFEST_STRICT = False
@@ -249,7 +253,7 @@ CORS_ALLOW_HEADERS = [
     "idempotency-key",
     "if-none-match",
     "x-request-id",
-    # OpenAI's SDKs say what they are and which try this is.
+    # Sent by OpenAI's SDKs.
     "x-stainless-arch",
     "x-stainless-async",
     "x-stainless-helper-method",
@@ -302,16 +306,16 @@ SIMPLE_JWT = {
     "LEEWAY": 60,
 }
 REFRESH_LIFETIME = timedelta(days=30)
-# What accounts needs of a higher floor, handed down by name.
+# Functions of a higher floor that accounts calls.
 ACCESS_CLAIMS = "licensing.callers.claims_of"
 CALLER_LOADER = "licensing.callers.load_caller"
-# What goes with a person who is erased, beside what accounts itself keeps: functions from a user's id to rows.
+# Rows that are erased with a person, beside those of accounts: functions from a user's id to rows.
 PERSONAL_RECORDS = {
     "overrides": "usage.erasure.overrides",
     "stops of model calls": "usage.erasure.stops",
     "usage alerts": "usage.erasure.alerts",
 }
-# Where a row says by email who did something last: model and column. They follow the person's email.
+# Columns that name a person by email (model, column); they follow a change of the email.
 SIGNED_BY_EMAIL = (
     ("licensing.Brake", "confirmed_by"),
     ("releases.AppChannel", "moved_by"),
@@ -360,7 +364,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 
 # --- Queued work ------------------------------------------------------------------------------------
 
-# The tasks of the apps are found by their name; these belong to none.
+# Tasks that belong to no app; procrastinate finds those of the apps by itself.
 PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks"]
 
 # --- Rate limits ------------------------------------------------------------------------------------
@@ -399,15 +403,15 @@ LOGGING = {
     },
     "root": {"handlers": ["out"], "level": "INFO"},
     "loggers": {
-        # Without the handlers that Django gives it: a console and mails of its own.
+        # Removes Django's own handlers: a console and mails.
         "django": {"handlers": []},
-        # These write paths and messages that may carry tokens; config.middleware.request_id says the same by route.
+        # These write paths and messages, which may carry tokens; config.middleware.request_id logs the route.
         "django.request": {"handlers": ["nowhere"], "propagate": False},
         "django.security": {"handlers": ["nowhere"], "propagate": False},
-        # One line for each task at each start of each command.
+        # Each command would log a line for each task at its start.
         "procrastinate.blueprints": {"level": "WARNING"},
         "procrastinate.periodic": {"level": "WARNING"},
-        # Two lines for each page that is read.
+        # It logs two lines per page read.
         "stripe": {"level": "WARNING"},
         "django.server": {"handlers": ["nowhere"], "propagate": False},
     },

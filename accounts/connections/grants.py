@@ -17,13 +17,13 @@ from accounts.connections import disconnecting, oauth, refreshing
 from accounts.connections.authorisation import StateInvalid, consume
 from accounts.connections.disconnecting import ConnectionNotFound
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
+from accounts.connections.provider_settings import OAuthProvider
 from accounts.connections.providers import find
 from accounts.models import Connection, Session, User
 from config.api.problems import Problem, ProviderRejected, ServiceUnavailable
 from config.clock import clock_from
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
-from config.oauth_providers import OAuthProvider
 
 # How long a caller waits for the refresh of another, and how often it looks.
 PATIENCE = timedelta(seconds=5)

@@ -16,10 +16,10 @@ from urllib.parse import quote_plus
 from authlib.oauth2 import ClientAuth, OAuth2Client
 
 from accounts.connections.exchange import Answer, Session
+from accounts.connections.provider_settings import OAuthProvider
 from accounts.models import Connection
 from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
 from config.http import NoAnswer
-from config.oauth_providers import OAuthProvider
 
 Failure = Connection.Failure
 LONGEST_TOKEN = 16 * 1024

@@ -6,8 +6,8 @@ from threading import Lock
 from django.conf import settings
 from environs import ValidationError
 
+from accounts.connections.provider_settings import OAuthProvider, read
 from config.api.problems import NotConfigured
-from config.oauth_providers import OAuthProvider, read
 
 log = logging.getLogger(__name__)
 

@@ -23,11 +23,11 @@ from django.db.models.functions import Now
 from accounts.audit import Actor, record
 from accounts.connections import disconnecting, oauth
 from accounts.connections.oauth import GrantRefused, ProviderFailed, Tokens
+from accounts.connections.provider_settings import OAuthProvider
 from accounts.models import Connection
 from config.clock import clock_from
 from config.db.connections import release_connection
 from config.encryption import decrypt, encrypt
-from config.oauth_providers import OAuthProvider
 
 LEASE = timedelta(seconds=25)
 # A database that is away for a moment must not cost a refresh token that only this process knows.

@@ -1,4 +1,4 @@
-"""The API's description over HTTP: as a document for programs, and as a page for people."""
+"""Serves the API's description: as a document for programs, and as a page for people."""
 
 import hashlib
 from functools import cache
@@ -24,7 +24,7 @@ from config.api.etags import unless_known
 from config.api.negotiation import WhateverAccept
 
 CACHE_CONTROL = "public, max-age=300"
-# What Swagger UI needs: its own files, and pictures that stand in its style sheet.
+# Swagger UI needs its own files, and the pictures inside its style sheet.
 DOCS_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -32,7 +32,7 @@ DOCS_POLICY = (
 
 
 class SchemaView(APIView):
-    """``/v1/schema``: JSON whatever a caller accepts, YAML for who asks for it."""
+    """``/v1/schema``: YAML if the caller asks for it, else JSON whatever the caller accepts."""
 
     schema = None
     authentication_classes = ()
@@ -74,7 +74,7 @@ class DocsView(SpectacularSwaggerSplitView):
 
 @cache
 def _document(form: int) -> tuple[bytes, str]:
-    """The schema in one of the view's forms, and its ETag. It follows from the code, so a process makes it once."""
+    """Returns the schema in one of the view's forms, and its ETag; each process renders it once."""
     generator: Any = SchemaGenerator
     document = generator().get_schema(request=None, public=True)
     body = SchemaView.renderer_classes[form]().render(document, renderer_context={})

@@ -1,4 +1,4 @@
-"""What an exception means to the caller: which problem it is, or that nobody foresaw it."""
+"""Maps exceptions to problems; an exception without one is unexpected."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -60,9 +60,9 @@ DATABASE_AWAY = (
 
 
 DATA_REFUSED = (db.DataError, psycopg.DataError)
-# What psycopg calls reading rows, in C as in Python.
+# psycopg's functions that read rows, in C and in Python.
 READING = ("load_row", "load_rows")
-# The first that fits decides.
+# The first match decides.
 KINDS: tuple[tuple[tuple[type[BaseException], ...], type[Problem]], ...] = (
     ((Http404, exceptions.NotFound), NotFound),
     ((PermissionDenied, exceptions.PermissionDenied), PermissionRefused),
@@ -90,9 +90,9 @@ BY_STATUS: Mapping[int, type[Problem]] = {
 
 
 def problem_of(error: BaseException) -> Problem | None:
-    """What an exception means to the caller, or None where nobody foresaw it."""
+    """Returns the problem of an exception, or None for an unexpected one."""
     while isinstance(error, ConnectorException) and error.__cause__ is not None:
-        # Whoever queues work meets the database's errors in the queue's wrapping.
+        # The queue wraps errors of the database.
         error = error.__cause__
     if isinstance(error, Problem):
         return error
@@ -113,15 +113,15 @@ def _of_database(error: BaseException) -> Problem | None:
     if isinstance(error, DATABASE_AWAY):
         log.warning("database_unavailable", exc_info=error)
         return ServiceUnavailable()
-    if _is_of_reading(error):
-        # What cannot be read, such as the year 12000, somebody else has written.
+    if _raised_while_reading(error):
+        # An unreadable value, such as the year 12000, was written by somebody else.
         return None
-    # NUL in a text, a number out of a column's range: what no check of ours has caught.
+    # A value that no check has caught, such as a number out of a column's range.
     log.warning("data_refused", exc_info=error)
-    return InvalidRequest("The request holds a value that cannot be kept.")
+    return InvalidRequest("The request has a value that cannot be stored.")
 
 
-def _is_of_reading(error: BaseException) -> bool:
+def _raised_while_reading(error: BaseException) -> bool:
     frames = walk_tb(error.__traceback__)
     return any(frame.f_code.co_name.endswith(READING) for frame, _ in frames)
 
@@ -133,7 +133,7 @@ def _throttled(error: exceptions.Throttled) -> Problem:
 
 
 def _faults(detail: Any, path: tuple[str | int, ...] = ()) -> Iterator[Fault]:
-    """REST framework's nested details, flattened; its codes are kept."""
+    """Flattens REST framework's nested details and keeps their codes."""
     if isinstance(detail, Mapping):
         for key, value in detail.items():
             own = key == api_settings.NON_FIELD_ERRORS_KEY

@@ -1,6 +1,6 @@
 """Entity tags and ``If-None-Match``.
 
-The other conditions of HTTP guard changes, and no resource with a tag is changed over HTTP; none has a date either.
+HTTP's other conditions need a date, which no resource has, or guard changes, which no resource with a tag allows.
 """
 
 from hashlib import blake2b
@@ -22,7 +22,7 @@ class Conditional(Protocol):
 
 
 def tag_of(*facts: object) -> str:
-    """The tag of an answer made from these facts by this version of the service."""
+    """Returns the tag of an answer made from these facts by this version of the service."""
     return f'"{blake2b(repr((settings.VERSION, *facts)).encode(), digest_size=16).hexdigest()}"'
 
 
@@ -30,7 +30,7 @@ def is_known(request: Conditional, etag: str) -> bool:
     """Whether a GET or HEAD names this tag in ``If-None-Match``."""
     named = request.META.get("HTTP_IF_NONE_MATCH")
     if named is None or named == etag:
-        # Nearly every request of a shell.
+        # The fast path of nearly every request of a shell.
         return named is not None
     tags = parse_etags(named)
     return "*" in tags or _weak(etag) in map(_weak, tags)
@@ -48,5 +48,5 @@ def unless_known(request: Conditional, response: HttpResponse) -> HttpResponse:
 
 
 def _weak(tag: str) -> str:
-    """The tag without its mark of weakness, which a comparison for reading ignores."""
+    """Removes the mark of weakness, which a comparison for reading ignores."""
     return tag.removeprefix("W/")

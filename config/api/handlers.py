@@ -1,8 +1,7 @@
-"""The one renderer of problems, and every way that leads to it.
+"""Renders problems for REST framework, Django's error handlers and middleware.
 
-REST framework, Django's error handlers and our own middleware all end in :func:`render`, so an error has one
-shape wherever it arose. People with a browser on the pages under ``/admin/`` and ``/account/`` get the same
-words as a page.
+All errors end in :func:`render` and so have one shape. Browsers on the pages under ``/admin/`` and ``/account/`` get
+the same words as a page.
 """
 
 import json
@@ -31,7 +30,7 @@ CHALLENGE = 'Bearer realm="shell"'
 TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
 PAGES = ("/admin/", "/account/")
 MODEL_CALLS = "/v1/llm/"
-# A page of ours needs nothing from anywhere.
+# An error page loads nothing.
 PAGE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 OPENAI_TYPES: Mapping[int, str] = {
@@ -46,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 def render(request: HttpRequest, problem: Problem) -> HttpResponse:
-    """A problem as ``application/problem+json``."""
+    """Renders a problem as ``application/problem+json``."""
     body: dict[str, Any] = {
         "type": f"/problems/{problem.code}",
         "title": problem.title,
@@ -64,7 +63,7 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
         body["error"] = openai_error(problem)
     body |= {name: value for name, value in problem.members.items() if name not in body}
     text = json.dumps(body, cls=DjangoJSONEncoder, ensure_ascii=False)
-    # An input may hold half a character, and a pointer repeats names of the input.
+    # A pointer repeats names of the input, which may hold a lone surrogate.
     response = HttpResponse(
         text.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE
     )
@@ -72,7 +71,7 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 
 def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
-    """A problem as a page for a browser that is on one of our pages, for everyone else as :func:`render` has it."""
+    """Renders a problem as a page for a browser on a page of ours, and as JSON for everyone else."""
     if not _on_a_page(request):
         return render(request, problem)
     page = render_to_string("problem.html", {"problem": problem, "request_id": id_of(request)})
@@ -82,7 +81,7 @@ def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 
 def openai_error(problem: Problem) -> dict[str, str | None]:
-    """The member ``error`` that OpenAI clients read: message, type, code, and param of the first fault."""
+    """Returns the member ``error`` that OpenAI clients read; ``param`` is the place of the first fault."""
     if problem.code in SPENT:
         kind = "insufficient_quota"
     else:
@@ -98,7 +97,7 @@ def openai_error(problem: Problem) -> dict[str, str | None]:
 
 
 def for_rest_framework(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
-    """REST framework's exception handler; what nobody foresaw goes on to :func:`server_error`."""
+    """REST framework's exception handler; leaves unexpected exceptions to :func:`server_error`."""
     request: HttpRequest = context["request"]
     problem = problem_of(exc)
     if isinstance(problem, InvalidRequest) and _lacks_a_body(request):
@@ -107,7 +106,7 @@ def for_rest_framework(exc: Exception, context: Mapping[str, Any]) -> HttpRespon
 
 
 def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Django's handler400: a bad host or body, refused before any view."""
+    """Django's handler400, for a bad host or body."""
     return _answer_to(request, exception, MalformedRequest)
 
 
@@ -122,9 +121,9 @@ def page_not_found(request: HttpRequest, exception: Exception | None = None) -> 
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's handler500, which is also reached by problems and lost databases outside of views.
+    """Django's handler500, also for problems and database outages outside of views.
 
-    What is left is ours to mend: it is logged here and nowhere else.
+    Logs unexpected exceptions, here and nowhere else.
     """
     error = sys.exc_info()[1]
     problem = problem_of(error) if error else None
@@ -140,7 +139,7 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 class ProblemMiddleware:
-    """Gives errors of plain Django views, of middleware and of libraries the shape of all others."""
+    """Renders errors of plain Django views, middleware and libraries as problems."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -187,7 +186,7 @@ def _on_a_page(request: HttpRequest) -> bool:
 
 
 def _is_prose(response: HttpResponseBase) -> bool:
-    """An error for eyes, or an empty one; what has a shape of its own, like a health report, is left alone."""
+    """Whether a response is text for a person or empty; a health report, for instance, is neither."""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip()
     return kind in {"", "text/html", "text/plain"}
 
@@ -201,7 +200,7 @@ def _lacks_a_body(request: HttpRequest) -> bool:
 
 
 def _param(at: str) -> str:
-    """``/messages/0/content`` as OpenAI writes it: ``messages[0].content``."""
+    """Turns ``/messages/0/content`` into OpenAI's form, ``messages[0].content``."""
     text = ""
     for part in at.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""What OPTIONS tells beyond its ``Allow`` header."""
+"""The answer to OPTIONS beyond its ``Allow`` header."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from rest_framework.metadata import BaseMetadata
 
 
 class NoMetadata(BaseMetadata):
-    """Nothing: what a call takes is in the schema, and how it is done, which the library would tell, is ours."""
+    """Returns no metadata: the schema describes calls, and the library's answer would describe internals."""
 
     def determine_metadata(self, request: Any, view: Any) -> dict[str, Any]:
         return {}

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 
 class WhateverAccept(DefaultContentNegotiation):
-    """Answers in the first type where the caller accepts none of ours, instead of refusing."""
+    """Falls back to the first renderer where the caller accepts none, instead of refusing."""
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None

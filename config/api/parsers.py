@@ -1,4 +1,4 @@
-"""The parser of every JSON body: strict, and bounded in depth and in the number of values."""
+"""Parses every JSON body: strictly, and bounded in depth and in the number of values."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -19,23 +19,22 @@ from config.api.problems import (
 )
 
 MAX_DEPTH = 64
-# A body may be all commas; judging each value of it would hold up everyone else.
+# Checking each value of a body that is all commas would hold up every other request.
 MAX_VALUES = 600_000
 
 Container = dict[str, Any] | list[Any]
 _CONTAINERS = (dict, list)
-# A place in a document: the place it is in, and its key there.
+# A place in a document: its parent's place, and its key there.
 Place = tuple[Any, str | int] | None
 
 
 class ObjectParser(JSONParser):
     """Strict JSON in UTF-8 whose top level is an object.
 
-    Refused as malformed: anything else, an empty body, NaN and Infinity, a member that comes twice, nesting
-    deeper than 64, more than 600,000 values. Refused as invalid, with a pointer, even where a member would be
-    ignored: half characters (a lone surrogate is no text), numbers that no float can hold, and integers of thousands
-    of digits; of these, 20 at most are named. NUL and other large integers are for each field to judge. A subclass that
-    judges all values itself sets ``checks_values`` to False.
+    Refuses as malformed: anything else, an empty body, NaN and Infinity, duplicate members, nesting deeper than 64,
+    more than 600,000 values. Refuses as invalid, with pointers to at most 20 of them and also in ignored members: lone
+    surrogates, numbers that no float can hold, and integers of thousands of digits. Fields check NUL and other large
+    integers. A subclass that checks all values itself sets ``checks_values`` to False.
     """
 
     checks_values: ClassVar[bool] = True
@@ -51,7 +50,7 @@ class ObjectParser(JSONParser):
 
 
 def parsed(body: bytes) -> dict[str, Any]:
-    """A body as the JSON object that it must be, or ``MalformedRequest``."""
+    """Returns a body's JSON object, or raises ``MalformedRequest``."""
     if not body.strip():
         raise MalformedRequest("The body must be a JSON object; it was empty.")
     try:
@@ -66,7 +65,7 @@ def parsed(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise MalformedRequest("The body must be a JSON object.")
     if _refuse_shape(document) != _most_members(body):
-        # One came twice, or a text only looks like one that did: this tells, and takes twice as long.
+        # Perhaps a duplicate member, or a text that looks like one; this slower way finds out.
         _read(text, object_pairs_hook=_members)
     return document
 
@@ -90,12 +89,12 @@ def _read(text: str, **options: Any) -> Any:
     except json.JSONDecodeError:
         raise
     except ValueError:
-        # It has an integer of more digits than Python reads, which costs nothing to know and twice the time to get by.
+        # An integer has more digits than Python reads by default.
         return json.loads(text, parse_constant=_refuse_constant, parse_int=_integer, **options)
 
 
 def _integer(digits: str) -> int | float:
-    """One that Python does not read is as infinite as 1e400."""
+    """Reads an integer that is too long for Python as infinity, like 1e400."""
     try:
         return int(digits)
     except ValueError:
@@ -103,7 +102,7 @@ def _integer(digits: str) -> int | float:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers of a member that comes twice may see two documents."""
+    """Refuses duplicate members, of which two readers may see different ones."""
     members = dict(pairs)
     if len(members) != len(pairs):
         raise MalformedRequest("The body has an object in which a member comes twice.")
@@ -119,12 +118,12 @@ def _items(container: Container) -> Iterable[tuple[str | int, Any]]:
 
 
 def _most_members(body: bytes) -> int:
-    """The members that a body's objects are written with, or more: a text may look like the name of one."""
+    """Returns an upper bound of the members in a body; a text may look like the name of one."""
     return body.translate(None, b" \t\r\n").count(b'":')
 
 
 def _refuse_shape(document: dict[str, Any]) -> int:
-    """The number of members there are. Level by level and not recursively; of too many values none is looked at."""
+    """Returns the number of members; refuses too many values or levels, without recursion."""
     level: list[Container] = [document]
     values = members = 0
     for _ in range(MAX_DEPTH):
@@ -143,21 +142,21 @@ def _values(container: Container) -> Iterable[Any]:
 
 
 def _faults(document: dict[str, Any]) -> Iterable[Fault]:
-    """What of a document is no value that could be kept or passed on, in no particular order."""
+    """Yields the values that cannot be stored or passed on, in no particular order."""
     waiting: list[tuple[Container, Place]] = [(document, None)]
     while waiting:
         container, place = waiting.pop()
         for key, value in _items(container):
             if isinstance(key, str) and not _is_text(key):
-                yield Fault(_pointer(place), "invalid_characters", "A name holds half a character.")
+                yield Fault(_pointer(place), "invalid_characters", "A name has a lone surrogate.")
             elif isinstance(value, dict | list):
                 waiting.append((value, (place, key)))
             elif isinstance(value, str) and not _is_text(value):
                 yield Fault(
-                    _pointer((place, key)), "invalid_characters", "This holds half a character."
+                    _pointer((place, key)), "invalid_characters", "This has a lone surrogate."
                 )
             elif isinstance(value, float) and not isfinite(value):
-                # 1e400 is read as infinity, as are the longest integers.
+                # The parser reads 1e400 and the longest integers as infinity.
                 yield Fault(_pointer((place, key)), "out_of_range", "This number is too large.")
 
 

@@ -1,4 +1,4 @@
-"""Problems as OpenAPI describes them: the answer with one status, and the components that it refers to."""
+"""The OpenAPI description of problems and of the two health checks."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -18,21 +18,21 @@ _SPENT: Described = {
     "reserved": _TOKENS,
     "requested": {
         **_TOKENS,
-        "description": "The least that this call needs: its prompt, as estimated, and 16 of output where that counts.",
+        "description": "The least that this call needs: its estimated prompt, and 16 output tokens where those count.",
     },
     "remaining": {
         **_TOKENS,
-        "description": "What is left of `cap`; a call that needs no more may still be answered.",
+        "description": "The rest of `cap`; a call that needs no more is still answered.",
     },
 }
-# Members that a code brings beside those of every problem.
+# Additional members, by code.
 MEMBERS: Mapping[str, Described] = {
     "request_too_large": {
-        "max_bytes": {"type": "integer", "description": "The most bytes that this address takes."},
+        "max_bytes": {"type": "integer", "description": "The most bytes that this address allows."},
         "limit": {"type": "integer", "description": "The same as `max_bytes`."},
         "max_events": {
             "type": "integer",
-            "description": "Telemetry, where there were more: the most events of a batch.",
+            "description": "The most events of a telemetry batch, where there were more.",
         },
     },
     "rate_limited": {"retry_after_iso": _INSTANT},
@@ -44,7 +44,7 @@ MEMBERS: Mapping[str, Described] = {
 }
 HEADERS: Mapping[str, Described] = {
     REQUEST_ID: {
-        "description": "The id of this request in our logs; the caller's own where it sent a sane one.",
+        "description": "The id of this request in the logs; the caller's own if it sent a well-formed one.",
         "required": True,
         "schema": {"type": "string", "minLength": 8, "maxLength": 64},
     },
@@ -61,7 +61,7 @@ HEADERS: Mapping[str, Described] = {
 
 
 def known_problems() -> dict[str, type[Problem]]:
-    """Every problem that is loaded, by code. Of those that share a code, the most general stands for it."""
+    """Returns every loaded problem by code; the most general one where several share a code."""
     known: dict[str, type[Problem]] = {}
     level: list[type[Problem]] = [Problem]
     while level:
@@ -72,7 +72,7 @@ def known_problems() -> dict[str, type[Problem]]:
 
 
 def problem_answer(status: int, codes: Iterable[str], *, model_call: bool) -> Described:
-    """The answer with one status, that may hold any of some codes."""
+    """Describes the answer with one status and any of these codes."""
     listed = list(codes)
     known = known_problems()
     properties: Described = {"status": {"const": status}, "code": {"enum": listed}}
@@ -88,7 +88,7 @@ def problem_answer(status: int, codes: Iterable[str], *, model_call: bool) -> De
 
 
 def headers_of(status: str) -> Described:
-    """References to the headers that every answer with a status carries."""
+    """Returns references to the headers of every answer with this status."""
     names = [REQUEST_ID]
     if status == "401":
         names.append("WWW-Authenticate")
@@ -98,7 +98,7 @@ def headers_of(status: str) -> Described:
 
 
 def health_paths() -> dict[str, Described]:
-    """The two addresses that are answered before any view (``config/middleware/health.py``), as paths of the schema."""
+    """Describes the two health checks, which ``config/middleware/health.py`` answers before any view."""
     report: Described = {
         "type": "object",
         "properties": {
@@ -125,7 +125,7 @@ def health_paths() -> dict[str, Described]:
                 "security": [{}],
                 "responses": {
                     "200": {
-                        "description": "It can; `degraded` while only the cache is away.",
+                        "description": "The service works; `degraded` while only the cache is away.",
                         **told,
                     },
                     "503": {"description": "The database is away.", **told},
@@ -135,17 +135,17 @@ def health_paths() -> dict[str, Described]:
         "/livez": {
             "get": {
                 "operationId": "livez",
-                "description": "Whether the process serves; it asks nothing.",
+                "description": "Whether the process serves; checks nothing else.",
                 "tags": ["operations"],
                 "security": [{}],
-                "responses": {"204": {"description": "It does."}},
+                "responses": {"204": {"description": "The process serves."}},
             }
         },
     }
 
 
 def components() -> dict[str, Described]:
-    """What the answers refer to, by kind of component."""
+    """Returns the components that the answers refer to, by kind."""
     text: Described = {"type": "string"}
     problem: Described = {
         "type": "object",

@@ -1,7 +1,7 @@
-"""RFC 9457 problems: the one shape in which this service says no.
+"""RFC 9457 problems, the one shape of this service's errors.
 
-A rule raises a small subclass of :class:`Problem` that stands beside it; an edge renders it. A problem
-knows no framework, so rules may raise it without knowing that they are called over HTTP.
+A rule raises a small subclass of :class:`Problem` that is defined beside it; an edge renders it. A problem knows no
+framework, so that rules need not know HTTP.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,13 @@ class Fault:
     detail: str
 
 
-# As many faults of one input as anyone mends at a time.
 MAX_FAULTS = 20
-# Whoever names a member may name it at any length, and every fault within repeats the name.
+# A member's name may have any length, and every fault within it repeats the name.
 MAX_POINTER_PART = 100
 
 
 def pointer(parts: Iterable[str | int]) -> str:
-    """A JSON pointer (RFC 6901). Of a name of more than 100 characters it has the first 99, and an ellipsis."""
+    """Returns a JSON pointer (RFC 6901); shortens names of more than 100 characters with an ellipsis."""
     return "".join(f"/{_shown(str(part)).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
@@ -36,11 +35,10 @@ def _shown(part: str) -> str:
 
 
 class Problem(Exception):
-    """A typed refusal.
+    """A typed error.
 
-    ``code`` is the typed error on the wire, ``status`` its HTTP status, ``title`` names the kind and
-    ``detail`` is a sentence that a shell may show to a person. ``headers`` and ``members`` are added to
-    the answer as they are.
+    ``code`` is its name on the wire, ``title`` names the kind, and ``detail`` is a sentence that a shell may show to a
+    person. ``headers`` and ``members`` are added to the answer unchanged.
     """
 
     code: ClassVar[str] = "internal_error"
@@ -81,42 +79,42 @@ class NotAuthenticated(Problem):
     code = "not_authenticated"
     status = 401
     title = "Not signed in"
-    default_detail = "This needs an access token."
+    default_detail = "This address needs an access token."
 
 
 class PermissionRefused(Problem):
     code = "permission_denied"
     status = 403
     title = "Permission denied"
-    default_detail = "You may not do this."
+    default_detail = "You do not have permission for this."
 
 
 class NotFound(Problem):
     code = "not_found"
     status = 404
     title = "Not found"
-    default_detail = "There is nothing here."
+    default_detail = "Nothing was found at this address."
 
 
 class MethodNotAllowed(Problem):
     code = "method_not_allowed"
     status = 405
     title = "Method not allowed"
-    default_detail = "This address does not take that method."
+    default_detail = "This address does not allow that method."
 
 
 class NotAcceptable(Problem):
     code = "not_acceptable"
     status = 406
     title = "Not acceptable"
-    default_detail = "This address cannot answer in a type that you accept."
+    default_detail = "This address has no answer in a media type that you accept."
 
 
 class RequestTooLarge(Problem):
     code = "request_too_large"
     status = 413
     title = "Request too large"
-    default_detail = "The request is larger than this address takes."
+    default_detail = "The request is larger than this address allows."
 
 
 class UnsupportedMediaType(Problem):
@@ -127,11 +125,11 @@ class UnsupportedMediaType(Problem):
 
 
 class InternalError(Problem):
-    """Anything that nobody foresaw."""
+    """An unexpected error."""
 
 
 class RefusedUntil(Problem):
-    """429 until an instant, given in seconds and as an instant. Subclasses say which limit it was."""
+    """429 until an instant, in seconds and as a time. Subclasses name the limit."""
 
     code = "rate_limited"
     status = 429
@@ -157,7 +155,7 @@ class RefusedUntil(Problem):
 
 
 class ServiceUnavailable(Problem):
-    """A part we need is away for the moment; ``retry_after`` in seconds."""
+    """A part of the service is away for the moment; ``retry_after`` is in seconds."""
 
     code = "service_unavailable"
     status = 503
@@ -177,19 +175,19 @@ class NotConfigured(Problem):
 
 
 class ProviderRejected(Problem):
-    """Somebody else's service, whom we asked on the caller's behalf, refused the request itself."""
+    """A third party's service refused the request that this service passed on."""
 
     code = "provider_rejected"
     status = 400
     title = "The provider refused the request"
-    default_detail = "The provider does not take this request as it is."
+    default_detail = "The provider does not accept this request."
 
 
 class ProviderError(Problem):
     code = "provider_error"
     status = 502
     title = "The provider failed"
-    default_detail = "The provider did not answer properly. Please try again."
+    default_detail = "The provider's answer could not be used. Please try again."
 
 
 class ProviderUnavailable(Problem):
@@ -207,5 +205,5 @@ class ProviderTimeout(Problem):
 
 
 def instant(at: datetime) -> str:
-    """An instant as the wire writes it: RFC 3339 in UTC, whole seconds unless it has parts, ``Z``."""
+    """Writes an instant as RFC 3339 in UTC with ``Z``, and with fractions only if it has any."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,7 +1,7 @@
 """The published description of the API: OpenAPI 3.1 from the views themselves.
 
-Every operation says which problems it can answer with. What can happen to any request, also before a view
-runs, is added here; what a view's rules may refuse is named where the view is:
+Every operation lists the problems it can answer with. This module adds those of any request, also before a view runs;
+a view names those of its rules:
 
     @problems("licence_suspended")  # of every action
     class Calls(ViewSet):
@@ -43,7 +43,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def problems(*codes: str) -> Callable[[F], F]:
-    """Names the problems that the rules behind an action, or behind every action of a view, may answer with."""
+    """Declares the problems of an action's rules, or of every action of a view."""
 
     def note(action_or_view: F) -> F:
         action_or_view.problems = codes  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ class Schema(AutoSchema):
         return dict(sorted(statuses.items()))
 
     def _common_codes(self, operation: dict[str, Any]) -> Iterable[str]:
-        """What can happen to any request of this kind, before or without its rules."""
+        """Yields the codes of any request of this kind, before or without its rules."""
         yield from (
             "malformed_request",
             "request_too_large",
@@ -108,7 +108,7 @@ class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     priority = 1
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
-        # However a view looks at it, to a client it is one and the same.
+        # Clients see one scheme, whichever class a view uses.
         set_override(type(self.target), "suppress_collision_warning", True)
         return {
             "type": "http",
@@ -119,14 +119,14 @@ class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
 
 def _require_body(operation: dict[str, Any]) -> None:
-    """Says that a body must be there where the library cannot know it: from a schema of our own."""
+    """Marks a body as required where the library cannot know it: from a hand-written schema."""
     body: dict[str, Any] = operation.get("requestBody", {})
     if any(content["schema"].get("required") for content in body.get("content", {}).values()):
         body["required"] = True
 
 
 def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Postprocessing: the components that problem answers refer to, the headers of every answer, and health."""
+    """Postprocessing: adds the components of problems, the headers of every answer, and the health checks."""
     result["paths"] = {**health_paths(), **result["paths"]}
     described = result.setdefault("components", {})
     for kind, named in components().items():

@@ -11,7 +11,7 @@ import pytest
 
 from accounts.connections import oauth
 from accounts.connections.oauth import Asked, GrantRefused, ProviderFailed, Tokens
-from config.oauth_providers import OAuthProvider, read
+from accounts.connections.provider_settings import OAuthProvider, read
 from tests.accounts.connections.conftest import REDIRECT
 from tests.accounts.connections.party import Party, Said, says, tokens
 

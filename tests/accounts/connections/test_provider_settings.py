@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from environs import ValidationError
 
-from config.oauth_providers import check, read
+from accounts.connections.provider_settings import read
 
 ONE: dict[str, Any] = {
     "client_id": "c",
@@ -72,6 +72,6 @@ BAD = [
 @pytest.mark.parametrize("value", BAD)
 def test_what_cannot_be_used_is_refused_without_being_repeated(value: str) -> None:
     with pytest.raises(ValidationError) as raised:
-        check(value)
+        read(value)
     assert "canary" not in str(raised.value)
     assert raised.value.__cause__ is None

@@ -1,4 +1,4 @@
-"""The third parties that people can connect, as ``OAUTH_PROVIDERS`` says: a JSON object, name → settings.
+"""Parses ``OAUTH_PROVIDERS``, the third parties that people can connect: a JSON object, name → settings.
 
     {"google": {"client_id": "…", "client_secret": "…"},
      "sheets": {"client_id": "…", "client_secret": "…", "scopes": ["read", "write"],
@@ -6,7 +6,7 @@
                 "token_endpoint": "https://sheets.example.com/oauth/token",
                 "revocation_endpoint": "https://sheets.example.com/oauth/revoke"}}
 
-A faulty value is refused at the start, by a sentence that names the member and repeats nothing of it.
+A faulty value stops the start with a sentence that names the member and repeats none of its value.
 """
 
 import json
@@ -21,7 +21,7 @@ from environs import ValidationError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
 METHODS = ("client_secret_basic", "client_secret_post", "none")
-# What the service itself says in an authorisation request, and what its library calls its own arguments.
+# Parameters that the service itself sets in an authorisation request, and argument names of its library.
 RESERVED = {
     "client_id", "redirect_uri", "response_type", "scope", "state", "code_challenge", "code_challenge_method",
     "code_verifier", "url",
@@ -43,10 +43,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthProvider:
-    """One authorisation server, and who we are to it.
+    """An authorisation server, and the service's registration with it.
 
-    ``one_grant``: it keeps one grant per person, so that revoking any of its tokens revokes all of them.
-    ``issuer``: what it must call itself where it says so in its redirect (RFC 9207); "" where it need not.
+    ``one_grant``: the server keeps one grant per person, so that revoking any of its tokens revokes all of them.
+    ``issuer``: the server's name in its redirects (RFC 9207); "" if it sends none.
     """
 
     name: str
@@ -65,13 +65,8 @@ class OAuthProvider:
 MEMBERS = {each.name for each in fields(OAuthProvider)} - {"name"}
 
 
-def check(value: str) -> None:
-    """A check for the start: raises ``ValidationError`` for what :func:`read` cannot read."""
-    read(value)
-
-
 def read(value: str) -> dict[str, OAuthProvider]:
-    """The providers by name; none for an empty text."""
+    """Returns the providers by name; raises ``ValidationError`` for a faulty value."""
     if not value.strip():
         return {}
     try:
@@ -91,7 +86,7 @@ def _provider(name: str, given: Any) -> OAuthProvider:
     if not isinstance(given, dict):
         raise _fault(name, "must be an object")
     if given.keys() - MEMBERS:
-        # Not named: what stands where a name should may be a secret.
+        # Without the name: a secret may stand in its place.
         raise _fault(name, f"can have no other members than {', '.join(sorted(MEMBERS))}")
     members = {**PRESETS.get(name, {}), **given}
     secret = _text(name, members, "client_secret", needed=False)
@@ -123,7 +118,7 @@ def _text(name: str, members: Mapping[str, Any], member: str, *, needed: bool = 
 
 
 def _endpoint(name: str, members: Mapping[str, Any], member: str, *, needed: bool = True) -> str:
-    """An https address; plain http only on this machine, where nobody can listen in between."""
+    """Returns an https address; plain http is allowed on this machine only."""
     value = _text(name, members, member, needed=needed)
     if not value:
         return ""
