@@ -12,8 +12,6 @@ class ReleasesConfig(AppConfig):
     def ready(self) -> None:
         refuse_unknown(settings.PUBLISH_PLATFORMS)
         if settings.APPS_PUBLIC_KEY and settings.APPS_PUBLIC_KEY == settings.UPDATE_PUBLIC_KEY:
-            # Whoever may sign an app must not be able to sign a shell.
-            raise ImproperlyConfigured(
-                "APPS_PUBLIC_KEY must be another key than UPDATE_PUBLIC_KEY."
-            )
+            # Signers of apps must not be able to sign a shell.
+            raise ImproperlyConfigured("APPS_PUBLIC_KEY must differ from UPDATE_PUBLIC_KEY.")
         refuse_unsafe_settings()

@@ -12,7 +12,6 @@ from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest, Problem
 from releases import leases
 from releases.delivery import storage_sync
-from releases.leases import Lease
 from releases.models import AN_OPERATOR, Publication, ShellChannel
 
 
@@ -20,7 +19,7 @@ class ChannelHalted(Problem):
     code = "channel_halted"
     status = 409
     title = "Channel halted"
-    default_detail = "An operator has halted this channel. Publish again once it has been resumed."
+    default_detail = "An operator has halted this channel. Publish again when it is resumed."
 
 
 def refuse_halted(channel: str) -> None:
@@ -40,11 +39,11 @@ def earlier(channel: str) -> list[Publication]:
 
 
 def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now: datetime) -> bool:
-    """Has a channel offer an earlier release again, with the signature that it had; whether storage has it already.
+    """Makes a channel offer an earlier release with its original signature; returns whether storage has it already.
 
-    Bytes and signature have been published before, so no new signature is needed: whoever may do this could halt
-    the channel too. A pipeline cannot undo it by repeating a publish, because what it signs next has to be newer than
-    everything signed before. Raises ``InvalidRequest`` for what cannot be gone back to, and ``PublishInProgress``.
+    Needs no new signature: the bytes and the signature were published before. A pipeline cannot undo a rollback by a
+    repeated publish, because its next signature has to be newer than all earlier ones. Raises ``InvalidRequest`` for
+    an unknown target, and ``PublishInProgress``.
     """
     with transaction.atomic():
         lease = leases.take(channel=channel)
@@ -52,7 +51,9 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
         chosen = next((each for each in earlier(channel) if each.pk == publication_id), None)
         if chosen is None or before is None:
             raise InvalidRequest(
-                errors=[Fault("/to", "unknown", "The channel cannot go back to that.")]
+                errors=[
+                    Fault("/to", "unknown", "The channel cannot roll back to this publication.")
+                ]
             )
         Publication.objects.create(
             release=chosen.release,
@@ -76,9 +77,9 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
 
 
 def halt(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
-    """Has a channel offer nothing; whether storage has nothing already.
+    """Makes a channel offer nothing; returns whether storage has removed its files already.
 
-    Ends a publish that is under way. Raises ``InvalidRequest`` where it is halted already.
+    Ends a publish in progress. Raises ``InvalidRequest`` for a halted channel.
     """
     with transaction.atomic():
         lease = leases.seize(channel=channel)
@@ -87,12 +88,12 @@ def halt(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
 
 
 def resume(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
-    """Has a halted channel offer again what it did, or what it was rolled back to; whether storage has it already.
+    """Makes a halted channel offer its current release again; returns whether storage has it already.
 
-    A publish that the halt ended is not finished by this: its pipeline has to repeat it.
+    Does not finish a publish that the halt ended: its pipeline has to repeat it.
     """
     with transaction.atomic():
-        lease: Lease = leases.seize(channel=channel)
+        lease = leases.seize(channel=channel)
         _switch(channel, halted_at=None, action="release:resumed", reason=reason, by=by, now=now)
     return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
 
@@ -108,7 +109,8 @@ def _switch(
 ) -> None:
     other_way = ShellChannel.objects.filter(pk=channel, halted_at__isnull=halted_at is not None)
     if not other_way.update(halted_at=halted_at):
-        raise InvalidRequest("The channel is so already.")
+        state = "halted" if halted_at else "running"
+        raise InvalidRequest(f"The channel is already {state}.")
     current = Publication.objects.of(channel).wanted().first()
     storage_sync.begin(channel=channel, now=now)
     record(

@@ -1,8 +1,7 @@
-"""One publish at a time on a channel, without holding a lock while artifacts and storage are waited for.
+"""Leases allow one publish at a time on a channel, without a lock during waits for artifacts and storage.
 
-A lease is a row's number and its end. The database's clock decides, because it is the only one that all
-processes share. Whoever dies leaves a lease that ends by itself; whoever comes back after that finds a newer
-number and stops.
+A lease is a number (the fence) and an end by the database's clock, which all processes share. The lease of a crashed
+process ends by itself; a process that resumes after that finds a newer number and stops.
 """
 
 import logging
@@ -18,8 +17,8 @@ from config.api.problems import Problem
 from config.db.connections import release_connection
 from releases.models import ShellChannel
 
-# Longer than any single step between two calls of keep(): one silence of a CDN, one write to storage. Only a write
-# whose answer trickles may take longer.
+# Longer than any step between two calls of keep(): one silence of a CDN, one write to storage. Only a trickling answer
+# may take longer.
 LEASE = timedelta(seconds=30)
 RENEW_AFTER = LEASE.total_seconds() / 4
 
@@ -30,7 +29,7 @@ class PublishInProgress(Problem):
     code = "publish_in_progress"
     status = 409
     title = "Publish in progress"
-    default_detail = "Another publish on this channel is under way. Repeat this one in a minute."
+    default_detail = "Another publish on this channel is in progress. Repeat this one in a minute."
 
     def __init__(self, detail: str | None = None) -> None:
         super().__init__(detail, headers={"Retry-After": str(int(LEASE.total_seconds()))})
@@ -38,28 +37,28 @@ class PublishInProgress(Problem):
 
 @dataclass(slots=True)
 class Lease:
-    """The right to write a channel, for as long as it is kept."""
+    """The exclusive right to write a channel, until its end."""
 
     channel: str
     fence: int
     _renewed: float = field(default_factory=monotonic)
 
     def keep(self) -> None:
-        """Goes on for a full term. Call it while waiting for others; it asks the database only now and then.
+        """Renews the lease if a quarter of its term is over. Call it during waits.
 
-        Raises ``PublishInProgress`` where another publish has taken over.
+        Raises ``PublishInProgress`` if another publish has taken over.
         """
         if monotonic() - self._renewed > RENEW_AFTER:
             self.renew()
 
     def renew(self) -> None:
-        """A full term from now on, or ``PublishInProgress``; gives the connection back."""
+        """Starts a new term or raises ``PublishInProgress``; gives the connection back."""
         self._set(until=Now() + LEASE)
         self._renewed = monotonic()
         release_connection()
 
     def end(self) -> None:
-        """Ends it, or raises ``PublishInProgress`` where it was another's already."""
+        """Ends the lease, or raises ``PublishInProgress`` if another publish has taken over."""
         self._set(until=None)
 
     def _set(self, *, until: object) -> None:
@@ -69,9 +68,9 @@ class Lease:
 
 
 def take(*, channel: str) -> Lease:
-    """The lease of a channel, which is made where it is missing; raises ``PublishInProgress``.
+    """Takes the lease of a channel, which it creates if necessary; raises ``PublishInProgress``.
 
-    Call it in a transaction: until that ends nobody else gets past here.
+    Call it in a transaction, which excludes others until it ends.
     """
     ShellChannel.objects.bulk_create([ShellChannel(name=channel)], ignore_conflicts=True)
     free = ShellChannel.objects.filter(
@@ -83,9 +82,9 @@ def take(*, channel: str) -> Lease:
 
 
 def seize(*, channel: str) -> Lease:
-    """The lease of a channel that exists, whoever holds it: an operator's word waits for no publish.
+    """Takes the lease of an existing channel from its holder, because an operator does not wait for a publish.
 
-    Whoever held it stops at the next step, with ``PublishInProgress``.
+    The holder stops at its next step with ``PublishInProgress``.
     """
     channels = ShellChannel.objects.filter(pk=channel)
     channels.update(fence=F("fence") + 1, leased_until=Now() + LEASE)
@@ -93,7 +92,7 @@ def seize(*, channel: str) -> Lease:
 
 
 def give_back(lease: Lease) -> None:
-    """The next one need not wait for the lease to run out; where the database is away, it has to."""
+    """Ends a lease early. Without the database the lease ends by itself."""
     try:
         lease.end()
     except (PublishInProgress, DatabaseError):

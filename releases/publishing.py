@@ -1,19 +1,19 @@
-"""Publishing a manifest: verified, stored, and made its channel's current one; or refused with nothing changed.
+"""Publishes a manifest: verifies, stores and makes it its channel's current one, or refuses it and changes nothing.
 
 The steps, each of which may be the last one before a crash:
 
-1. The manifest's signature and its document are checked, in memory.
-2. The channel's lease is taken, and the document compared with what the channel has, in one transaction.
-3. Artifacts are fetched and verified. Nothing but the lease is held meanwhile.
-4. Release and publication are recorded: from here on the version belongs to these bytes. A job is queued which,
-   where the rest is not finished, gives storage back what it had.
-5. Storage gets the signature, then the manifest. The manifest is the moment of publishing: whoever reads it alone
-   sees the old release or the new one. Whoever reads both may, between the two writes, find a signature that is not
-   the manifest's, and has to refuse and read again; the update address of this service answers with both at once.
-6. The publication is marked as stored, which is audited, queues what the CDN has to be told and ends the lease.
-7. The CDN is told and read back. What fails here is published all the same, and a worker goes on with it.
+1. Check the manifest's signature and its document, in memory.
+2. Take the channel's lease and compare the document with the channel, in one transaction.
+3. Fetch and verify the artifacts. This holds nothing but the lease.
+4. Record release and publication: from here on the version belongs to these bytes. A queued job gives storage its
+   earlier files again if a crash prevents the next steps.
+5. Write the signature to storage, then the manifest. The manifest is the moment of publishing: its readers see the old
+   release or the new one. Between the two writes, a reader of both may find a signature that does not match, and has
+   to refuse it and read again; the update address of this service answers with both at once.
+6. Mark the publication as stored, audit it, queue the purge of the CDN, and end the lease.
+7. Purge the CDN and check its answers. The release is published even if this fails; a worker repeats it.
 
-A repeat of the same document finishes whatever is left, because it finds the same version with the same bytes.
+A repeat of the same document finishes the remaining steps, because it finds the same version with the same bytes.
 """
 
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ LISTED_LENGTH = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The channel serves ``version`` at ``url``; ``created`` unless it did so before.
+    """The channel serves ``version`` at ``url``; ``created`` unless it did before.
 
-    ``purged``: whether the CDN serves it too; None where no purge is configured, and for a dry run.
+    ``purged``: whether the CDN serves it too; None for a dry run or without a configured purge.
     """
 
     channel: str
@@ -57,18 +57,20 @@ class Published:
 
 
 def publish(*, submission: Submission, by: Actor, now: datetime) -> Published:
-    """Publishes, or with ``dry_run`` only says whether it would.
+    """Publishes, or with ``dry_run`` only checks.
 
     Raises ``TokenServed``, ``InvalidRequest`` for the document and its signature, ``ArtifactRejected``,
     ``VersionConflict``, ``DowngradeRefused``, ``PublishInProgress``, ``StorageUnavailable``, ``NotConfigured``.
     """
-    key = _update_key()
+    key, dry_run, rollback = _update_key(), submission.dry_run, submission.rollback
     try:
-        if submission.dry_run:
-            return _try(submission, key, now)
-        _use_token(submission, now)
+        if submission.token is not None:
+            digest = submission.digest
+            served_tokens.serve(submission.token, body_sha256=digest, now=now, keep=not dry_run)
         signed = check(submission, key=key, now=now)
-        return _publish(signed, key, rollback=submission.rollback, by=by, now=now)
+        if dry_run:
+            return _try(signed, key, rollback=rollback)
+        return _publish(signed, key, rollback=rollback, by=by, now=now)
     except Problem as refusal:
         _record_refusal(submission, refusal, by=by, now=now)
         raise
@@ -76,25 +78,17 @@ def publish(*, submission: Submission, by: Actor, now: datetime) -> Published:
 
 def _update_key() -> PublicKey:
     if settings.UPDATE_PUBLIC_KEY is None:
-        raise NotConfigured("Publishing needs UPDATE_PUBLIC_KEY, which has not been set.")
+        raise NotConfigured("Publishing needs UPDATE_PUBLIC_KEY.")
     return PublicKey.of(settings.UPDATE_PUBLIC_KEY)
 
 
-def _try(submission: Submission, key: PublicKey, now: datetime) -> Published:
-    """Everything but to take the channel and to store; a token is not used up by it."""
-    _use_token(submission, now)
-    signed = check(submission, key=key, now=now)
-    decision = decide(signed, rollback=submission.rollback)
+def _try(signed: Signed, key: PublicKey, *, rollback: bool) -> Published:
+    """Checks without a lease, and stores nothing."""
+    decision = decide(signed, rollback=rollback)
     release_connection()
     if not decision.is_served:
         artifacts.verify(signed.manifest, key=key)
     return _answer(signed, created=False, purged=None)
-
-
-def _use_token(submission: Submission, now: datetime) -> None:
-    if submission.token is not None:
-        digest, keep = submission.digest, not submission.dry_run
-        served_tokens.serve(submission.token, body_sha256=digest, now=now, keep=keep)
 
 
 def _publish(
@@ -104,18 +98,18 @@ def _publish(
         lease = leases.take(channel=signed.manifest.channel)
         decision = decide(signed, rollback=rollback)
     release_connection()
-    # To fetch artifacts may take minutes.
+    # Fetching artifacts may take minutes.
     clock = clock_from(now)
     try:
         served = decision.is_served
         found = [] if served else artifacts.verify(signed.manifest, key=key, alive=lease.keep)
         publication = _recorded(signed, decision, found, lease=lease, by=by, now=now)
-        _store(publication, lease=lease)
+        storage_sync.write(publication, lease=lease)
         purge = _finish(
             publication, repeated=decision.live, lease=lease, by=by, now=now, over_at=clock()
         )
     except BaseException:
-        _give_back(lease)
+        leases.give_back(lease)
         raise
     purged = purging.settle(purge, now=clock())
     return _answer(signed, created=not decision.live, purged=purged)
@@ -130,12 +124,12 @@ def _recorded(
     by: Actor,
     now: datetime,
 ) -> Publication:
-    """The publication, with its release and artifacts, as rows, where they are not there already."""
+    """Records the publication with its release and artifacts, unless they exist."""
     if decision.repeated is not None and decision.is_served:
         return decision.repeated
     with transaction.atomic():
         lease.renew()
-        # Whoever dies between the two writes leaves a signature beside another manifest: the job mends that.
+        # The job repairs storage after a crash between the two writes.
         storage_sync.begin(channel=lease.channel, now=now)
         return decision.repeated or Publication.objects.create(
             release=decision.release or _release(signed, found, by=by, now=now),
@@ -170,10 +164,6 @@ def _release(signed: Signed, found: list[Found], *, by: Actor, now: datetime) ->
     return release
 
 
-def _store(publication: Publication, *, lease: Lease) -> None:
-    storage_sync.write(publication, lease=lease)
-
-
 def _finish(
     publication: Publication,
     *,
@@ -183,7 +173,7 @@ def _finish(
     now: datetime,
     over_at: datetime,
 ) -> Purge | None:
-    """What the CDN has to be told, if anything; it is queued together with the rest."""
+    """Marks the publication as stored and ends the lease; returns the queued purge, if any."""
     release = publication.release
     with transaction.atomic():
         lease.end()
@@ -206,12 +196,8 @@ def _finish(
         return purging.ask(channel=release.channel_id, publication=publication, now=over_at)
 
 
-def _give_back(lease: Lease) -> None:
-    leases.give_back(lease)
-
-
 def _record_refusal(submission: Submission, refusal: Problem, *, by: Actor, now: datetime) -> None:
-    """Who holds a secret and is refused is worth knowing: it may have been stolen."""
+    """Audits refusals: the secret of a refused publisher may be stolen."""
     version = submission.document.get("version")
     listed = refusal.errors[:LISTED_FAULTS]
     record(

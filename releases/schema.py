@@ -1,4 +1,4 @@
-"""How publishing is described to programs: its secret, and the document that it takes."""
+"""OpenAPI schema of publishing: its authentication and the manifest."""
 
 from typing import Any
 
@@ -51,5 +51,5 @@ class PublishSecret(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
         )
         return {
             **scheme,
-            "description": "One of the secrets that the operators gave a pipeline, or its identity token.",
+            "description": "A publish secret, or the identity token of a pipeline.",
         }

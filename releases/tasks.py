@@ -1,4 +1,4 @@
-"""What the worker does for releases."""
+"""Queued jobs of releases."""
 
 from django.utils import timezone
 
@@ -8,18 +8,18 @@ from releases.delivery import purging, storage_sync
 
 @task(name="releases.purge", queue="releases")
 def purge(purge_id: int) -> None:
-    """The CDN is told and read back. A failure queues the next try by itself."""
+    """Purges the CDN and checks its answers. A failure queues the next try."""
     purging.confirm(purge_id=purge_id, now=timezone.now())
 
 
 @task(name="releases.place", queue="releases", retry=BACKOFF)
 def place(channel: str) -> None:
-    """Storage gets what an operator has a channel offer, where the request of that act could not do it."""
+    """Writes a channel's current release to storage, if the request that changed it could not."""
     storage_sync.place(channel=channel, now=timezone.now())
 
 
 @periodic(cron="*/5 * * * *")
 @task(name="releases.tidy", queue="releases", queueing_lock="releases.tidy")
 def tidy(timestamp: int) -> None:
-    """Every five minutes: purges whose job was lost are queued again."""
+    """Queues purges again whose jobs were lost, every five minutes."""
     purging.queue_overdue(now=timezone.now())

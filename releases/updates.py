@@ -1,7 +1,7 @@
-"""What a shell is offered when it asks for an update.
+"""Update checks of shells.
 
-Whoever asks costs one query that reads three columns. What can be known of a publication beforehand, which never
-changes, is worked out once in each process.
+A check costs one query of three columns. Each process caches the content of the latest publications, which never
+change.
 """
 
 import base64
@@ -15,12 +15,12 @@ from releases.manifests.platforms import base_of
 from releases.models import Publication
 from releases.versions import NotAVersion, Version
 
-# Of 1 MiB each at most, and seldom more than a few KiB.
+# Each has at most 1 MiB, and usually a few KiB.
 OFFERS_KEPT = 16
 
 
 class NoSuchUpdate(NotFound):
-    """404 that a CDN keeps no longer than an answer, so that a new channel is seen soon."""
+    """404 with the cache header of other answers, so that shells soon see a new channel."""
 
     default_detail = "There is no release for this channel and platform."
 
@@ -30,7 +30,7 @@ class NoSuchUpdate(NotFound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A publication, ready to be sent. ``signature`` is base64; ``etag`` stands for manifest and signature."""
+    """A publication in the form of an answer. ``signature`` is base64; ``etag`` identifies manifest and signature."""
 
     version: Version
     platforms: frozenset[str]
@@ -39,33 +39,33 @@ class Offer:
     etag: str
 
     def has(self, system: str, arch: str | None) -> bool:
-        """Whether it has an artifact for it; ``arch`` None is any."""
+        """Whether it has an artifact for a system; ``arch`` None: any architecture."""
         if arch is None:
             return any(each.startswith(f"{system}-") for each in self.platforms)
         return f"{system}-{arch}" in self.platforms
 
     def is_newer_than(self, current: Version | None) -> bool:
-        """As shells compare, by the order in which build metadata counts."""
+        """Compares as shells do, including build metadata."""
         return current is None or current < self.version
 
 
 def offered(
     *, channel: str, system: str, arch: str | None, current_version: str | None
 ) -> Offer | None:
-    """What a channel offers, or None where it is halted, or the shell has that or a newer one.
+    """The offer of a channel, or None if the channel is halted or the offer is not newer.
 
-    ``arch`` None is any. Raises ``NoSuchUpdate`` for an unknown channel or a platform without an artifact, and
-    ``InvalidRequest`` for a version that is none.
+    ``arch`` None: any architecture. Raises ``NoSuchUpdate`` for an unknown channel or a platform without an artifact,
+    and ``InvalidRequest`` for an invalid version.
     """
     current = version_of(current_version) if current_version is not None else None
-    offer, is_halted = on(channel)
+    offer, is_halted = stored_offer(channel)
     if offer is None or not offer.has(system, arch):
         raise NoSuchUpdate
     return None if is_halted or not offer.is_newer_than(current) else offer
 
 
-def on(channel: str) -> tuple[Offer | None, bool]:
-    """What storage has of a channel, and whether an operator has halted it."""
+def stored_offer(channel: str) -> tuple[Offer | None, bool]:
+    """The stored offer of a channel, and whether the channel is halted."""
     known = (
         Publication.objects.filter(release__channel=channel)
         .stored()
@@ -82,7 +82,7 @@ def on(channel: str) -> tuple[Offer | None, bool]:
 def version_of(text: str) -> Version:
     """Raises ``InvalidRequest``."""
     try:
-        # A plus that was not escaped arrives as a space, which no version holds.
+        # An unescaped plus arrives as a space, which no version has.
         return Version.parse(text.replace(" ", "+"))
     except NotAVersion as error:
         raise InvalidRequest(
@@ -92,7 +92,7 @@ def version_of(text: str) -> Version:
 
 @lru_cache(maxsize=OFFERS_KEPT)
 def _prepared(number: int, stored_at: object) -> Offer:
-    """Known by its number, and by when it was stored: a database that was restored gives numbers anew."""
+    """The key includes the time of storing, because a restored database assigns numbers again."""
     publication = Publication.objects.select_related("release").get(pk=number)
     manifest, signature = bytes(publication.release.manifest), bytes(publication.signature)
     return Offer(
@@ -100,6 +100,6 @@ def _prepared(number: int, stored_at: object) -> Offer:
         platforms=frozenset(map(base_of, publication.release.platforms)),
         manifest=manifest,
         signature=base64.b64encode(signature).decode(),
-        # Of both: the same manifest signed anew is another answer.
+        # A new signature of the same manifest is another answer.
         etag=f'"{sha256(signature + manifest).hexdigest()[:32]}"',
     )

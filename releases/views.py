@@ -1,4 +1,4 @@
-"""Publishing and update checks over HTTP: parse, one rule, render."""
+"""Views of publishing and of update checks."""
 
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from releases.serializers import (
     PublishQuerySerializer,
     UpdateQuerySerializer,
 )
-from releases.updates import Offer, offered
+from releases.updates import offered
 
 _CACHE = OpenApiParameter(
     "Cache-Control", str, OpenApiParameter.HEADER, response=[200, 204], default=POINTER_CACHE
@@ -36,7 +36,7 @@ _CACHE = OpenApiParameter(
 
 
 class PublishViewSet(ViewSet):
-    """Releases of the shell, from the pipeline that builds them."""
+    """Publishes releases of the shell for their pipeline."""
 
     authentication_classes = (PublisherAuthentication,)
     permission_classes = (IsAuthenticated,)
@@ -65,15 +65,15 @@ class PublishViewSet(ViewSet):
         responses={
             200: OpenApiResponse(
                 PublishedSerializer,
-                description="The channel serves exactly this already, or it was a dry run.",
+                description="The channel serves this already, or it was a dry run.",
             ),
             201: OpenApiResponse(PublishedSerializer, description="Published."),
         },
         tags=["releases"],
     )
     def publish(self, request: Request) -> Response:
-        """Publish a manifest: verified with its artifacts, then served as it is."""
-        # The exact bytes, before a parser has read them away.
+        """Publish a manifest, after verification with its artifacts."""
+        # Reads the bytes before a parser consumes the stream.
         body = request.body
         if not body:
             raise MalformedRequest("The body must be a JSON object; it was empty.")
@@ -92,7 +92,7 @@ class PublishViewSet(ViewSet):
 
 
 class UpdateViewSet(ViewSet):
-    """What shells ask for on their own; a CDN may stand before it."""
+    """Answers update checks of shells, directly or behind a CDN."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -133,8 +133,16 @@ class UpdateViewSet(ViewSet):
             current_version=query.get("current_version"),
         )
         if offer is None:
-            return _cacheable(_without_body())
-        return unless_known(request, _cacheable(_manifest(offer)))
+            response = HttpResponse(status=204, headers={"Cache-Control": POINTER_CACHE})
+            del response["Content-Type"]
+            return response
+        headers = {
+            "Cache-Control": POINTER_CACHE,
+            "ETag": offer.etag,
+            SIGNATURE_HEADER: offer.signature,
+        }
+        response = HttpResponse(offer.manifest, content_type="application/json", headers=headers)
+        return unless_known(request, response)
 
 
 def _query(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any]:
@@ -147,21 +155,3 @@ def _query(serializer: type[Serializer[Any]], request: Request) -> dict[str, Any
 def _actor(request: Request) -> Actor:
     publisher = cast("Publisher", request.user)
     return Actor(name=publisher.name, address=address_of(request), request_id=request_id())
-
-
-def _manifest(offer: Offer) -> HttpResponse:
-    response = HttpResponse(offer.manifest, content_type="application/json")
-    response[SIGNATURE_HEADER] = offer.signature
-    response["ETag"] = offer.etag
-    return response
-
-
-def _without_body() -> HttpResponse:
-    response = HttpResponse(status=204)
-    del response["Content-Type"]
-    return response
-
-
-def _cacheable(response: HttpResponse) -> HttpResponse:
-    response["Cache-Control"] = POINTER_CACHE
-    return response

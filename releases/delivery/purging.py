@@ -1,8 +1,8 @@
-"""Whether the CDN serves what storage has: it is told, read back, and told again until it does.
+"""Purges the CDN until it serves the content of storage.
 
-What has to be purged is a row and a queued job, both written with the reason for them; so whoever dies, a worker
-goes on. The request that publishes does not wait for that worker: it tries once itself. Of a channel only the
-newest purge counts, because the CDN is to serve only what the channel offers now.
+A purge is a row and a queued job, written in the transaction that causes it, so that a worker completes it after a
+crash. The publishing request does not wait for the worker: it makes the first try. Only the newest purge of a channel
+counts, because the CDN has to serve only the current release.
 """
 
 import logging
@@ -25,12 +25,12 @@ from releases.models import Publication, Purge, ShellChannel
 
 READ_BACK_SECONDS = 10.0
 PAUSE_SECONDS = 0.5
-# A reader who had begun to fill a cache just before the purge is done by then.
+# By then, readers from before the purge have finished filling caches.
 SETTLED_SECONDS = 0.2
-# After the request that publishes has had its own try.
+# After the try of the publishing request.
 FIRST_PAUSE = timedelta(seconds=30)
 LONGEST_PAUSE = timedelta(minutes=10)
-# One failure is told by the answer to the publish; from the second on operators are.
+# The answer to the publish reports one failure; a mail to operators reports the second.
 TOLD_AFTER = 2
 OVERDUE = timedelta(minutes=5)
 BY = Actor(name="the worker")
@@ -39,10 +39,10 @@ log = logging.getLogger(__name__)
 
 
 def ask(*, channel: str, publication: Publication | None, now: datetime) -> Purge | None:
-    """The purge after which the CDN serves this (None: nothing), made and queued where none is under way.
+    """Queues a purge after which the CDN serves this publication (None: nothing), unless the same one is pending.
 
-    One that was confirmed tells of then: storage has been written since, and caches may have something else by now.
-    None where no CDN has to be told. Call it in the transaction that changes what storage has.
+    A confirmed purge does not count: caches may have changed since. Returns None without a configured purge. Call it
+    in the transaction of the change in storage.
     """
     if not cdn.is_purged():
         return None
@@ -58,19 +58,17 @@ def ask(*, channel: str, publication: Publication | None, now: datetime) -> Purg
 
 
 def newest(channel: str) -> Purge | None:
-    """The purge of a channel that counts."""
+    """The newest purge of a channel."""
     return Purge.objects.filter(channel=channel).order_by("-pk").first()
 
 
 def settle(purge: Purge | None, *, now: datetime) -> bool | None:
-    """Whether the CDN serves what it should, tried now where that is not known; None where there is none to tell.
+    """Tries a purge; returns whether the CDN serves the release, or None without a configured purge.
 
-    It never raises: what storage has is published, whatever comes after.
+    Logs database errors instead of raising them, because the release is published.
     """
     if purge is None:
         return None
-    if purge.confirmed_at is not None:
-        return True
     try:
         return confirm(purge_id=purge.pk, now=now)
     except DatabaseError:
@@ -79,9 +77,9 @@ def settle(purge: Purge | None, *, now: datetime) -> bool | None:
 
 
 def confirm(*, purge_id: int, now: datetime) -> bool:
-    """Tries a purge; True once the public address serves what it should. A failure queues the next try.
+    """Tries a purge; returns whether the public address serves the release. A failure queues the next try.
 
-    Holds no connection while it waits. Done twice it does no harm; one that has been overtaken does nothing.
+    Holds no connection while it waits. It is idempotent, and ignores a purge that is no longer the newest.
     """
     purge = _current(purge_id)
     if purge is None or purge.confirmed_at is not None or not cdn.is_purged():
@@ -100,14 +98,16 @@ def confirm(*, purge_id: int, now: datetime) -> bool:
 
 
 def retry(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
-    """An operator wants what the channel offers purged at once, also where that was confirmed once.
-
-    False where there is nothing to purge.
-    """
+    """Purges a channel at once for an operator, even after a confirmed purge; returns False without a purge."""
     with transaction.atomic():
-        purge = _asked_by_operator(channel, now=now)
-        if purge is None:
+        # A publish locks this row before it asks for its purge, which the operator's purge must not overtake.
+        row = ShellChannel.objects.select_for_update().filter(pk=channel).first()
+        if row is None or not is_possible(row):
             return False
+        halted = row.halted_at is not None
+        live = None if halted else Publication.objects.of(channel).stored().first()
+        purge = ask(channel=channel, publication=live, now=now)
+        assert purge is not None
         Purge.objects.filter(pk=purge.pk).update(due_at=now)
         after = {"failure": purge.failure, "attempts": purge.attempts}
         record(
@@ -124,14 +124,17 @@ def retry(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
 
 
 def is_possible(channel: ShellChannel) -> bool:
-    """Whether there is a CDN, and something of the channel that it should serve or should not."""
+    """Whether a purge is configured, and the channel has a stored release or is halted."""
     has_any = Publication.objects.of(channel.pk).stored().exists
     return cdn.is_purged() and (channel.halted_at is not None or has_any())
 
 
 def queue_overdue(*, now: datetime) -> int:
-    """Queues again what should have been tried some time ago; gives how many."""
-    lost = [each for each in Purge.objects.newest() if _is_overdue(each, now)]
+    """Queues overdue purges, whose jobs were lost, again; returns their number."""
+    if not cdn.is_purged():
+        return 0
+    newest_ones = Purge.objects.newest()
+    lost = [each for each in newest_ones if not each.confirmed_at and each.due_at < now - OVERDUE]
     for each in lost:
         with transaction.atomic():
             Purge.objects.filter(pk=each.pk).update(due_at=now)
@@ -140,26 +143,12 @@ def queue_overdue(*, now: datetime) -> int:
 
 
 def queue(purge_id: int, at: datetime) -> None:
-    """A job that tries it then."""
+    """Queues a try."""
     app.configure_task("releases.purge", queue="releases", schedule_at=at).defer(purge_id=purge_id)
 
 
-def _asked_by_operator(channel: str, *, now: datetime) -> Purge | None:
-    # Whoever finishes a publish writes this row first, so that its purge is not overtaken by one of what was before.
-    row = ShellChannel.objects.select_for_update().filter(pk=channel).first()
-    if row is None or not is_possible(row):
-        return None
-    halted = row.halted_at is not None
-    live = None if halted else Publication.objects.of(channel).stored().first()
-    return ask(channel=channel, publication=live, now=now)
-
-
-def _is_overdue(purge: Purge, now: datetime) -> bool:
-    return cdn.is_purged() and purge.confirmed_at is None and purge.due_at < now - OVERDUE
-
-
 def _current(purge_id: int) -> Purge | None:
-    """A purge that still counts."""
+    """The purge, if it is the newest of its channel."""
     purges = Purge.objects.select_related("publication__release")
     purge = purges.filter(pk=purge_id).first()
     if purge is None or Purge.objects.filter(channel=purge.channel_id, pk__gt=purge_id).exists():
@@ -168,7 +157,7 @@ def _current(purge_id: int) -> Purge | None:
 
 
 def _expected(purge: Purge) -> Mapping[str, bytes | None]:
-    """What each public path has to give."""
+    """The content that each public path has to serve."""
     path, shown = pointer_path(purge.channel_id), purge.publication
     return {
         path: bytes(shown.release.manifest) if shown else None,
@@ -177,7 +166,7 @@ def _expected(purge: Purge) -> Mapping[str, bytes | None]:
 
 
 def _failure_of(purge: Purge, expected: Mapping[str, bytes | None]) -> str:
-    """Purges and reads back for as long as that may take; "" once it is served, else a word for what is wrong."""
+    """Purges and reads back until the time limit; returns "" on success, else the code of the failure."""
     deadline = time.monotonic() + READ_BACK_SECONDS
     reference = f"{purge.reference}-{purge.rounds}"
     while True:
@@ -233,10 +222,10 @@ def _tell(purge: Purge, failure: str, *, now: datetime) -> None:
         after={"failure": failure},
     )
     queue_for_operators(
-        subject=f"The CDN does not serve the newest of {purge.channel_id}",
+        subject=f"The CDN does not serve the newest release of {purge.channel_id}",
         text=(
-            f"Storage has what the channel {purge.channel_id} offers, and the CDN still serves something else, "
-            f"or could not be told ({failure}). It is tried again until it does; this mail comes once."
+            f"Storage has the current release of the channel {purge.channel_id}. The CDN still serves another one, "
+            f"or its purge failed ({failure}). A worker repeats the purge until it succeeds; this mail comes once."
         ),
         path=reverse("admin:releases_shellchannel_change", args=[purge.channel_id]),
     )

@@ -1,8 +1,8 @@
-"""Storage gets what a channel offers now, as its row and its publications say. Publishing does the same for itself.
+"""Writes a channel's current release to storage, as its row and its publications define it.
 
-An operator's act is a row first, then a queued job; the request of the act tries at once what the job would do
-later. Whoever dies in between leaves the job. A publish queues it too before it writes: where that is not finished,
-the job gives storage back the pair of manifest and signature that it had.
+An operator's action changes rows and queues a job; its request tries at once to do the work of the job, which remains
+after a crash. A publish queues the job before it writes: if the publish does not finish, the job gives storage the
+earlier manifest and signature again.
 """
 
 from datetime import datetime, timedelta
@@ -18,17 +18,17 @@ from releases.delivery.storage import StorageUnavailable
 from releases.leases import Lease, PublishInProgress
 from releases.models import Publication, ShellChannel
 
-# Past the lease of whoever does it at once, so that a killed one's has run out.
+# The job runs after the end of the lease, even if its holder was killed.
 MARGIN = timedelta(seconds=15)
 
 
 def begin(*, channel: str, now: datetime) -> None:
-    """Storage has to follow: notes it and queues the job, for when the lease of now has run out.
+    """Marks the channel and queues the job for the end of the current lease.
 
-    Call it in the transaction of the act, with the lease.
+    Call it in the transaction of the change, with the lease.
     """
     ShellChannel.objects.filter(pk=channel).update(unplaced_since=now)
-    # The lease's end is by the database's clock: ``now`` may be minutes ago, when a publish had yet to verify.
+    # The lease ends by the database's clock; ``now`` may be minutes ago, before a publish verified its artifacts.
     leased_until = ShellChannel.objects.values_list("leased_until", flat=True).get(pk=channel)
     at = max(now, leased_until or now) + MARGIN
     job = app.configure_task("releases.place", queue="releases", schedule_at=at)
@@ -36,12 +36,12 @@ def begin(*, channel: str, now: datetime) -> None:
 
 
 def done(*, channel: str) -> None:
-    """Storage has it; the queued job does nothing. Call it in the transaction that ends the lease."""
+    """Makes the queued job do nothing. Call it in the transaction that ends the lease."""
     ShellChannel.objects.filter(pk=channel).update(unplaced_since=None)
 
 
 def place_at_once(*, channel: str, lease: Lease, now: datetime) -> bool:
-    """What the queued job would do, with a lease that is held already; False where that job has to."""
+    """Does the work of the queued job under a lease; returns False if the job has to repeat it."""
     try:
         _place(channel, lease, now=now)
     except (StorageUnavailable, PublishInProgress):
@@ -51,7 +51,7 @@ def place_at_once(*, channel: str, lease: Lease, now: datetime) -> bool:
 
 
 def place(*, channel: str, now: datetime) -> None:
-    """Does it, unless it has been done. Raises ``PublishInProgress`` and ``StorageUnavailable``: try again then."""
+    """The work of the queued job, if not yet done. Raises ``PublishInProgress`` or ``StorageUnavailable`` to retry."""
     with transaction.atomic():
         if not ShellChannel.objects.filter(pk=channel, unplaced_since__isnull=False).exists():
             return
@@ -64,10 +64,10 @@ def place(*, channel: str, now: datetime) -> None:
 
 
 def write(publication: Publication, *, lease: Lease) -> None:
-    """The signature, then the manifest, which is the moment that counts.
+    """Writes the signature, then the manifest, which is the moment of publishing.
 
-    Each write has a full term of the lease before it, which is longer than a write may take. Only a process that
-    was frozen in mid-write could still write after its term; whatever is placed next mends that.
+    Each write starts a term of the lease, which is longer than a write may take. Only a frozen process could write
+    after its term; the next placement repairs that.
     """
     release = publication.release
     path = storage.pointer_path(release.channel_id)
@@ -78,7 +78,7 @@ def write(publication: Publication, *, lease: Lease) -> None:
 
 
 def _place(channel: str, lease: Lease, *, now: datetime) -> None:
-    """The connection is given back before storage is asked, each time that the lease is renewed."""
+    """Each renewal of the lease gives the connection back before a write to storage."""
     halted = ShellChannel.objects.filter(pk=channel, halted_at__isnull=False).exists()
     shown = None if halted else Publication.objects.of(channel).wanted().first()
     if shown is None:
@@ -92,13 +92,13 @@ def _place(channel: str, lease: Lease, *, now: datetime) -> None:
             Publication.objects.filter(pk=shown.pk, stored_at=None).update(stored_at=Now())
         purge = purging.ask(channel=channel, publication=shown, now=now)
         if purge is not None:
-            # Nobody waits for an answer that says whether it is done, so the worker begins at once.
+            # No request waits for the purge, so the worker starts at once.
             purging.queue(purge.pk, now)
     release_connection()
 
 
 def _remove(channel: str, *, lease: Lease) -> None:
-    """The manifest first: without it nobody looks for a signature."""
+    """Removes the manifest first: without it no shell reads the signature."""
     path = storage.pointer_path(channel)
     for name in (path, f"{path}{storage.SIGNATURE_SUFFIX}"):
         lease.renew()

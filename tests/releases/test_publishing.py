@@ -12,8 +12,8 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest, NotConfigured, Problem
-from releases import publishing
-from releases.delivery import purging, storage
+from releases import leases, publishing
+from releases.delivery import purging, storage, storage_sync
 from releases.delivery.storage import StorageUnavailable
 from releases.leases import PublishInProgress
 from releases.manifests import artifacts
@@ -367,14 +367,14 @@ def kill_in(monkeypatch: pytest.MonkeyPatch, target: Any, name: str, *, call: in
         return original(*args, **kwargs)
 
     monkeypatch.setattr(target, name, dies)
-    # A process that is gone gives nothing back.
-    monkeypatch.setattr(publishing, "_give_back", lambda lease: None)
+    # A killed process gives no lease back.
+    monkeypatch.setattr(leases, "give_back", lambda lease: None)
 
 
 STEPS: list[tuple[Any, str, int]] = [
     (artifacts, "verify", 1),
     (publishing, "_recorded", 1),
-    (publishing, "_store", 1),
+    (storage_sync, "write", 1),
     (storage, "put", 1),
     (storage, "put", 2),
     (publishing, "_finish", 1),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 CASES = [
     ("stable", "darwin", "aarch64", "1.0.0", "newer than 1.0.0"),
-    ("stable", "darwin", "", "", "does not say what it has"),
+    ("stable", "darwin", "", "", "did not send its version"),
     ("stable", "darwin", "", "1.2.3", "not newer"),
     ("stable", "darwin", "", "2.0.0", "not newer"),
     ("stable", "darwin", "", "one", "three numbers|not a SemVer"),

@@ -347,7 +347,7 @@ def test_a_release_that_storage_has_not_got_is_not_offered(
     def die(*_: object, **__: object) -> None:
         raise Killed
 
-    monkeypatch.setattr("releases.publishing._store", die)
+    monkeypatch.setattr("releases.delivery.storage_sync.write", die)
     with pytest.raises(Killed):
         pipeline.publish(pipeline.release("2.0.0"))
     assert ask("ch=stable&os=darwin").content == served.body
