@@ -1,7 +1,7 @@
-"""The request of a model call as JSON Schema (2020-12): OpenAI's chat completion, as far as it is passed on.
+"""The JSON Schema (2020-12) of a model call: the supported members of OpenAI's chat completion.
 
-The same schema is checked and published, so the two cannot differ. Every object is closed except those that hold a
-caller's schema, so only members named here can reach a provider.
+Requests are validated by the schema that is published, so the two cannot differ. Every object is closed except those
+that hold a caller's schema, so only members named here can reach a provider.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ _TEXT: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
 _ID: Schema = {"type": "string", "maxLength": 256}
 _FLAG: Schema = {"type": ["boolean", "null"]}
-_FREE: Schema = {"type": "object", "description": "A JSON Schema of the caller's own."}
+_FREE: Schema = {"type": "object", "description": "A JSON Schema that the caller chooses."}
 _LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": 1_000_000}
 
 _PART: Schema = {
@@ -65,7 +65,7 @@ _TOOL_CALL: Schema = _closed(
         "id": _ID,
         "type": {"const": "function"},
         "function": _closed(
-            # An SDK's parsed arguments are not passed on.
+            # OpenAI's SDKs add parsed arguments, which are not forwarded.
             {"name": _NAME, "arguments": _TEXT, "parsed_arguments": {}},
             "name",
             "arguments",
@@ -99,7 +99,7 @@ _MESSAGE: Schema = {
             },
             "tool_call_id": _ID,
             "refusal": {"type": ["string", "null"]},
-            # Callers may send an answer back as it came; these of its members mean nothing to a provider.
+            # Callers may send an answer back unchanged; a provider does not read these members.
             "annotations": {"type": ["array", "null"]},
             "reasoning_content": {"type": ["string", "null"]},
             "reasoning": {"type": ["string", "null"]},

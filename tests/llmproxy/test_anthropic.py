@@ -24,7 +24,7 @@ from llmproxy.providers import provider
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, TOOLS_PROMPT
-from llmproxy.providers.anthropic.thinking import thinks_by_effort
+from llmproxy.providers.anthropic.thinking import takes_effort
 from llmproxy.providers.anthropic.turns import OPENING, call_id
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
@@ -434,7 +434,7 @@ class TestThinking:
          ("claude-opus-4-10", True), ("claude-sonnet-5", True), ("claude-haiku-5-5", True), ("other", False)],
     )  # fmt: skip
     def test_which_models_are_which(self, model: str, by_effort: bool) -> None:
-        assert thinks_by_effort(model) == by_effort
+        assert takes_effort(model) == by_effort
 
 
 class TestOverhead:

@@ -24,12 +24,12 @@ from tokenizers import Tokenizer
 
 from llmproxy import estimates
 from llmproxy.estimates import (
-    MOST_COMPOSED,
-    MOST_EXPANSION,
-    MOST_GROWTH,
+    MAX_COMPOSED,
+    MAX_EXPANSION,
+    MAX_GROWTH,
     SLICE,
     WHOLE_WORDS,
-    WORDS_WITHIN,
+    WHOLE_WORDS_WITHIN,
     delivered_tokens,
     prompt_tokens,
     text_tokens,
@@ -147,9 +147,9 @@ def test_what_is_said_of_compatibility_forms_is_so() -> None:
         for text, size, apart in zip(texts, sizes, canonical, strict=True)
         if apart != size and normalize("NFC", text) == text
     ]
-    assert 0 < min(composed) <= max(composed) == MOST_COMPOSED
+    assert 0 < min(composed) <= max(composed) == MAX_COMPOSED
     ratios = [apart / size for size, apart in zip(sizes, compatible, strict=True)]
-    assert max(ratios) == MOST_EXPANSION
+    assert max(ratios) == MAX_EXPANSION
 
 
 @given(
@@ -193,21 +193,21 @@ def test_the_form_of_any_text_is_made_in_small_pieces_and_not_without_end(
     text_tokens(text)
     assert max(taken) <= 100
     assert sum(taken) <= len(text)
-    assert sum(given) <= sum(taken) + MOST_GROWTH + 18 * 100
+    assert sum(given) <= sum(taken) + MAX_GROWTH + 18 * 100
 
 
 def test_what_is_longer_in_its_form_than_anyone_writes_counts_as_the_worst() -> None:
-    text = "\ufdfa" * (MOST_GROWTH // 17)
+    text = "\ufdfa" * (MAX_GROWTH // 17)
     worst = len(normalize("NFKC", text).encode())
-    assert worst - 5 * len(text) < text_tokens(text) <= worst == MOST_EXPANSION * len(text.encode())
-    assert text_tokens(text + "½" * 2000) == MOST_EXPANSION * (len(text.encode()) + 4000)
+    assert worst - 5 * len(text) < text_tokens(text) <= worst == MAX_EXPANSION * len(text.encode())
+    assert text_tokens(text + "½" * 2000) == MAX_EXPANSION * (len(text.encode()) + 4000)
 
 
 def test_words_far_behind_cost_what_their_letters_cost() -> None:
-    within = WORDS_WITHIN // 4
+    within = WHOLE_WORDS_WITHIN // 4
     assert text_tokens(" the" * within) == within
     assert text_tokens(" the" * (within + 10)) == within - 1 + 11 * 3
-    assert text_tokens("x" * WORDS_WITHIN + " the") == WORDS_WITHIN + 3
+    assert text_tokens("x" * WHOLE_WORDS_WITHIN + " the") == WHOLE_WORDS_WITHIN + 3
 
 
 def of(content: object, *, image_tokens: int = 0) -> int:

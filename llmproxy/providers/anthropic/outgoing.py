@@ -1,12 +1,12 @@
-"""A chat completion as a request of the Messages API.
+"""Translates a chat completion to a request of the Messages API.
 
-Members without a counterpart: ``seed`` is taken and not passed on, since it promises nothing. Penalties,
-``logit_bias`` and log probabilities are refused, unless their value asks for nothing (0, ``{}``, false, biases of 0).
-Temperatures above 1 become 1, the most there is. A temperature or ``top_p`` of 1 is the default and not
-passed on, because newer models refuse both members; nor is either while the model thinks.
+Members without a counterpart: ``seed`` is ignored, since it promises nothing. Penalties, ``logit_bias`` and log
+probabilities are refused, unless their value has no effect (0, ``{}``, false, biases of 0). Temperatures above 1
+become 1, the API's maximum. A temperature or ``top_p`` of 1 is the default and left out, because newer models refuse
+both members; either is left out while the model thinks.
 
-``response_format``: a strict schema is passed on and the answer held to it; what is not strict, and
-``json_object``, is asked for in the system prompt, since the API can hold an answer to closed schemas alone.
+``response_format``: a strict schema is passed on and enforced by the API. The system prompt describes a schema that is
+not strict, and ``json_object``, since the API can enforce closed schemas only.
 """
 
 from json import dumps
@@ -17,7 +17,7 @@ from llmproxy.providers.anthropic.thinking import thinking
 from llmproxy.providers.anthropic.tools import tools_and_choice
 from llmproxy.providers.anthropic.turns import Turn, system_prompt, turns, unsupported
 
-# Next to thinking, top_p may not be lower.
+# The lowest top_p that the API takes while the model thinks.
 LOWEST_TOP_P = 0.95
 JSON_OBJECT = (
     "Answer with one JSON object and nothing else: no words before or after it and no code fence."
@@ -28,23 +28,23 @@ _WITHOUT_COUNTERPART = (
 
 
 def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, Any]:
-    """The body of the request. Raises ``InvalidRequest`` for what this provider cannot be asked."""
+    """The body of the request. Raises ``InvalidRequest`` for a call that this provider does not support."""
     members = chat.members
     for name in _WITHOUT_COUNTERPART:
-        if _asks_for_something(members.get(name)):
-            raise unsupported(f"/{name}", "This model's provider has nothing like it.")
-    made = turns(members["messages"])
+        if _has_effect(members.get(name)):
+            raise unsupported(f"/{name}", "This model does not support this member.")
+    translated = turns(members["messages"])
     tools = tools_and_choice(members)
-    thought = thinking(
+    thinking_members = thinking(
         members.get("reasoning_effort"),
         model=model,
         output_limit=output_limit,
         forced=tools.get("tool_choice", {}).get("type") in ("any", "tool"),
-        unfinished=_is_unfinished(made[-1]),
+        unfinished=_is_unfinished(translated[-1]),
     )
-    thinks = thought.get("thinking", {}).get("type") in ("enabled", "adaptive")
-    body = {"model": model, "max_tokens": output_limit, "messages": made, **tools, **thought}
-    body |= _sampling(members, thinks=thinks) | _stop(members)
+    thinks = thinking_members.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    body = {"model": model, "max_tokens": output_limit, "messages": translated, **tools}
+    body |= thinking_members | _sampling(members, thinks=thinks) | _stop(members)
     if chat.stream:
         body["stream"] = True
     if system := _system(members):
@@ -55,7 +55,7 @@ def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, A
     return body
 
 
-def _asks_for_something(value: Any) -> bool:
+def _has_effect(value: Any) -> bool:
     return any(value.values()) if isinstance(value, dict) else bool(value)
 
 
@@ -66,32 +66,35 @@ def _is_unfinished(last: Turn) -> bool:
 
 def _sampling(members: dict[str, Any], *, thinks: bool) -> dict[str, Any]:
     temperature, top_p = min(members.get("temperature", 1), 1), members.get("top_p", 1)
-    asked = {}
+    sampling = {}
     if temperature < 1 and not thinks:
-        asked["temperature"] = temperature
+        sampling["temperature"] = temperature
     if top_p < 1 and (not thinks or top_p >= LOWEST_TOP_P):
-        asked["top_p"] = top_p
-    return asked
+        sampling["top_p"] = top_p
+    return sampling
 
 
 def _stop(members: dict[str, Any]) -> dict[str, Any]:
     stop = members.get("stop", [])
     sequences = [stop] if isinstance(stop, str) else stop
     if not all(each.strip() for each in sequences):
-        raise unsupported("/stop", "This model cannot stop at blanks alone.")
+        raise unsupported(
+            "/stop", "This model does not support a stop sequence of white space alone."
+        )
     return {"stop_sequences": sequences} if sequences else {}
 
 
 def _system(members: dict[str, Any]) -> str:
-    parts = [system_prompt(members["messages"]), _form_in_words(members)]
+    parts = [system_prompt(members["messages"]), _described_format(members)]
     return "\n\n".join(part for part in parts if part)
 
 
-def _form_in_words(members: dict[str, Any]) -> str:
-    asked = members.get("response_format", {"type": "text"})
-    if asked["type"] == "text" or _strict_schema(members):
+def _described_format(members: dict[str, Any]) -> str:
+    """The instructions for a response format that the API does not enforce."""
+    response_format = members.get("response_format", {"type": "text"})
+    if response_format["type"] == "text" or _strict_schema(members):
         return ""
-    form = asked.get("json_schema", {})
+    form = response_format.get("json_schema", {})
     parts = [JSON_OBJECT, form.get("description", "")]
     if form.get("schema"):
         parts.append(f"It has to match this JSON Schema: {dumps(form['schema'])}")

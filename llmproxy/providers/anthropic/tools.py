@@ -1,35 +1,33 @@
-"""Tools and the choice among them."""
+"""Translates tools and the choice among them."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from llmproxy.providers.anthropic.turns import unsupported
 
-_KINDS = {"auto": "auto", "required": "any", "none": "none"}
+_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
 
 def tools_and_choice(members: dict[str, Any]) -> dict[str, Any]:
-    """``tools`` and ``tool_choice``, as far as there are any. Raises ``InvalidRequest``."""
+    """The members ``tools`` and ``tool_choice`` of the request, where it needs them. Raises ``InvalidRequest``."""
     choice = members.get("tool_choice", "auto")
     tools = [_tool(each["function"], index) for index, each in enumerate(members.get("tools", ()))]
     if tools:
         single = members.get("parallel_tool_calls") is False
         return {"tools": tools, "tool_choice": _choice(choice, single=single)}
     if choice not in ("auto", "none"):
-        raise unsupported("/tool_choice", "There are no tools to choose from.")
-    # Turns that call tools are only taken together with the tools, although they shall not be called again.
-    known = dict.fromkeys(_called(members["messages"]))
-    if not known:
-        return {}
-    past = [{"name": name, "input_schema": {"type": "object"}} for name in known]
-    return {"tools": past, "tool_choice": {"type": "none"}}
+        raise unsupported("/tool_choice", "This call has no tools to choose from.")
+    # The API refuses turns that call tools without the tools, even where the model may not call them again.
+    names = dict.fromkeys(_called_names(members["messages"]))
+    past = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+    return {"tools": past, "tool_choice": {"type": "none"}} if past else {}
 
 
 def _tool(function: dict[str, Any], index: int) -> dict[str, Any]:
     schema = {"type": "object", **function.get("parameters", {})}
     if schema["type"] != "object":
         raise unsupported(
-            f"/tools/{index}/function/parameters/type", "Parameters have to be an object."
+            f"/tools/{index}/function/parameters/type", "The parameters have to be an object."
         )
     tool: dict[str, Any] = {"name": function["name"], "input_schema": schema}
     if function.get("description"):
@@ -41,15 +39,15 @@ def _tool(function: dict[str, Any], index: int) -> dict[str, Any]:
 
 def _choice(choice: Any, *, single: bool) -> dict[str, Any]:
     if isinstance(choice, str):
-        chosen: dict[str, Any] = {"type": _KINDS[choice]}
+        translated: dict[str, Any] = {"type": _CHOICES[choice]}
     else:
-        chosen = {"type": "tool", "name": choice["function"]["name"]}
-    if single and chosen["type"] != "none":
-        chosen["disable_parallel_tool_use"] = True
-    return chosen
+        translated = {"type": "tool", "name": choice["function"]["name"]}
+    if single and translated["type"] != "none":
+        translated["disable_parallel_tool_use"] = True
+    return translated
 
 
-def _called(messages: list[dict[str, Any]]) -> Iterator[str]:
+def _called_names(messages: list[dict[str, Any]]) -> Iterator[str]:
     for message in messages:
         for call in message.get("tool_calls") or ():
             yield call["function"]["name"]
