@@ -80,6 +80,21 @@ class PooledConnection(psycopg.Connection[Any]):
                 self._give_up()
             raise
 
+    def execute(self, query: Any, *args: Any, **options: Any) -> psycopg.Cursor[Any]:
+        """The pool checks a connection by an empty query; here that is a look at the socket, without a round trip.
+
+        A server that has gone away has left its last message there, and after that the end.
+        """
+        if query:
+            return super().execute(query, *args, **options)
+        try:
+            self.pgconn.consume_input()
+            self.pgconn.consume_input()
+        except psycopg.OperationalError:
+            self._give_up()
+            raise
+        return self.cursor()
+
     def _give_up(self) -> None:
         """Closes this connection and replaces the idle ones: they share its fate, and the pool would try each."""
         self.close()
