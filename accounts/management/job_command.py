@@ -1,4 +1,4 @@
-"""The one way in which a job is run by its command."""
+"""The base class of commands that run one job."""
 
 from typing import Any, ClassVar
 
@@ -9,13 +9,13 @@ from accounts.jobs import End, Job, clock, run
 
 
 class JobCommand(BaseCommand):
-    """``job`` is run alone; the exit code is 1 if it failed, and 0 if somebody else runs it already."""
+    """Runs ``job`` alone; the exit code is 1 if it failed, and 0 if it is running already elsewhere."""
 
     job: ClassVar[Job]
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--dry-run", action="store_true", help="say what would be done and change nothing"
+            "--dry-run", action="store_true", help="show what would be done and change nothing"
         )
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:

@@ -1,13 +1,44 @@
-"""What a command asks whoever is at its terminal."""
+"""Prompts, look-ups and refusals that the management commands share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from getpass import getpass
 
 from django.core.management.base import CommandError
 
+from accounts.models import User
+from config.api.problems import InvalidRequest
 
-def asked(question: Callable[[str], str], prompt: str, *, instead: str) -> str:
-    """The answer to a question, asked by ``input`` or ``getpass``; ``instead`` is told where nobody can answer."""
+
+def ask(question: Callable[[str], str], prompt: str, *, instead: str) -> str:
+    """Asks by ``input`` or ``getpass``; without a terminal the error suggests what to do ``instead``."""
     try:
         return question(prompt)
     except EOFError:
-        raise CommandError(f"Nobody is here to be asked. {instead}") from None
+        raise CommandError(f"There is no terminal to ask at. {instead}") from None
+
+
+def ask_password(*, instead: str) -> str:
+    """Asks for a password twice, without showing it."""
+    password = ask(getpass, "Password: ", instead=instead)
+    if password != ask(getpass, "Password (again): ", instead=instead):
+        raise CommandError("The two passwords are not the same.")
+    return password
+
+
+def user_of(email: str) -> User:
+    """The user with an email; without one the command fails."""
+    user = User.objects.filter(email=email).first()
+    if user is None:
+        raise CommandError("There is no user with this email.")
+    return user
+
+
+@contextmanager
+def refusals_as_errors() -> Iterator[None]:
+    """Shows the faults of an ``InvalidRequest``, or its detail, as the error of the command."""
+    try:
+        yield
+    except InvalidRequest as refusal:
+        faults = "\n".join(fault.detail for fault in refusal.errors)
+        raise CommandError(faults or refusal.detail) from None

@@ -6,22 +6,23 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.management.terminal import asked
-from accounts.models import User
-from accounts.people.erasure import erase_user, foresee
-from config.api.problems import InvalidRequest
+from accounts.management.terminal import ask, refusals_as_errors, user_of
+from accounts.people.erasure import erase_user, preview
 
 
 class Command(BaseCommand):
-    help = "Erase a person: nothing personal stays but in the audit log, for its days. It cannot be undone."
+    help = (
+        "Erase a person's data for good, except in the audit log, which keeps it for AUDIT_RETENTION_DAYS. "
+        "This cannot be undone."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("email")
         parser.add_argument("--reason", help="kept in the audit log; not the email")
+        parser.add_argument("--confirm", metavar="EMAIL", help="the email again; default: a prompt")
         parser.add_argument(
-            "--confirm", metavar="EMAIL", help="the email again; asked for if not given"
+            "--dry-run", action="store_true", help="only show what would be removed"
         )
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
 
     def handle(
         self,
@@ -32,23 +33,18 @@ class Command(BaseCommand):
         dry_run: bool,
         **options: Any,
     ) -> None:
-        user = User.objects.filter(email=email).first()
-        if user is None:
-            raise CommandError("There is no user with this email.")
+        user = user_of(email)
         if dry_run:
-            self._say("would be removed", foresee(user_id=user.pk))
+            self._say("would be removed", preview(user_id=user.pk))
             return
         if not reason:
             raise CommandError("--reason is required: say why.")
         if confirm is None:
             sentence = "This cannot be undone. Type the email of the person: "
-            confirm = asked(input, sentence, instead="Give the email again, by --confirm.")
+            confirm = ask(input, sentence, instead="Repeat the email by --confirm.")
         by, now = Actor.command("erase_user"), timezone.now()
-        try:
+        with refusals_as_errors():
             removed = erase_user(user_id=user.pk, email=confirm, reason=reason, by=by, now=now)
-        except InvalidRequest as refusal:
-            faults = [fault.detail for fault in refusal.errors]
-            raise CommandError(" ".join(faults) or refusal.detail) from None
         self._say("removed", removed)
 
     def _say(self, done: str, numbers: Any) -> None:

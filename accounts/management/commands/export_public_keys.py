@@ -1,4 +1,4 @@
-"""The public keys as files, for shells that verify tokens offline."""
+"""Exports the public keys as files, for shells that verify tokens offline."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
 def _write(files: Mapping[str, bytes], output: Path) -> None:
     output.mkdir(parents=True, exist_ok=True)
-    # A build that takes every PEM there is must not take one that verifies no more.
+    # A build that includes every PEM of the folder must not include a retired key.
     for path in output.iterdir():
         if EARLIER.fullmatch(path.name) and path.name not in files:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Puts what is kept of connections under the newest of the encryption keys, so that older ones can go."""
+"""Re-encrypts the tokens of connections under the newest encryption key, so that older keys can be removed."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from accounts.connections.reencrypting import reencrypt
 
 
 class Command(BaseCommand):
-    help = "Encrypt the tokens of connections anew under the first of ENCRYPTION_KEYS; the worker does so every night."
+    help = "Re-encrypt the tokens of connections under the first of ENCRYPTION_KEYS; the worker does so every night."
 
     def handle(self, *args: Any, **options: Any) -> None:
         moved, unreadable = reencrypt()

@@ -1,4 +1,4 @@
-"""Puts the private signing keys under the newest of the encryption keys, so that older ones can go."""
+"""Re-encrypts the private signing keys under the newest encryption key, so that older keys can be removed."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from config.encryption import CannotDecrypt
 
 
 class Command(BaseCommand):
-    help = "Encrypt the private signing keys anew under the first of ENCRYPTION_KEYS."
+    help = "Re-encrypt the private signing keys under the first of ENCRYPTION_KEYS."
 
     def handle(self, *args: Any, **options: Any) -> None:
         by = Actor.command("reencrypt_signing_keys")
@@ -19,10 +19,10 @@ class Command(BaseCommand):
             done = reencrypt_signing_keys(by=by, now=timezone.now())
         except CannotDecrypt:
             raise CommandError(
-                "A private key that signs, or will, is under an encryption key that ENCRYPTION_KEYS no longer "
-                "has. Give that back, or rotate_signing_key; with --emergency if it does not sign yet."
+                "A private key that signs, or will sign, is encrypted under a key that ENCRYPTION_KEYS no longer "
+                "has. Put that key back, or run rotate_signing_key, with --emergency if it does not sign yet."
             ) from None
         self.stdout.write(
             f"reencrypt_signing_keys: {done.moved} of {done.keys} moved under the newest encryption key, "
-            f"{done.unreadable} that sign no more are under a key that ENCRYPTION_KEYS no longer has"
+            f"{done.unreadable} that no longer sign are under a key that ENCRYPTION_KEYS no longer has"
         )

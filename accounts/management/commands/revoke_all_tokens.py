@@ -1,4 +1,4 @@
-"""The kill switch for everybody, as after a restore from a backup."""
+"""Ends every session of every user, as after a restore from a backup."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from accounts.sessions.revocation import revoke_everything
 
 
 class Command(BaseCommand):
-    help = "End every session of everybody at once; all can sign in again."
+    help = "End every session of every user at once; they can sign in again."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--reason", required=True)

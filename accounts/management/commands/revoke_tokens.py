@@ -1,4 +1,4 @@
-"""The kill switch from a shell."""
+"""Ends every session of one user."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from accounts.audit import Actor
-from accounts.models import User
+from accounts.management.terminal import user_of
 from accounts.sessions.revocation import revoke_all
 
 
@@ -20,9 +20,6 @@ class Command(BaseCommand):
     def handle(self, *args: Any, email: str, reason: str, **options: Any) -> None:
         if not reason.strip():
             raise CommandError("Say why.")
-        user = User.objects.filter(email=email).first()
-        if user is None:
-            raise CommandError("There is no user with this email.")
-        by = Actor.command("revoke_tokens")
+        user, by = user_of(email), Actor.command("revoke_tokens")
         ended = revoke_all(user_id=user.pk, by=by, reason=reason, now=timezone.now())
         self.stdout.write(f"revoke_tokens: {ended} sessions of {user.email} ended")

@@ -1,4 +1,4 @@
-"""Makes the next key that signs access tokens, and comes back when that is so in every process."""
+"""Makes the next key that signs access tokens, and returns when every process has it."""
 
 from datetime import timedelta
 from time import sleep
@@ -18,17 +18,17 @@ from accounts.keys.signing_keys import (
 from accounts.models import SigningKey
 from config.api.problems import instant
 
-# What a process may need to read the rows once their time has come.
+# The time that a process may need to read the rows.
 READING_SECONDS = 1.0
-# By how much the clock of another host, whose processes sign by it, may be behind.
+# How far the clock of another host may be behind.
 CLOCK_SECONDS = 5.0
 MOST_HOURS = 24 * 90
 
 
 class Command(BaseCommand):
     help = (
-        f"Make a new signing key, which signs {LEAST_AHEAD.seconds} s later, when every process knows it; "
-        "the one before goes on verifying for 90 days."
+        f"Make a new signing key, which signs {LEAST_AHEAD.seconds} s later, when every process knows it. "
+        "The previous key verifies for 90 days more."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -38,12 +38,12 @@ class Command(BaseCommand):
             type=float,
             default=0.0,
             metavar="HOURS",
-            help="publish the key now and sign with it after so many hours",
+            help="publish the key now and sign with it after this number of hours",
         )
         how.add_argument(
             "--emergency",
             action="store_true",
-            help="void every other key, with all tokens that it has signed; people have to refresh",
+            help="void every other key and all tokens signed by it; shells have to refresh",
         )
 
     def handle(self, *args: Any, publish_first: float, emergency: bool, **options: Any) -> None:
@@ -56,12 +56,12 @@ class Command(BaseCommand):
 
     def _replaced(self) -> str:
         key = replace_signing_keys(by=Actor.command("rotate_signing_key"), now=timezone.now())
-        # Until then another process may still take what the key that leaked has signed.
+        # Until then another process may still accept tokens signed by the leaked key.
         sleep(RELOAD_SECONDS + READING_SECONDS)
         return f"{key.kid} signs, every other key is void in every process"
 
     def _wait_for(self, key: SigningKey) -> None:
-        """Until it signs in every process, and says first for how long."""
+        """Announces the wait, and waits until the key signs in every process."""
         seconds = max(0.0, (key.signs_from - timezone.now()).total_seconds()) + CLOCK_SECONDS
         waiting = f"waiting {seconds:.0f} s, until {key.kid} signs in every process"
         self.stdout.write(f"rotate_signing_key: {waiting}")

@@ -84,9 +84,7 @@ def test_without_a_password_there_is_one_to_be_sent(made: Any) -> None:
 def test_who_is_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     typed = [NEW, NEW, NEW, NEW + "x"]
     monkeypatch.setattr("builtins.input", lambda question: "Second@shell.test")
-    monkeypatch.setattr(
-        "accounts.management.commands.createsuperuser.getpass", lambda question: typed.pop(0)
-    )
+    monkeypatch.setattr("accounts.management.terminal.getpass", lambda question: typed.pop(0))
     call_command("createsuperuser", stdout=StringIO())
     assert User.objects.get(email="second@shell.test").check_password(NEW)
     with pytest.raises(CommandError, match="not the same"):
@@ -109,7 +107,7 @@ def test_where_nobody_can_be_asked_a_command_says_what_to_do_instead(
         raise EOFError
 
     monkeypatch.setattr("builtins.input", nobody)
-    monkeypatch.setattr("accounts.management.commands.createsuperuser.getpass", nobody)
+    monkeypatch.setattr("accounts.management.terminal.getpass", nobody)
     with pytest.raises(CommandError, match=instead):
         call_command(*command, stdout=StringIO())
     user.refresh_from_db()
@@ -121,9 +119,7 @@ def test_a_password_set_from_a_shell_ends_sessions_and_is_written_down(
     user: User, pair: TokenPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typed = [NEW, NEW, "short", "short"]
-    monkeypatch.setattr(
-        "accounts.management.commands.createsuperuser.getpass", lambda question: typed.pop(0)
-    )
+    monkeypatch.setattr("accounts.management.terminal.getpass", lambda question: typed.pop(0))
     out = StringIO()
     call_command("changepassword", "ADA@acme.test", stdout=out)
     assert "1 sessions ended" in out.getvalue()
