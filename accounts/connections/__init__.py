@@ -1,6 +1,6 @@
-"""Connections to third parties by OAuth 2.0: begun, kept fresh and ended here, so that no secret leaves this side.
+"""Connections to third parties by OAuth 2.0; client secrets and refresh tokens never leave the service.
 
-``providers`` reads the settings, ``authorisation`` begins and recognises an authorisation, ``grants`` completes
-it and gives access tokens, ``refreshing`` renews them one at a time, ``disconnecting`` ends them here and there.
-``oauth`` says what is said to a provider, ``exchange`` how.
+``providers`` reads the settings, ``authorisation`` begins an authorisation and checks its answer, ``grants`` completes
+it and provides access tokens, ``refreshing`` renews them one at a time, ``disconnecting`` ends and revokes grants.
+``oauth`` speaks the protocol, ``exchange`` the transport.
 """

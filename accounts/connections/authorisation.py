@@ -1,8 +1,8 @@
-"""Beginning an authorisation, and recognising its end.
+"""Begins an authorisation, and checks the state that its redirect returns.
 
-The state is 256 random bits, kept as a hash, good for one use within ten minutes by the same person in the same
-session for the same provider. The port of the redirect and the PKCE verifier stand beside it, so whoever brings
-a code from elsewhere has nothing to redeem it with.
+The state is 256 random bits, stored as a hash, good for one use within ten minutes by the same person in the same
+session for the same provider. The redirect's port and the PKCE verifier are stored beside it, so a code of another
+authorisation cannot be redeemed.
 """
 
 import re
@@ -23,26 +23,26 @@ from config.api.problems import Fault, InvalidRequest, Problem
 from config.encryption import CannotDecrypt, decrypt, encrypt
 
 LIFETIME = timedelta(minutes=10)
-# More than anybody has open in browser windows; the oldest make room.
+# Per person; a further authorisation replaces the oldest.
 MOST_AT_A_TIME = 10
 HIGHEST_PORT = 65535
 PORT = re.compile(r"http://127\.0\.0\.1:([1-9][0-9]{0,4})/oauth/", re.ASCII)
 
 
 class StateInvalid(Problem):
-    """One answer for a state that is unknown, used, expired, or another's."""
+    """The one answer to a state that is unknown, used, expired, or another person's."""
 
     code = "state_invalid"
     status = 400
     title = "Authorisation not recognised"
     default_detail = (
-        "This authorisation was not begun here, was used already, or took too long. Begin it again."
+        "This authorisation is unknown, has already been used, or took too long. Begin it again."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """Where to send the person, and the state that the provider will bring back."""
+    """The address for the person's browser, and the state that the redirect will return."""
 
     authorization_url: str = field(repr=False)
     state: str = field(repr=False)
@@ -52,7 +52,7 @@ class Begun:
 def begin(
     *, user_id: UUID, session_id: UUID, provider: str, redirect_uri: str, now: datetime
 ) -> Begun:
-    """Begins an authorisation whose answer the shell awaits on a port of its own.
+    """Begins an authorisation whose redirect goes to a local port of the shell.
 
     Raises ``ProviderNotConfigured``, and ``InvalidRequest`` for any redirect but
     ``http://127.0.0.1:<port>/oauth/<provider>/callback``.
@@ -62,7 +62,7 @@ def begin(
     asked = Asked(redirect_uri, secrets.token_urlsafe(32), secrets.token_urlsafe(64))
     expires_at = now + LIFETIME
     with transaction.atomic():
-        # The lock keeps two at once from passing the limit together.
+        # Without the lock two concurrent calls could exceed the limit.
         lock_user(user_id)
         _make_room(user_id, now=now)
         ConnectionAttempt.objects.create(
@@ -80,7 +80,7 @@ def begin(
 
 
 def check_redirect(redirect_uri: str, *, provider: str) -> None:
-    """Raises ``InvalidRequest`` for what is not, character for character, the shell's own callback."""
+    """Raises ``InvalidRequest`` unless this is exactly the shell's callback."""
     found = PORT.match(redirect_uri)
     port = int(found[1]) if found else 0
     exact = f"http://127.0.0.1:{port}/oauth/{provider}/callback"
@@ -90,9 +90,9 @@ def check_redirect(redirect_uri: str, *, provider: str) -> None:
 
 
 def consume(*, user_id: UUID, session_id: UUID, provider: str, state: str, now: datetime) -> Asked:
-    """What an authorisation had asked, once: of any number who bring a state, one gets past here.
+    """The request of an authorisation, deleted by this use; of several concurrent uses one succeeds.
 
-    Raises ``StateInvalid``. A state in the wrong hands is not used up by it.
+    Raises ``StateInvalid``. A use by another person or session does not consume the state.
     """
     attempts = ConnectionAttempt.objects.filter(
         state_hash=_hash(state), user=user_id, session=session_id, provider=provider
@@ -103,13 +103,13 @@ def consume(*, user_id: UUID, session_id: UUID, provider: str, state: str, now: 
     try:
         verifier = decrypt(bytes(attempt.verifier)).decode()
     except CannotDecrypt:
-        # Its key was taken away within these ten minutes.
+        # The encryption key was removed within these ten minutes.
         raise StateInvalid from None
     return Asked(attempt.redirect_uri, state, verifier)
 
 
 def forget_expired(*, now: datetime) -> int:
-    """Deletes authorisations that nobody ended; gives how many."""
+    """Deletes expired authorisations; returns their number."""
     return ConnectionAttempt.objects.filter(expires_at__lte=now).delete()[0]
 
 

@@ -1,8 +1,8 @@
-"""Ending connections: here at once, and at the provider until it has confirmed it.
+"""Ends connections: at once here, and at the provider by retries until it confirms the revocation.
 
-What is needed to revoke a grant moves, encrypted, from the connection to a row of its own, in the transaction
-that deletes the connection; a queued job tries it, and each failure queues the next try. To revoke twice does
-no harm, so a job may be done twice. After ``GIVEN_UP_AFTER`` operators are told instead.
+The transaction that deletes a connection stores its encrypted tokens in a ``ConnectionRevocation``; a job tries the
+revocation, and each failure queues the next try. A repeated revocation is harmless. After ``GIVEN_UP_AFTER`` the
+retries end, and operators see the revocation in the console.
 """
 
 import json
@@ -28,12 +28,12 @@ from config.encryption import CannotDecrypt, decrypt, encrypt
 GIVEN_UP_AFTER = timedelta(days=14)
 FIRST_PAUSE = timedelta(seconds=5)
 LONGEST_PAUSE = timedelta(hours=6)
-# Far more than the pause before any try that is still queued.
+# Much longer than the pause before any queued try.
 OVERDUE = timedelta(hours=1)
 OVERDUE_AT_A_TIME = 500
 BY = Actor(name="the worker")
 NOT_CONFIGURED, NOT_READABLE = "not_configured", "not_readable"
-# In the order in which they are revoked; a refresh token usually takes its access tokens with it.
+# In the order of revocation: revoking a refresh token usually revokes its access tokens too.
 HINTS = ("refresh_token", "access_token")
 
 log = logging.getLogger(__name__)
@@ -56,9 +56,9 @@ def disconnect(*, user_id: UUID, provider: str, by: Actor, now: datetime, reason
 
 
 def disconnect_all(*, user_id: UUID, by: Actor, now: datetime, reason: str = "") -> int:
-    """Deletes every connection of a person, and what they had begun; gives the number of connections.
+    """Deletes every connection and open authorisation of a person; returns the number of connections.
 
-    For somebody who is disabled, deleted or erased: call it in that transaction, before the person's row goes.
+    Disabling, deletion and erasure call it in their transaction, before they delete the person's row.
     """
     with transaction.atomic():
         connections = list(_locked(user_id))
@@ -71,7 +71,7 @@ def disconnect_all(*, user_id: UUID, by: Actor, now: datetime, reason: str = "")
 def revoke_later(
     *, user_id: UUID, provider: str, tokens: Sequence[str | None], now: datetime
 ) -> ConnectionRevocation:
-    """Queues the revocation of a grant: ``tokens`` are its refresh token and its access token, as far as known."""
+    """Queues the revocation of a grant; ``tokens`` are its refresh token and access token, or None."""
     known = {hint: token for hint, token in zip(HINTS, tokens, strict=True) if token}
     with transaction.atomic():
         row = ConnectionRevocation.objects.create(
@@ -95,13 +95,13 @@ def tokens_of(connection: Connection) -> list[str | None]:
 
 
 def is_revocable(provider: str) -> bool:
-    """Whether there is anything to revoke with; a provider that is not set up just now may be again."""
+    """Whether a provider supports revocation; a provider that is not configured now may be configured later."""
     known = configured().get(provider)
     return known is None or bool(known.revocation_endpoint)
 
 
 def revoke(*, revocation_id: int, now: datetime) -> bool:
-    """Tries a revocation; True where the provider has confirmed it, and the row is gone."""
+    """Tries a revocation; returns True, and deletes its row, if the provider confirms it."""
     row = ConnectionRevocation.objects.filter(pk=revocation_id, gave_up_at=None).first()
     if row is None:
         return False
@@ -116,7 +116,7 @@ def revoke(*, revocation_id: int, now: datetime) -> bool:
 
 
 def retry(*, revocation_id: int, reason: str, by: Actor, now: datetime) -> bool:
-    """Begins anew with a revocation that was given up; False where it was not."""
+    """Restarts a revocation that was given up; returns False for any other."""
     with transaction.atomic():
         given_up = ConnectionRevocation.objects.filter(pk=revocation_id, gave_up_at__isnull=False)
         if not given_up.update(gave_up_at=None, asked_at=now, due_at=now, attempts=0):
@@ -128,7 +128,7 @@ def retry(*, revocation_id: int, reason: str, by: Actor, now: datetime) -> bool:
 
 
 def dismiss(*, revocation_id: int, reason: str, by: Actor, now: datetime) -> bool:
-    """Forgets a revocation, and with it the last means to revoke that grant from here."""
+    """Deletes a revocation, and with it the last copy of the grant's tokens."""
     with transaction.atomic():
         row = ConnectionRevocation.objects.filter(pk=revocation_id).select_for_update().first()
         if row is None:
@@ -147,7 +147,7 @@ def forget_revocations(
     reason: str,
     of: Collection[str] | None = None,
 ) -> None:
-    """Takes back what waits to be revoked and would end a newer grant with it: all, or what is ``of`` these tokens."""
+    """Cancels queued revocations that would end a newer grant: all, or those with tokens ``of`` a set."""
     waiting = ConnectionRevocation.objects.filter(user_id=user_id, provider=provider)
     for row in waiting.select_for_update():
         if of is None or not _tokens_to_revoke(row).isdisjoint(of):
@@ -163,7 +163,7 @@ def _tokens_to_revoke(row: ConnectionRevocation) -> set[str]:
 
 
 def queue_overdue(*, now: datetime) -> int:
-    """Queues again what should have been tried long ago; gives how many."""
+    """Queues long overdue revocations again; returns their number."""
     overdue = ConnectionRevocation.objects.filter(gave_up_at=None, due_at__lt=now - OVERDUE)
     ids = list(overdue.order_by("due_at").values_list("pk", flat=True)[:OVERDUE_AT_A_TIME])
     with transaction.atomic():
@@ -200,7 +200,7 @@ def _remove(connection: Connection, *, by: Actor, now: datetime, reason: str) ->
 
 
 def _failure_of(row: ConnectionRevocation) -> str:
-    """Asks the provider; "" once it has confirmed all of a grant's tokens, else the word for what is wrong."""
+    """Revokes a grant's tokens at the provider; returns "" if it confirms all of them, else a code of the failure."""
     try:
         provider = find(row.provider)
         tokens: dict[str, str] = json.loads(decrypt(bytes(row.tokens)))
@@ -221,7 +221,7 @@ def _failure_of(row: ConnectionRevocation) -> str:
 
 
 def _try_again(row: ConnectionRevocation, failure: str, *, now: datetime) -> None:
-    """Queues the next try, or gives up where the provider has had its days."""
+    """Queues the next try, or gives up after ``GIVEN_UP_AFTER``."""
     waiting = ConnectionRevocation.objects.filter(pk=row.pk, gave_up_at=None)
     due = now + min(FIRST_PAUSE * 4 ** min(row.attempts, 10), LONGEST_PAUSE)
     over = now - row.asked_at >= GIVEN_UP_AFTER

@@ -1,4 +1,4 @@
-"""Posts one form to a provider for Authlib's client, within a time and a size; no error holds a secret."""
+"""Posts one form to a provider for Authlib's client, with limits on time and size; no error contains a secret."""
 
 import json
 import time
@@ -10,7 +10,7 @@ from authlib.oauth2 import ClientAuth
 
 from config import http
 
-# For everything together. A lease of a refresh lasts longer than this.
+# For the whole exchange. The lease of a refresh lasts longer.
 MOST_SECONDS = 15.0
 MOST_BYTES = 64 * 1024
 HEADERS = {
@@ -21,7 +21,7 @@ HEADERS = {
 
 
 class Answer:
-    """An answer as far as it matters, in the form in which Authlib reads answers."""
+    """A response with the attributes that Authlib reads."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status_code = status
@@ -29,14 +29,14 @@ class Answer:
         self._body = body
 
     def json(self) -> Any:
-        """The document of the body; raises ValueError where it is none."""
+        """The JSON document of the body. Raises ``ValueError``."""
         try:
             return json.loads(self._body)
         except RecursionError:
             raise ValueError("nested too deep") from None
 
     def members(self) -> dict[str, Any]:
-        """The document's members; none where it is no object."""
+        """The members of the document, empty unless it is an object."""
         try:
             document = self.json()
         except ValueError:

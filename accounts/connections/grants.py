@@ -1,4 +1,4 @@
-"""Completing an authorisation, and giving out access tokens that are fresh."""
+"""Completes an authorisation, and provides fresh access tokens."""
 
 import logging
 import time
@@ -25,10 +25,10 @@ from config.clock import clock_from
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
 
-# How long a caller waits for the refresh of another, and how often it looks.
+# How long a caller waits for a concurrent refresh, and how often it checks.
 PATIENCE = timedelta(seconds=5)
 LOOK_SECONDS = 0.1
-# A token that was got just now is not renewed because a third party is said to refuse it.
+# A token younger than this is not renewed because a caller reports it as refused.
 TRUSTED = timedelta(seconds=30)
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class CodeRefused(ProviderRejected):
 
 
 class ReauthorisationNeeded(Problem):
-    """The grant is over, and only the person can give another."""
+    """A grant that only the person can renew."""
 
     code = "reauthorisation_needed"
     status = 409
@@ -53,7 +53,7 @@ class RefreshUnderWay(ServiceUnavailable):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """An access token of a third party; ``expires_at`` is None where it does not end by itself."""
+    """An access token of a third party; ``expires_at`` is None for a token without an end."""
 
     access_token: str = field(repr=False)
     expires_at: datetime | None
@@ -70,9 +70,9 @@ def complete(
     by: Actor,
     now: datetime,
 ) -> Connection:
-    """Turns an authorisation's code into a connection, in place of one that was there.
+    """Exchanges an authorisation's code for a connection, which replaces an existing one.
 
-    Raises ``ProviderNotConfigured``, ``StateInvalid``, ``CodeRefused``, and the problem of a provider that failed.
+    Raises ``ProviderNotConfigured``, ``StateInvalid``, ``CodeRefused``, and the problem of a failed provider.
     """
     party = find(provider)
     asked = consume(user_id=user_id, session_id=session_id, provider=provider, state=state, now=now)
@@ -94,11 +94,11 @@ def complete(
 def access_token(
     *, user_id: UUID, provider: str, refused: str | None, by: Actor, now: datetime
 ) -> Access:
-    """An access token that is good for a while, renewed where it has to be.
+    """A fresh access token, renewed if necessary.
 
-    ``refused``: the access token that the third party refused, if it did; that one is renewed before its time.
+    ``refused`` is an access token that the third party refused; it is renewed early if it is still the current one.
     Raises ``ConnectionNotFound``, ``ReauthorisationNeeded``, ``ProviderNotConfigured``, ``RefreshUnderWay``, and
-    the problem of a provider that failed; the last two only while there is nothing usable left.
+    the problem of a failed provider; the last two only without a usable token.
     """
     party = find(provider)
     clock, renewed = clock_from(now), False
@@ -115,7 +115,7 @@ def access_token(
             raise
         if renewed:
             continue
-        # Somebody else asks already.
+        # Another process is renewing it.
         if held.is_usable(at):
             return held.given()
         if at - now > PATIENCE:
@@ -126,7 +126,7 @@ def access_token(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """A connection as it was read. ``is_refused``: the third party does not take its access token."""
+    """A connection as it was read. ``is_refused``: the third party refuses its access token."""
 
     connection: Connection
     refresh: str | None = field(repr=False)
@@ -153,7 +153,7 @@ def _read(user_id: UUID, provider: str, *, refused: str | None, at: datetime) ->
     try:
         refresh, access = disconnecting.tokens_of(connection)
     except CannotDecrypt:
-        # Not marked: it is well again where operators give the key back.
+        # Not marked in the row: the connection works again once operators restore the key.
         log.exception("connection_not_readable", extra={"provider": provider})
         raise ReauthorisationNeeded from None
     assert access is not None
@@ -165,7 +165,7 @@ def _read(user_id: UUID, provider: str, *, refused: str | None, at: datetime) ->
 
 
 def _renew(held: _Held, party: OAuthProvider, *, by: Actor, at: datetime) -> bool:
-    """Whether new tokens are kept; False where another asks for them, or the grant is over."""
+    """Renews the tokens; returns False if another process is renewing them, or the grant is over."""
     connection = held.connection
     if held.refresh is None:
         if not held.is_usable(at):
@@ -193,9 +193,9 @@ def _connect(
     by: Actor,
     now: datetime,
 ) -> Connection | None:
-    """The connection with its new tokens; None for somebody who lost access meanwhile, and then they are revoked."""
+    """Stores the new tokens; for a person who lost access meanwhile, revokes them and returns None."""
     with transaction.atomic():
-        # The lock that disabling and every revocation take: what is granted here does not outlive them.
+        # Disabling and revocation take the same lock, so that no connection outlives them.
         user = User.objects.select_for_update(no_key=True).filter(pk=user_id).first()
         lives = Session.objects.filter(pk=session_id, user=user_id, ended_at=None).exists()
         if user is None or not user.is_active or not lives:
@@ -227,7 +227,7 @@ def _put(
         kept["scopes"] = sorted(party.scopes)
     if before is None:
         return Connection.objects.create(user=user, provider=party.name, **kept)
-    # A refresh of the grant before, still under way, finds neither its number nor its generation.
+    # A refresh of the previous grant that is still under way matches neither fence nor generation.
     rows = Connection.objects.filter(pk=before.pk)
     rows.update(**kept, generation=F("generation") + 1, fence=F("fence") + 1)
     return rows.get()
@@ -236,7 +236,7 @@ def _put(
 def _spare(
     party: OAuthProvider, tokens: Tokens, *, user_id: UUID, by: Actor, now: datetime
 ) -> None:
-    """Has nothing revoked any more that would end these tokens."""
+    """Cancels queued revocations that would end these tokens."""
     if party.one_grant:
         of, reason = None, "Connected again: the provider keeps one grant per person."
     else:
@@ -253,7 +253,7 @@ def _revoke_replaced(
         replaced = disconnecting.tokens_of(before)
     except CannotDecrypt:
         return
-    # Of whom a provider gives the same again, it has gone on with the same grant.
+    # A provider that returns a known token has continued the same grant.
     if _all_of(tokens).isdisjoint(replaced):
         _revoke_later(before.user_id, party, replaced, now=now)
 

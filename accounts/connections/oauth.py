@@ -1,7 +1,7 @@
-"""What is said to a provider, and what its answers mean. Authlib says it; what comes back is judged here.
+"""The OAuth 2.0 protocol with a provider: Authlib makes the requests, this module interprets the responses.
 
-By itself Authlib takes an answer of status 400 without an ``error`` for a token, fails on an error's description
-that has quotes in it, and loses a refresh token beside an ``expires_in`` that is no number.
+Authlib itself accepts a response of status 400 without an ``error`` as a token, fails on an error description with
+quotes, and loses a refresh token beside an ``expires_in`` that is not a number.
 """
 
 import re
@@ -24,20 +24,20 @@ from config.http import NoAnswer
 Failure = Connection.Failure
 LONGEST_TOKEN = 16 * 1024
 LONGEST_LIFE = timedelta(days=3650)
-# Where a provider gives a refresh token and does not say how long the access token lasts.
+# For a response with a refresh token and without ``expires_in``.
 ASSUMED_LIFE = timedelta(minutes=10)
-# A provider is left alone for a moment after a failure, and for as long as it asks within bounds.
+# The pause after a failure: the provider's Retry-After, within bounds.
 PAUSE_SECONDS = 5
 LONGEST_PAUSE_SECONDS = 300
 MOST_SCOPES = 100
-# As in RFC 6749 (3.3), but not endless. What is none is left out: it must not cost the tokens beside it.
+# As in RFC 6749 (3.3), with a length limit. Invalid scopes are left out and do not refuse the tokens beside them.
 SCOPE = re.compile(r"[!#-\[\]-~]{1,500}")
 CLIENT_ERRORS = {"invalid_client", "unauthorized_client"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """What a provider gave. ``scopes`` is None where it did not say; ``expires_at`` None: not by itself."""
+    """A provider's tokens. ``scopes`` is None if the response has none; ``expires_at`` is None for no end."""
 
     access: str = field(repr=False)
     refresh: str | None = field(repr=False)
@@ -46,7 +46,7 @@ class Tokens:
 
 
 class Asked(NamedTuple):
-    """What an authorisation asks for: where to send the person, and what only this side knows."""
+    """The parameters of an authorisation that its completion needs again."""
 
     redirect_uri: str
     state: str
@@ -58,9 +58,9 @@ class GrantRefused(Exception):
 
 
 class ProviderFailed(Exception):
-    """The provider did not do what it was asked, for a reason that says nothing about the grant.
+    """A failed request to the provider, which implies nothing about the grant.
 
-    ``sent``: it may have done it all the same, and its answer is lost. ``pause``: seconds to leave it alone.
+    ``sent``: the request may have succeeded, and its response was lost. ``pause``: seconds until the next request.
     """
 
     def __init__(self, kind: Failure, *, sent: bool = True, pause: int = PAUSE_SECONDS) -> None:
@@ -70,12 +70,12 @@ class ProviderFailed(Exception):
         super().__init__(kind.value)
 
     def problem(self) -> Problem:
-        """What it means to who has asked."""
+        """The problem for the caller."""
         return problem_of(self.kind, seconds=self.pause)
 
 
 def problem_of(kind: str, *, seconds: int) -> Problem:
-    """The problem that a kind of failure is; ``seconds`` until the provider may be asked again."""
+    """The problem of a kind of failure; ``seconds`` until the next request to the provider."""
     headers = {"Retry-After": str(max(1, seconds))}
     if kind == Failure.TIMED_OUT:
         return ProviderTimeout(headers=headers)
@@ -85,7 +85,7 @@ def problem_of(kind: str, *, seconds: int) -> Problem:
 
 
 def authorization_url(provider: OAuthProvider, asked: Asked) -> str:
-    """Where the person agrees or does not: with PKCE (S256) and the provider's own parameters."""
+    """The address of the provider's consent page, with PKCE (S256) and the provider's extra parameters."""
     client = _client(provider, scope=" ".join(provider.scopes), redirect_uri=asked.redirect_uri)
     url, _ = client.create_authorization_url(
         provider.authorization_endpoint,
@@ -97,7 +97,7 @@ def authorization_url(provider: OAuthProvider, asked: Asked) -> str:
 
 
 def redeem(provider: OAuthProvider, *, code: str, asked: Asked, now: datetime) -> Tokens:
-    """The tokens for an authorisation's code. Raises ``GrantRefused`` and ``ProviderFailed``."""
+    """Exchanges an authorisation's code for tokens. Raises ``GrantRefused`` and ``ProviderFailed``."""
     client = _client(provider, redirect_uri=asked.redirect_uri)
     return _tokens(
         lambda: client.fetch_token(
@@ -111,7 +111,7 @@ def redeem(provider: OAuthProvider, *, code: str, asked: Asked, now: datetime) -
 
 
 def renew(provider: OAuthProvider, *, refresh_token: str, now: datetime) -> Tokens:
-    """New tokens for a refresh token, which stays the same where the provider gives no other.
+    """New tokens for a refresh token, which stays the same unless the provider replaces it.
 
     Raises ``GrantRefused`` and ``ProviderFailed``.
     """
@@ -124,9 +124,9 @@ def renew(provider: OAuthProvider, *, refresh_token: str, now: datetime) -> Toke
 
 
 def revoke(provider: OAuthProvider, *, token: str, hint: str) -> None:
-    """Voids a token at its provider (RFC 7009). A token that is void already is voided.
+    """Revokes a token at its provider (RFC 7009); a token that is already void counts as revoked.
 
-    Raises ``ProviderFailed`` wherever the provider has not confirmed it.
+    Raises ``ProviderFailed`` unless the provider confirms it.
     """
     try:
         answer = _client(provider).revoke_token(
@@ -134,7 +134,7 @@ def revoke(provider: OAuthProvider, *, token: str, hint: str) -> None:
         )
     except NoAnswer as error:
         raise _no_answer(error) from None
-    # RFC 7009 answers 200 for unknown tokens too; some providers say 400 with one of these instead.
+    # RFC 7009 requires 200 for unknown tokens too; some providers answer 400 with one of these errors.
     if 200 <= answer.status_code < 300 or _error(answer) in {"invalid_token", "invalid_grant"}:
         return
     _judge(answer)
@@ -142,11 +142,11 @@ def revoke(provider: OAuthProvider, *, token: str, hint: str) -> None:
 
 
 class _Client(OAuth2Client):  # type: ignore[misc]  # it has no types
-    """Authlib's client, which hands over what an answer says and judges nothing itself."""
+    """Authlib's client without its own checks of responses."""
 
     def parse_response_token(self, resp: Answer) -> dict[str, Any]:
         members = _judge(resp).members()
-        # Where the library puts the refresh token that an answer leaves as it was.
+        # The library adds the unchanged refresh token here.
         self.token_auth.token = members
         return members
 
@@ -169,7 +169,7 @@ def _client(provider: OAuthProvider, **options: Any) -> _Client:
 def _basic(
     client: ClientAuth, method: str, uri: str, headers: dict[str, str], body: str
 ) -> tuple[str, dict[str, str], str]:
-    """HTTP Basic as RFC 6749 (2.3.1) wants it: both parts form-encoded first, which Authlib leaves out."""
+    """HTTP Basic by RFC 6749 (2.3.1): both parts are form-encoded first, which Authlib leaves out."""
     pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
     headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
     return uri, headers, body
@@ -192,14 +192,14 @@ def _tokens(
     return Tokens(
         access=access,
         refresh=refresh,
-        # From before it was asked for, so that it is never believed for too long.
+        # Counted from before the request, so that a token is never used after its end.
         expires_at=now + life if life is not None else None,
         scopes=_scopes(given.get("scope")),
     )
 
 
 def _judge(answer: Answer) -> Answer:
-    """Lets through what may hold tokens, and raises what everything else means."""
+    """Returns a successful response; raises the meaning of any other."""
     error, status = _error(answer), answer.status_code
     if status in {429, 503}:
         raise ProviderFailed(Failure.OVERLOADED, sent=False, pause=_pause(answer.headers))
@@ -215,7 +215,7 @@ def _judge(answer: Answer) -> Answer:
 
 
 def _error(answer: Answer) -> str:
-    """The code of an error answer, whatever its status; "" where it holds none."""
+    """The error code of a response of any status, or ""."""
     error = answer.members().get("error")
     return error if isinstance(error, str) else ""
 
@@ -241,10 +241,10 @@ def _is_token(value: object) -> TypeGuard[str]:
 
 
 def _life(expires_in: object, *, assumed: timedelta | None) -> timedelta | None:
-    """How long an access token lasts; some providers write the seconds as a text."""
+    """The lifetime of an access token; some providers send the seconds as a string."""
     if isinstance(expires_in, str) and expires_in.isascii() and expires_in.isdecimal():
         expires_in = int(expires_in[:12])
-    # NaN is not above 0 either.
+    # NaN is not greater than 0 either.
     if (
         isinstance(expires_in, bool)
         or not isinstance(expires_in, int | float)
@@ -252,7 +252,7 @@ def _life(expires_in: object, *, assumed: timedelta | None) -> timedelta | None:
         or expires_in == inf
     ):
         return assumed
-    # Compared as it is: not every integer is a float.
+    # Compared without conversion: not every integer fits a float.
     return timedelta(seconds=min(expires_in, LONGEST_LIFE.total_seconds()))
 
 

@@ -1,4 +1,4 @@
-"""Which third parties can be connected just now: settings, read again when their file changes."""
+"""The configured third parties: settings, read again when their file changes."""
 
 import logging
 from threading import Lock
@@ -17,7 +17,7 @@ class ProviderNotConfigured(NotConfigured):
 
 
 class _Configured:
-    """The providers of the newest text that could be read."""
+    """The providers of the newest valid settings."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -32,7 +32,7 @@ class _Configured:
                 try:
                     self._providers = read(text)
                 except ValidationError:
-                    # It was good at the start; what replaced it is not, and changes nothing.
+                    # The settings were valid at the start; an invalid change is logged and ignored.
                     log.exception("secret_file_not_usable", extra={"setting": "OAUTH_PROVIDERS"})
             return self._providers
 

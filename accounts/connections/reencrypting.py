@@ -1,7 +1,4 @@
-"""Encrypting what is kept of connections under the newest key, so that older keys can be taken away.
-
-New tokens are under the newest key anyway; this sees to those that nobody has renewed since.
-"""
+"""Re-encrypts the tokens of connections under the newest key, so that older keys can be removed."""
 
 from typing import Any
 
@@ -17,9 +14,9 @@ _COLUMNS: tuple[tuple[Any, tuple[str, ...]], ...] = (
 
 
 def reencrypt() -> tuple[int, int]:
-    """Gives the number of values that were encrypted anew, and of those that no key opens any more.
+    """Re-encrypts values under older keys; returns the numbers of re-encrypted and of unreadable values.
 
-    A row at a time and only if it is still what was read, so a refresh meanwhile wins; safe to run twice.
+    A value is replaced only if it has not changed meanwhile, so a concurrent refresh wins; safe to run twice.
     """
     renewed = unreadable = 0
     for model, columns in _COLUMNS:

@@ -1,13 +1,12 @@
-"""Renewing a connection's access token: one refresh at a time, by lease, with nothing held while the provider is asked.
+"""Renews a connection's access token: one refresh at a time, by lease, without a lock during the provider's request.
 
-The lease is the row's ``leased_until`` and ``fence``; the database's clock decides, as the only one that all
-processes share. It outlasts the question to the provider (``exchange.MOST_SECONDS``), so a second question with
-the same refresh token, which many providers take for theft, is not asked while the first may be answered.
+The lease is the row's ``leased_until`` and ``fence``, by the database's clock, which all processes share. It outlasts
+a request to the provider (``exchange.MOST_SECONDS``), so the same refresh token is never sent twice at the same time,
+which many providers treat as theft.
 
-What comes back is kept under the ``generation`` that was asked for. Whoever comes late finds a newer one and
-changes nothing. The old refresh token stays until the commit that keeps the new one. Between the provider's
-answer and that commit a process can die, and then a provider that rotates has the only copy of what it gave:
-the next refresh is tried with the old token, and where that is refused ``answer_lost`` tells operators why.
+New tokens are stored only if the ``generation`` has not changed, so a late response changes nothing. The old refresh
+token stays until the commit of the new one. If a process dies between the provider's response and that commit, the
+next refresh sends the old token, and if a provider with rotation refuses it, ``answer_lost`` explains it to operators.
 """
 
 import logging
@@ -30,7 +29,7 @@ from config.db.connections import release_connection
 from config.encryption import decrypt, encrypt
 
 LEASE = timedelta(seconds=25)
-# A database that is away for a moment must not cost a refresh token that only this process knows.
+# A short outage of the database must not lose a refresh token that only this process knows.
 KEEPING_PAUSES = (0.2, 1.0, 3.0)
 
 log = logging.getLogger(__name__)
@@ -38,18 +37,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to ask the provider for the next tokens of one generation of a connection."""
+    """The right to renew the tokens of one generation of a connection."""
 
     connection: Connection
     fence: int
 
     def mine(self) -> QuerySet[Connection]:
-        """The row, as long as no other refresh has begun and no other tokens have been kept."""
+        """The row, unless another refresh has begun or other tokens have been stored."""
         return of_generation(self.connection).filter(fence=self.fence)
 
 
 def take(connection: Connection) -> Lease | None:
-    """The lease for this generation of a connection; None where another has it, or all has changed."""
+    """Takes the lease of this generation; returns None if another process has it or the row has changed."""
     free = Q(leased_until__isnull=True) | Q(leased_until__lte=Now())
     with transaction.atomic():
         taken = (
@@ -58,7 +57,7 @@ def take(connection: Connection) -> Lease | None:
             .update(
                 fence=F("fence") + 1,
                 leased_until=Now() + LEASE,
-                # Whoever had it before never ended it: that answer may have come, and is lost.
+                # The previous holder never ended its lease: a response may have been lost.
                 answer_lost=Case(
                     When(leased_until__isnull=False, then=Value(True)), default=F("answer_lost")
                 ),
@@ -71,9 +70,9 @@ def take(connection: Connection) -> Lease | None:
 
 
 def refresh(lease: Lease, *, provider: OAuthProvider, by: Actor, now: datetime) -> bool:
-    """Asks the provider and keeps what it says: tokens (True), that the grant is over, or that it failed.
+    """Renews the tokens and stores the result; returns whether there are new tokens.
 
-    Raises ``ProviderFailed`` where it failed; then the grant stays as it was.
+    Raises ``ProviderFailed`` after a failure, which leaves the grant unchanged.
     """
     connection = lease.connection
     assert connection.refresh_token is not None
@@ -95,7 +94,7 @@ def refresh(lease: Lease, *, provider: OAuthProvider, by: Actor, now: datetime) 
 
 
 def of_generation(connection: Connection) -> QuerySet[Connection]:
-    """The row of a connection while it still has the tokens that were read."""
+    """The row of a connection, unless its tokens have changed since they were read."""
     return Connection.objects.filter(
         pk=connection.pk, generation=connection.generation, connected_at=connection.connected_at
     )
@@ -109,7 +108,7 @@ def lapse(
     by: Actor,
     now: datetime,
 ) -> bool:
-    """Marks a connection as one that only the person can renew; False where it has changed meanwhile."""
+    """Marks a connection that only the person can renew; returns False if it has changed meanwhile."""
     with transaction.atomic():
         lapsed = rows.filter(lapsed_at=None).update(lapsed_at=now, lapse=why, leased_until=None)
         if lapsed:
@@ -124,7 +123,7 @@ def lapse(
 
 
 def _keep(connection: Connection, tokens: Tokens, *, now: datetime) -> bool:
-    """Commits new tokens, trying for some seconds where the database is away. False for a late answer."""
+    """Stores new tokens, with retries while the database is unavailable; returns False for a late response."""
     kept = held(tokens, now=now)
     if tokens.scopes is None:
         del kept["scopes"]
@@ -139,7 +138,7 @@ def _keep(connection: Connection, tokens: Tokens, *, now: datetime) -> bool:
 
 
 def held(tokens: Tokens, *, now: datetime) -> dict[str, Any]:
-    """The columns that new tokens fill, and those that they clear."""
+    """The values of the columns that new tokens set or clear."""
     return {
         "access_token": encrypt(tokens.access.encode()),
         "refresh_token": encrypt(tokens.refresh.encode()) if tokens.refresh else None,
@@ -159,10 +158,9 @@ def held(tokens: Tokens, *, now: datetime) -> dict[str, Any]:
 def _give_up(
     connection: Connection, tokens: Tokens, *, provider: OAuthProvider, now: datetime
 ) -> None:
-    """Tokens of a grant that was ended or replaced meanwhile are nobody's, and revoked.
+    """Revokes tokens of a grant that was ended or replaced meanwhile.
 
-    Of a grant that goes on, they are an answer that came too late: another refresh was answered first, and to
-    revoke anything would end what that one got.
+    If the grant still exists, the response is late: another refresh came first, and a revocation would end its tokens.
     """
     now_there = Connection.objects.filter(user=connection.user_id, provider=connection.provider)
     standing = now_there.values_list("pk", "connected_at").first()
@@ -178,14 +176,14 @@ def _give_up(
 
 
 def _lapse(lease: Lease, *, by: Actor, now: datetime) -> None:
-    # Only of what was asked about, and only if nobody else asks: a refusal may be due to the other's success.
+    # Only for this generation and lease: a refusal may be due to the success of a concurrent refresh.
     lost = of_generation(lease.connection).filter(answer_lost=True).exists()
     why = Connection.Lapse.ANSWER_LOST if lost else Connection.Lapse.REFUSED
     lapse(lease.mine(), lease.connection, why, by=by, now=now)
 
 
 def _note(lease: Lease, failure: ProviderFailed, *, now: datetime) -> None:
-    """Keeps how the provider failed, and gives the lease back."""
+    """Stores the provider's failure and releases the lease."""
     if failure.kind == Connection.Failure.CLIENT_REFUSED:
         log.error("connection_client_refused", extra={"provider": lease.connection.provider})
     lost = {"answer_lost": True} if failure.sent else {}

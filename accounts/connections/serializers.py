@@ -1,4 +1,4 @@
-"""Shapes of connections: what is taken and what is given. No secret but the access token that was asked for."""
+"""The request and response bodies of connections. The only secret in a response is the requested access token."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ LONGEST_CODE = 4096
 LONGEST_STATE = 200
 LONGEST_ADDRESS = 200
 LONGEST_TOKEN = 16 * 1024
-# As far as a pattern can say it; the rule compares it exactly, with the provider's name.
+# A pattern cannot express all of it; the rule also compares the provider's name.
 CALLBACK = r"^http://127\.0\.0\.1:[1-9][0-9]{0,4}/oauth/[a-z0-9][a-z0-9_-]{0,39}/callback$"
 
 
 class PrintableField(TextField):
-    """A text as OAuth 2.0 has them (RFC 6749, appendix A): printable ASCII, exactly as it was given."""
+    """A text of OAuth 2.0 (RFC 6749, appendix A): printable ASCII, unstripped."""
 
     def __init__(self, **kwargs: Any) -> None:
         printable = RegexValidator("^[ -~]*$", "Printable ASCII characters only.")
@@ -31,18 +31,18 @@ class AuthorizeSerializer(serializers.Serializer[Any]):
         trim_whitespace=False,
         validators=[RegexValidator(CALLBACK, "Must be the shell's own callback on 127.0.0.1.")],
         help_text=(
-            "`http://127.0.0.1:<port>/oauth/<provider>/callback`, where the shell listens: this form and "
-            "no other, with a port from 1 to 65535."
+            "`http://127.0.0.1:<port>/oauth/<provider>/callback`, where the shell listens, in exactly this "
+            "form, with a port from 1 to 65535."
         ),
     )
 
 
 class AuthorizationSerializer(serializers.Serializer[Any]):
-    authorization_url = serializers.CharField(help_text="To open in the person's browser.")
+    authorization_url = serializers.CharField(help_text="Address to open in the person's browser.")
     state = serializers.CharField(
-        help_text="Comes back in the redirect; good for one use by this session."
+        help_text="Returned in the redirect; good for one use by this session."
     )
-    expires_at = serializers.DateTimeField(help_text="Until then it can be completed.")
+    expires_at = serializers.DateTimeField(help_text="Time limit for the completion.")
 
 
 class CompleteSerializer(serializers.Serializer[Any]):
@@ -52,7 +52,7 @@ class CompleteSerializer(serializers.Serializer[Any]):
         max_length=LONGEST_ADDRESS,
         required=False,
         allow_null=True,
-        help_text="`iss` of the redirect, where the provider sends it (RFC 9207).",
+        help_text="`iss` of the redirect, if the provider sends it (RFC 9207).",
     )
 
 
@@ -60,15 +60,15 @@ class ConnectionSerializer(serializers.Serializer[Any]):
     provider = serializers.CharField()
     state = serializers.SerializerMethodField(
         help_text=(
-            "`unavailable`: the provider did not answer the last time, and the grant stays; "
+            "`unavailable`: the last call to the provider failed, and the grant stays; "
             "`reauthorisation_needed`: authorize again."
         )
     )
     scopes = serializers.ListField(
-        child=serializers.CharField(), help_text="What the provider granted, sorted."
+        child=serializers.CharField(), help_text="Scopes that the provider granted, sorted."
     )
-    connected_at = serializers.DateTimeField(help_text="When the person last agreed.")
-    refreshed_at = serializers.DateTimeField(help_text="When the provider last gave tokens.")
+    connected_at = serializers.DateTimeField(help_text="Time of the person's last consent.")
+    refreshed_at = serializers.DateTimeField(help_text="Time of the provider's last tokens.")
 
     def get_state(self, connection: Connection) -> Connection.State:
         state = connection.state(at=self.context["now"])
@@ -80,9 +80,11 @@ class ConnectionSerializer(serializers.Serializer[Any]):
 
 @extend_schema_serializer(many=False)
 class ConnectionListSerializer(serializers.Serializer[Any]):
-    connections = ConnectionSerializer(many=True, help_text="Of the caller, by provider.")
+    connections = ConnectionSerializer(
+        many=True, help_text="The caller's connections, by provider."
+    )
     providers = serializers.ListField(
-        child=serializers.CharField(), help_text="What can be connected here, sorted."
+        child=serializers.CharField(), help_text="Providers that can be connected, sorted."
     )
 
 
@@ -93,8 +95,8 @@ class ConnectionTokenSerializer(serializers.Serializer[Any]):
         allow_null=True,
         write_only=True,
         help_text=(
-            "The access token that the third party refused: if it is still the one kept here, it is "
-            "renewed before its time."
+            "The access token that the third party refused. If it is still the current one, it is "
+            "renewed early."
         ),
     )
 
@@ -102,5 +104,5 @@ class ConnectionTokenSerializer(serializers.Serializer[Any]):
 class AccessSerializer(serializers.Serializer[Any]):
     access_token = serializers.CharField(help_text="A bearer token for the third party's API.")
     expires_at = serializers.DateTimeField(
-        allow_null=True, help_text="Ask again by then; null where it does not end by itself."
+        allow_null=True, help_text="Request a new token by then; null for a token without an end."
     )
