@@ -14,7 +14,7 @@ from django.utils import timezone
 from accounts.admin.person_action import PersonAction
 from accounts.audit import Actor
 from accounts.models import Client, PasswordLink, User
-from accounts.people.importing import MOST_BYTES, foresee, import_people, read
+from accounts.people.importing import MOST_BYTES, import_people, preview, read
 from accounts.people.invitations import (
     MOST_PEOPLE,
     NOT_ACCEPTED,
@@ -202,7 +202,7 @@ class ImportPeople(ClientPeopleAction):
 
 
 def _foreseen(text: str, client: Client, *, invited: bool) -> Preview:
-    verdicts, sheet = foresee(text=text, client=client)
+    verdicts, sheet = preview(text=text, client=client)
     new = sum(each.fate.is_new for each in verdicts)
     faults = sum(each.fate.is_fault for each in verdicts)
     ready = new and not faults

@@ -11,7 +11,7 @@ from accounts.admin.fields import ClientField
 from accounts.admin.person_action import ENDS, PersonAction
 from accounts.audit import Actor
 from accounts.models import Client, User
-from accounts.people.erasure import erase_user, foresee
+from accounts.people.erasure import erase_user, preview
 from accounts.people.users import change_email, move_user
 from config.console.actions import ReasonForm, Result
 
@@ -88,7 +88,7 @@ class Erase(PersonAction):
     def effects(self, target: User) -> Iterable[str]:
         yield f"This cannot be undone. {target} can never sign in again; a new person may have the email."
         going = (
-            f"{name} {number:,}" for name, number in foresee(user_id=target.pk).items() if number
+            f"{name} {number:,}" for name, number in preview(user_id=target.pk).items() if number
         )
         yield f"Removed: email and password; {', '.join(going) or 'nothing else, there is nothing else'}."
         yield "Their usage stays in the ledger without a name."

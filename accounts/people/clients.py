@@ -1,4 +1,4 @@
-"""Customer organisations after they were made; making one includes its licence and stands in ``licensing``."""
+"""Rules for existing customer organisations. Creation includes the licence and is in ``licensing``."""
 
 from datetime import datetime
 from uuid import UUID
@@ -18,11 +18,11 @@ class ClientHasPeople(InvalidRequest):
 
 
 class NoSuchClient(InvalidRequest):
-    """Nothing, or more than one, goes by a name."""
+    """A name or id that belongs to no client, or to several."""
 
 
 def find_client(written: str) -> Client:
-    """The client of a name, in whatever case, or of an id. Raises ``NoSuchClient``."""
+    """The client with a name, in any case, or an id. Raises ``NoSuchClient``."""
     named = written.strip()
     try:
         found = list(Client.objects.filter(pk=UUID(named)))
@@ -31,15 +31,15 @@ def find_client(written: str) -> Client:
     if len(found) == 1:
         return found[0]
     sentence = (
-        "Several clients are called this: give the id of one."
+        "Several clients have this name: use the id of one."
         if found
-        else "There is no client of this name."
+        else "There is no client with this name."
     )
     raise NoSuchClient(errors=[Fault("/client", "ambiguous" if found else "unknown", sentence)])
 
 
 def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Client:
-    """Another name for an organisation; its id, which tokens and the ledger carry, stays."""
+    """Renames an organisation; its id, which tokens and the ledger carry, stays."""
     if not name.strip():
         raise InvalidRequest(errors=[Fault("/name", "required", "A client needs a name.")])
     with transaction.atomic():
@@ -59,7 +59,7 @@ def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Cl
 
 
 def delete_client(*, client_id: UUID, reason: str, by: Actor, now: datetime) -> None:
-    """Removes a client and its licence. Raises ``ClientHasPeople`` while anybody belongs to it."""
+    """Deletes a client and its licence. Raises ``ClientHasPeople`` while people belong to it."""
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():

@@ -20,12 +20,14 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor, record
 from accounts.connections.disconnecting import disconnect_all
 from accounts.models import Connection, PasswordLink, RefreshToken, Session, User
-from accounts.people.users import check_not_oneself, check_reason, lock_person, sign_anew
+from accounts.people.users import check_not_oneself, check_reason, lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import Fault, InvalidRequest
 
 OTHER_EMAIL = Fault("/email", "mismatch", "This is not the email of the person to be erased.")
-REASON_NAMES = Fault("/reason", "personal", "Leave the email out: the reason is kept.")
+REASON_NAMES = Fault(
+    "/reason", "personal", "Leave the email out: the reason stays in the audit log."
+)
 
 
 def erase_user(
@@ -46,7 +48,7 @@ def erase_user(
         if was in reason.lower():
             raise InvalidRequest(errors=[REASON_NAMES])
         _make_nobody(user, now=now)
-        sign_anew(was=was, email=user.email)
+        replace_signatures(was=was, email=user.email)
         # Under the new email, like every later event.
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
@@ -65,7 +67,7 @@ def erase_user(
     return removed
 
 
-def foresee(*, user_id: UUID) -> Mapping[str, int]:
+def preview(*, user_id: UUID) -> Mapping[str, int]:
     """The number of rows by kind that :func:`erase_user` would remove. Changes nothing."""
     user = User.objects.get(pk=user_id)
     found = {name: rows.count() for name, rows in _belongings(user_id).items()}
@@ -105,7 +107,7 @@ def _remove(rows: QuerySet[Any]) -> int:
 
 
 def _queued_mail(user_id: UUID, email: str) -> QuerySet[ProcrastinateJob]:
-    """Jobs with mail to the person, and past mail that names them, except what a worker sends at this moment."""
+    """Jobs with mail to the person, and finished ones that name them, except jobs that a worker is doing now."""
     jobs = ProcrastinateJob.objects.filter(queue_name__in=("mail", "resets"))
     to_them = (
         Q(args__user_id=str(user_id)) | Q(args__email__iexact=email) | Q(args__to__has_key=email)

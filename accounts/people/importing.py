@@ -1,7 +1,7 @@
-"""People from a CSV file: read, judged and added by one rule, which the console and the command share.
+"""Imports people from a CSV file, for the console and the command.
 
-A file is taken as a whole or not at all, and giving it again does nothing: who is there already is left as they
-are and is sent no second invitation.
+A file is imported as a whole or not at all. Importing it again changes nothing: existing people receive no second
+invitation.
 """
 
 import csv
@@ -22,38 +22,38 @@ from accounts.people.invitations import (
     check_number,
     invite_again,
     judge,
-    judge_alone,
+    judge_locked,
 )
 from config.api.problems import Fault, InvalidRequest
 
 KIB = 1024
 MOST_BYTES = 256 * KIB
 DELIMITERS = ",;\t"
-# What the column with the addresses may be called; case, blanks and hyphens do not count.
+# Names of the column with the addresses, compared without case, blanks and hyphens.
 EMAIL_NAMES = {"email", "mail", "emailaddress", "mailaddress", "eaddress"}
 
 
 class FileRefused(InvalidRequest):
-    """The file cannot be read as people; ``errors`` say why, each with its line."""
+    """A file that cannot be imported; each of ``errors`` names its line."""
 
     default_detail = "This file cannot be imported."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """What a file says: emails with their lines, and the names of columns that are not looked at."""
+    """The contents of a file: emails with their lines, and the names of the ignored columns."""
 
     named: Sequence[Named]
     ignored: Sequence[str]
 
 
 def read(content: bytes) -> str:
-    """The text of a file. Raises ``FileRefused`` where it is too large, or no text in UTF-8."""
+    """Decodes a file. Raises ``FileRefused`` if it is too large or not UTF-8 text."""
     if len(content) > MOST_BYTES:
         raise _refused(
             "too_large",
-            f"The file has {len(content) // KIB:,} KiB; at most {MOST_BYTES // KIB} KiB are taken. "
-            "Keep the column with the emails and split the rest.",
+            f"The file has {len(content) // KIB:,} KiB; the limit is {MOST_BYTES // KIB} KiB. "
+            "Keep only the column with the emails, or split the file.",
         )
     try:
         text = content.decode("utf-8-sig")
@@ -64,12 +64,12 @@ def read(content: bytes) -> str:
             f"Line {line} is not UTF-8. Save the file as “CSV UTF-8” and try again.",
         ) from None
     if "\0" in text:
-        raise _refused("not_text", "This is no text. Save the sheet as “CSV UTF-8” and try again.")
+        raise _refused("not_text", "This is not text. Save the sheet as “CSV UTF-8” and try again.")
     return text
 
 
 def parse(text: str) -> Sheet:
-    """The emails of a file with a header line. Raises ``FileRefused`` where it has no such column or is no CSV."""
+    """Reads the emails of a file with a header line. Raises ``FileRefused`` for invalid CSV or no email column."""
     rows = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=_delimiter(text),
@@ -91,28 +91,28 @@ def parse(text: str) -> Sheet:
             named.append(Named(line, row[column].strip() if column < len(row) else ""))
     except csv.Error:
         raise _refused(
-            "not_csv", f"Line {begins}: quotation marks that do not match, or too long a cell."
+            "not_csv", f"Line {begins}: unbalanced quotation marks, or a cell that is too long."
         ) from None
     if column is None:
         raise _refused("empty", "The file is empty.")
     return Sheet(named=named, ignored=ignored)
 
 
-def foresee(*, text: str, client: Client) -> tuple[list[Verdict], Sheet]:
-    """What :func:`import_people` would do with each line. Changes nothing. Raises ``InvalidRequest``."""
+def preview(*, text: str, client: Client) -> tuple[list[Verdict], Sheet]:
+    """The verdict of :func:`import_people` on each line; changes nothing. Raises ``InvalidRequest``."""
     sheet = parse(text)
     check_number(sheet.named, field="file")
     return judge(sheet.named, client=client), sheet
 
 
 def import_people(*, text: str, client: Client, invited: bool, by: Actor, now: datetime) -> Outcome:
-    """Adds whoever of a file is new to a client, and mails them an invitation if they are to be ``invited``.
+    """Adds the new people of a file to a client, and mails them an invitation if ``invited``.
 
-    All or nobody. Raises ``FileRefused``, and ``InvalidRequest`` with a fault for each line that cannot be taken.
+    Adds all or nobody: raises ``FileRefused``, and ``InvalidRequest`` with a fault for each faulty line.
     """
     sheet = parse(text)
     with transaction.atomic():
-        verdicts = judge_alone(sheet.named, client=client, field="file")
+        verdicts = judge_locked(sheet.named, client=client, field="file")
         added = add_new(verdicts, client=client, by=by, now=now)
         sent = invite_again(user_ids=added, by=by, now=now) if invited else 0
         outcome = Outcome(added=len(added), invited=sent, left=len(verdicts) - len(added))
@@ -128,14 +128,14 @@ def import_people(*, text: str, client: Client, invited: bool, by: Actor, now: d
 
 
 def _delimiter(text: str) -> str:
-    """What stands between the columns, by the first line that has anything in it."""
+    """Guesses the delimiter by the first line that is not blank."""
     head = next((line for line in text.splitlines() if line.strip()), "")
     outside_quotes = "".join(head.split('"')[::2])
     return max(DELIMITERS, key=outside_quotes.count)
 
 
 def _columns(header: list[str], line: int) -> tuple[int, list[str]]:
-    """Where the emails stand, and what the other columns are called."""
+    """The number of the column with the emails, and the names of the other columns."""
     found = [
         number
         for number, name in enumerate(header)
@@ -145,7 +145,7 @@ def _columns(header: list[str], line: int) -> tuple[int, list[str]]:
         how = "No column is" if not found else "Several columns are"
         raise _refused(
             "no_email_column" if not found else "several_email_columns",
-            f"Line {line}: {how} called “email”. The first line has to name the columns, one of them “email”.",
+            f"Line {line}: {how} named “email”. The first line has to name the columns, one of them “email”.",
         )
     return found[0], [name.strip() for name in header if name.strip() and name != header[found[0]]]
 

@@ -1,4 +1,4 @@
-"""Inviting people of a client: who is named is added where they are new, and mailed a link to set a password."""
+"""Invitations: adds new people to a client and mails them a link to set a password."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from config.api.problems import Fault, InvalidRequest
 MOST_PEOPLE = 1000
 EMAIL_LENGTH = 254
 LASTS = LIFETIMES[PasswordLink.Kind.INVITATION]
-# Who has no password yet and could set one.
+# People without a password who may set one.
 NOT_ACCEPTED = Q(
     is_active=True,
     erased_at=None,
@@ -34,7 +34,7 @@ NOT_ACCEPTED = Q(
 
 
 class Fate(StrEnum):
-    """What becomes of somebody who is named, in the words that people are shown."""
+    """The verdicts on a named person, as the console shows them."""
 
     NEW = "will be added"
     WAITING = "is here, without a password yet"
@@ -53,12 +53,12 @@ class Fate(StrEnum):
 
     @property
     def is_fault(self) -> bool:
-        """Whether nothing is done for anybody until this has been put right."""
+        """Whether this verdict refuses the whole list."""
         return self in {Fate.ELSEWHERE, Fate.OPERATOR, Fate.FAULTY, Fate.MISSING, Fate.TOO_LONG}
 
 
 class Named(NamedTuple):
-    """An email as it was given, and the line it stands in, from 1."""
+    """An email of a list, and its line, from 1."""
 
     line: int
     email: str
@@ -66,7 +66,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What becomes of one who was named; ``user_id`` of those who are here."""
+    """The verdict on one email; ``user_id`` is set for an existing person."""
 
     line: int
     email: str
@@ -79,7 +79,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How many were added, how many were sent an invitation, and how many were left as they are."""
+    """The numbers of people added, invited, and left unchanged."""
 
     added: int
     invited: int
@@ -87,7 +87,7 @@ class Outcome:
 
 
 def emails_in(text: str) -> list[Named]:
-    """The emails in a text: one a line, or between commas, semicolons or spaces, or in angle brackets after a name."""
+    """The emails in a text, separated by lines, commas, semicolons or spaces, or in angle brackets after a name."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         for part in re.split(r"[,;]", line):
@@ -97,7 +97,7 @@ def emails_in(text: str) -> list[Named]:
 
 
 def judge(named: Iterable[Named], *, client: Client) -> list[Verdict]:
-    """What would become of each of them, in their order. Changes nothing."""
+    """The verdict on each email, in order; changes nothing."""
     given = [Named(line, email.strip().lower()) for line, email in named]
     known = {
         user.email: user
@@ -136,12 +136,12 @@ def _form_of(email: str) -> Fate:
 
 
 def invite(*, named: Sequence[Named], client: Client, by: Actor, now: datetime) -> Outcome:
-    """Adds whoever is new to a client, and mails everybody named who has no password yet a link to set one.
+    """Adds new people to a client, and mails all named people without a password a link to set one.
 
-    All or nobody: raises ``InvalidRequest`` with a fault for each who cannot be invited.
+    Invites all or nobody: raises ``InvalidRequest`` with a fault for each who cannot be invited.
     """
     with transaction.atomic():
-        verdicts = judge_alone(named, client=client, field="emails")
+        verdicts = judge_locked(named, client=client, field="emails")
         added = add_new(verdicts, client=client, by=by, now=now)
         waiting = [each.user_id for each in verdicts if each.fate == Fate.WAITING and each.user_id]
         invited = invite_again(user_ids=[*added, *waiting], by=by, now=now)
@@ -149,7 +149,7 @@ def invite(*, named: Sequence[Named], client: Client, by: Actor, now: datetime) 
 
 
 def invite_again(*, user_ids: Sequence[UUID], by: Actor, now: datetime) -> int:
-    """Mails those of them who have no password yet a new link, which voids the one before; gives how many."""
+    """Mails people without a password a new link, which voids the previous one; returns the number of mails."""
     with transaction.atomic():
         waiting = User.objects.filter(NOT_ACCEPTED, pk__in=user_ids).order_by("pk")
         named = list(
@@ -168,10 +168,10 @@ def invite_again(*, user_ids: Sequence[UUID], by: Actor, now: datetime) -> int:
     return len(ids)
 
 
-def judge_alone(named: Sequence[Named], *, client: Client, field: str) -> list[Verdict]:
-    """What becomes of each, for a caller that does it: nobody else adds people to this client until it commits.
+def judge_locked(named: Sequence[Named], *, client: Client, field: str) -> list[Verdict]:
+    """The verdict on each email, under a lock that keeps others from adding people to the client until the commit.
 
-    Raises ``InvalidRequest`` for nobody, for too many, and with a fault for each who cannot be.
+    Raises ``InvalidRequest`` for an empty list, for too many emails, and with a fault for each faulty one.
     """
     check_number(named, field=field)
     Client.objects.select_for_update(no_key=True).get(pk=client.pk)
@@ -187,15 +187,15 @@ def judge_alone(named: Sequence[Named], *, client: Client, field: str) -> list[V
 
 
 def check_number(named: Sequence[Named], *, field: str) -> None:
-    """Raises ``InvalidRequest`` for nobody, and for too many."""
+    """Raises ``InvalidRequest`` for an empty list and for too many emails."""
     if not named:
         raise InvalidRequest(errors=[Fault(f"/{field}", "required", "There is no email in it.")])
     if len(named) > MOST_PEOPLE:
-        sentence = f"At most {MOST_PEOPLE:,} people at once; these are {len(named):,}."
+        sentence = f"At most {MOST_PEOPLE:,} people at once; this list has {len(named):,}."
         raise InvalidRequest(errors=[Fault(f"/{field}", "too_many", sentence)])
 
 
 def add_new(verdicts: Sequence[Verdict], *, client: Client, by: Actor, now: datetime) -> list[UUID]:
-    """Adds those who are new, without an invitation; gives their ids."""
+    """Adds the new people without an invitation; returns their ids."""
     emails = [each.email for each in verdicts if each.fate.is_new]
     return [user.pk for user in add_users(emails=emails, client=client, by=by, now=now)]

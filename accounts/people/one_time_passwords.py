@@ -1,8 +1,7 @@
-"""One-time passwords: what an operator can give somebody when no mail arrives.
+"""One-time passwords, which an operator gives to a person who receives no mail.
 
-One is made here and shown to the operator once. It replaces the password and ends every session, and it is good for
-one thing: to choose a new password on our own page, within a day. It signs nobody in anywhere, so an operator never
-knows a password that works, and a person cannot put off changing it.
+The operator sees it once. It replaces the password, ends every session and is good for choosing a new password on the
+account page within a day. It signs nobody in, so an operator never knows a working password.
 """
 
 import secrets
@@ -21,7 +20,7 @@ from accounts.people.users import check_reason, lock_person
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import instant
 
-# No letter that is easily taken for another sign; 20 of 32 are 100 random bits.
+# Without letters that are easily misread; 20 characters of 32 are 100 random bits.
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH, GROUP = 20, 4
 MISREAD = str.maketrans("OIL", "011")
@@ -29,7 +28,7 @@ ACTION = "user:one_time_password_set"
 
 
 class OneTime(NamedTuple):
-    """The password as it is read to the person, when it runs out, and the number of sessions ended."""
+    """The password in groups, its expiry, and the number of ended sessions."""
 
     password: str
     expires_at: datetime
@@ -37,9 +36,9 @@ class OneTime(NamedTuple):
 
 
 def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> OneTime:
-    """Replaces somebody's password by a one-time one, and tells them by mail that it was done.
+    """Replaces a person's password by a one-time password and informs them by mail.
 
-    Raises ``Disabled`` for somebody who may not sign in, ``Erased``, and ``InvalidRequest`` without a reason.
+    Raises ``Disabled`` for a person who may not sign in, ``Erased``, and ``InvalidRequest`` without a reason.
     """
     check_reason(reason)
     secret = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
@@ -51,7 +50,7 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
         ended = revoke_all(
             user_id=user_id, by=by, reason=reason, now=now, why=Session.Ended.PASSWORD
         )
-        # The revocation has moved the epoch, which would void what was made before it.
+        # The revocation has moved the epoch; a link with the previous epoch would be void.
         user.refresh_from_db(fields=["epoch"])
         link = make_link(user, kind=PasswordLink.Kind.ONE_TIME, secret=secret, now=now)
         record(
@@ -67,7 +66,7 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
 
 
 def find_one_time(*, email: str, password: str, now: datetime) -> str:
-    """The secret of a one-time password as somebody typed it, for ``use_link``. Raises ``LinkSpent``."""
+    """The secret of a typed one-time password, for ``use_link``. Raises ``LinkSpent``."""
     secret = "".join(password.split()).replace("-", "").upper().translate(MISREAD)
     link = find_link(secret, now=now)
     if link.kind != PasswordLink.Kind.ONE_TIME or link.user.email != email.strip().lower():

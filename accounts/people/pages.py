@@ -1,7 +1,4 @@
-"""The pages where a person sets a password: behind a mailed link, and with a one-time password.
-
-They need no script, cookie or sign-in.
-"""
+"""The pages where a person sets a password, by a mailed link or a one-time password, without script or cookie."""
 
 from typing import Any
 
@@ -26,7 +23,7 @@ from config.middleware.request_id import current as request_id
 PAGE_POLICY = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 ONE_TIME_SPENT = (
-    "This email and one-time password do not go together, or do not any more. Ask for a new one."
+    "The email or the one-time password is wrong, or the password has expired. Ask for a new one."
 )
 
 
@@ -36,10 +33,10 @@ class PasswordForm(forms.Form):
         max_length=MAX_PASSWORD,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 12 characters. Several words that do not belong together are good.",
+        help_text="At least 12 characters. Several unrelated words make a good password.",
     )
     again = forms.CharField(
-        label="The same again",
+        label="Repeat the password",
         max_length=MAX_PASSWORD,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
@@ -53,7 +50,7 @@ class PasswordForm(forms.Form):
         return given
 
     def focus(self) -> None:
-        """Puts the cursor where something is to be entered: at the first fault, or at the beginning."""
+        """Puts the cursor in the first field with a fault, or else in the first field."""
         name = next((name for name in self.fields if name in self.errors), next(iter(self.fields)))
         self.fields[name].widget.attrs["autofocus"] = True
 
@@ -72,13 +69,13 @@ class OneTimeForm(PasswordForm):
                 "spellcheck": "false",
             }
         ),
-        help_text="Twenty letters and digits, as you were told them. Dashes and spaces do not matter.",
+        help_text="Twenty letters and digits. Dashes and spaces do not matter.",
     )
     field_order = ("email", "one_time", "password", "again")
 
 
 class AccountPage(View):
-    """Nothing of these pages is kept, indexed, framed, or told to the next page by its address."""
+    """The headers that keep these pages out of caches, search engines, frames and Referer headers."""
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = super().dispatch(request, *args, **kwargs)
@@ -89,11 +86,11 @@ class AccountPage(View):
         return response
 
 
-# The link's secret is in the address, and no cookie counts here: there is nothing that another site could borrow.
-# A browser told to send no referrer says `Origin: null` besides, which the check for forged forms refuses.
+# The secret is in the address and no cookie is used, so another site cannot forge this form. With the referrer policy
+# `no-referrer`, browsers send `Origin: null`, which the CSRF check would refuse.
 @method_decorator(csrf_exempt, name="dispatch")
 class PasswordPage(AccountPage):
-    """Looking at it consumes nothing, so whatever follows links in mails does no harm."""
+    """The page of a mailed link. GET consumes nothing, so programs that follow links in mails do no harm."""
 
     http_method_names = ["get", "head", "post"]
 
@@ -123,13 +120,13 @@ class PasswordPage(AccountPage):
             show_refusal(form, refusal)
         if not form.is_valid():
             return _page(request, link, form)
-        # Elsewhere, so that the secret leaves the address bar and a reload sends nothing again.
+        # The redirect removes the secret from the address bar and makes a reload harmless.
         return HttpResponseRedirect(reverse("account:password-set"))
 
 
 @method_decorator(csrf_exempt, name="dispatch")
 class OneTimePage(AccountPage):
-    """The one thing a one-time password is good for."""
+    """The page where a one-time password is replaced by a new password."""
 
     http_method_names = ["get", "head", "post"]
 

@@ -1,8 +1,7 @@
-"""Setting a password by a mailed link: asked for, made and sent by the worker, used once.
+"""Mailed links to set a password: requested, made and sent by the worker, good for one use.
 
-Whoever asks learns nothing: the request queues the same job for every email, and only the worker looks the
-person up. The job knows whom to write to and never the secret, which is made when it runs and stands in the
-mail alone.
+A request reveals nothing: it queues the same job for every email, and only the worker looks the person up. The job
+contains no secret; the secret is made when the job runs and appears in the mail alone.
 """
 
 import logging
@@ -38,70 +37,64 @@ HOW: Mapping[str, str] = {
     PasswordLink.Kind.INVITATION: "a mailed link (invitation)",
     PasswordLink.Kind.ONE_TIME: "a one-time password",
 }
-# What a stranger can have sent to one person within the lifetime of a reset link.
+# The most resets that strangers can send to one person within the lifetime of a link.
 RESETS_AT_A_TIME = 3
 FORGOTTEN_AFTER = timedelta(days=1)
-SAID_EVERY_SECONDS = 60
+WARN_EVERY_SECONDS = 60
 
 
 class LinkSpent(NotFound):
-    """One answer for links that are unknown, expired, used or replaced, or whose person may not sign in."""
+    """The one answer to links that are unknown, expired, used or replaced, or whose person may not sign in."""
 
     default_detail = "This link does not work any more. Ask for a new one."
 
 
 class Disabled(InvalidRequest):
-    """A link would not help somebody who may not sign in."""
-
     default_detail = "This person is disabled. Enable them first."
 
 
 class NotInvited(InvalidRequest):
-    """An invitation is for a beginning."""
-
-    default_detail = (
-        "Only people of a client who have no password yet are invited. Send them a reset instead."
-    )
+    default_detail = "Only people of a client without a password can be invited. Send this person a reset instead."
 
 
-class Crowd:
-    """Says of this process that resets are dropped, and not of each of them."""
+class DroppedResets:
+    """Logs dropped resets at most once a minute in each process."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._next = 0.0
 
-    def say(self) -> None:
+    def warn(self) -> None:
         with self._lock:
             if monotonic() < self._next:
                 return
-            self._next = monotonic() + SAID_EVERY_SECONDS
+            self._next = monotonic() + WARN_EVERY_SECONDS
         log.warning("resets_dropped")
 
 
-CROWD = Crowd()
+DROPPED = DroppedResets()
 
 
 def request_reset(*, email: str, address: str | None, request_id: str) -> None:
-    """Queues a reset for whoever has this email, if anybody has; while too many wait for nobody, and that is logged.
+    """Queues a reset for an email, whether or not it has a user; drops and logs it while too many are queued.
 
-    One for each email would be no bound, since emails can be made up; and to find one that waits would take another
-    time than to queue one, which would tell whose mail could not be sent.
+    A limit per email would be no bound, because emails can be invented, and a search for a queued reset takes longer
+    than queueing one, which would reveal whose mail is delayed.
     """
     if "@" not in email:
-        # Nobody's address, and perhaps a password in the wrong field, which must not be kept with a job.
+        # Not an address, and perhaps a password in the wrong field, which must not be stored with a job.
         return
     if crowded():
-        CROWD.say()
+        DROPPED.warn()
         return
     job = app.configure_task("accounts.send_reset", queue=RESETS, priority=UNHURRIED)
     job.defer(email=email.lower(), address=address, request_id=request_id)
 
 
 def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: datetime) -> None:
-    """An operator has a reset or an invitation sent.
+    """Queues a reset or an invitation on behalf of an operator.
 
-    Raises ``Disabled`` for somebody who may not sign in, and ``NotInvited`` for whom an invitation is not meant.
+    Raises ``Disabled`` for a person who may not sign in, and ``NotInvited`` for one who cannot be invited.
     """
     with transaction.atomic():
         user = lock_user(user_id)
@@ -121,18 +114,18 @@ def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: date
 def send_reset(
     *, email: str, address: str | None, request_id: str, again: bool = False, now: datetime
 ) -> bool:
-    """Mails a reset to the person with this email; False where there is none to mail it to, or too many were.
+    """Mails a reset to the person with an email; returns False without such a person, or after too many resets.
 
-    False, too, where the mail server refuses it for good, which is in the log: strangers can ask for any number of
-    those, and no operator can do anything about it. ``again``: as ``send_link`` has it.
+    Returns False also if the mail server refuses the mail for good, which is logged: strangers can request any number
+    of those, and operators cannot mend them. ``again`` marks a retry of the job.
     """
     user = User.objects.filter(email=email, is_active=True).first()
     if user is None:
         return False
-    asked = Actor(name="whoever asked for a reset", address=address, request_id=request_id)
+    stranger = Actor(name="whoever asked for a reset", address=address, request_id=request_id)
     kind = PasswordLink.Kind.RESET
     try:
-        return send_link(user_id=user.pk, kind=kind, asked=asked, again=again, now=now)
+        return send_link(user_id=user.pk, kind=kind, stranger=stranger, again=again, now=now)
     except Refused:
         return False
 
@@ -141,30 +134,29 @@ def send_link(
     *,
     user_id: UUID,
     kind: PasswordLink.Kind,
-    asked: Actor | None = None,
+    stranger: Actor | None = None,
     again: bool = False,
     now: datetime,
 ) -> bool:
-    """Makes a link and mails it; False for somebody who is gone or disabled.
+    """Makes a link and mails it; returns False for a person who is deleted or disabled.
 
-    ``asked`` is a stranger, who is bounded and audited here, where it is known whom he meant; ``again``: it was tried
-    before, and has been counted and audited then. A link whose mail could not be handed over is taken back, so that
-    it does not stand before an older one that did arrive.
+    A request of a ``stranger`` is limited and audited here, unless it is tried ``again``: then the first try did both.
+    A link whose mail was not accepted is taken back, so that it does not void an older one that did arrive.
     """
     secret = secrets.token_urlsafe(32)
-    link = _make(user_id=user_id, kind=kind, secret=secret, asked=asked, again=again, now=now)
+    link = _make(user_id=user_id, kind=kind, secret=secret, stranger=stranger, again=again, now=now)
     if link is None:
         return False
     try:
         mails.send_password_link(to=link.user.email, kind=kind, secret=secret)
     except Exception:
-        _take_back(link, counts=asked is not None and not again, now=now)
+        _take_back(link, counts=stranger is not None and not again, now=now)
         raise
     return True
 
 
 def find_link(presented: str, *, now: datetime) -> PasswordLink:
-    """The link of a secret, with its user. Consumes nothing. Raises ``LinkSpent``."""
+    """The link with a secret, with its user; consumes nothing. Raises ``LinkSpent``."""
     link = (
         PasswordLink.objects.live(at=now)
         .select_related("user")
@@ -179,10 +171,10 @@ def find_link(presented: str, *, now: datetime) -> PasswordLink:
 def use_link(
     *, presented: str, password: str, address: str | None, request_id: str, now: datetime
 ) -> int:
-    """Sets the password of a link's person and ends every session. Gives the number of sessions ended.
+    """Sets the password of a link's person and ends every session; returns the number of ended sessions.
 
-    A link is used once, however many try at the same time. Raises ``LinkSpent``, and ``InvalidRequest`` for
-    a poor password, which leaves the link as it was.
+    Of several concurrent uses one succeeds. Raises ``LinkSpent``, and ``InvalidRequest`` for a poor password, which
+    leaves the link valid.
     """
     link = find_link(presented, now=now)
     encoded = hash_password(password, user=link.user)
@@ -203,7 +195,7 @@ def _make(
     user_id: UUID,
     kind: PasswordLink.Kind,
     secret: str,
-    asked: Actor | None,
+    stranger: Actor | None,
     again: bool,
     now: datetime,
 ) -> PasswordLink | None:
@@ -211,13 +203,13 @@ def _make(
         user = (
             User.objects.select_for_update(no_key=True).filter(pk=user_id, is_active=True).first()
         )
-        if user is None or (asked and _has_enough(user, again=again, now=now)):
+        if user is None or (stranger and _has_reached_limit(user, again=again, now=now)):
             return None
         PasswordLink.objects.filter(user=user, expires_at__lt=now - FORGOTTEN_AFTER).delete()
-        if asked and not again:
+        if stranger and not again:
             record(
                 "user:password_link_requested",
-                by=asked,
+                by=stranger,
                 now=now,
                 target=user,
                 after={"kind": kind.value},
@@ -226,7 +218,7 @@ def _make(
 
 
 def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime) -> PasswordLink:
-    """The record of a secret that sets the password of somebody whose row the caller has locked."""
+    """Stores a link for a user whose row the caller has locked."""
     return PasswordLink.objects.create(
         user=user,
         kind=kind,
@@ -238,17 +230,17 @@ def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime
 
 
 def _take_back(link: PasswordLink, *, counts: bool, now: datetime) -> None:
-    """Voids a link that nobody has got. One that counts is kept, or a broken mail server would be asked without end."""
+    """Voids a link that was not sent. It is kept if it ``counts``, so that the limit also bounds failing mails."""
     if counts:
         PasswordLink.objects.filter(pk=link.pk).update(used_at=now)
     else:
         link.delete()
 
 
-def _has_enough(user: User, *, again: bool, now: datetime) -> bool:
-    """Whether a stranger has had so many resets sent to somebody that these must do for a while.
+def _has_reached_limit(user: User, *, again: bool, now: datetime) -> bool:
+    """Whether strangers have reached the limit of resets for a user.
 
-    Those whose mail failed count as well, but not against what is tried again: it is one of them.
+    Resets whose mail failed count too, but not against a retry, which is one of them.
     """
     since = now - LIFETIMES[PasswordLink.Kind.RESET]
     resets = PasswordLink.objects.filter(user=user, kind=PasswordLink.Kind.RESET, made_at__gt=since)

@@ -1,4 +1,4 @@
-"""People: adding, changing and moving them, and taking access away, which takes it at once."""
+"""Rules for people: adding, changing, moving, disabling and deleting them. A loss of access takes effect at once."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -22,50 +22,45 @@ from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.problems import Fault, InvalidRequest
 
-EMAIL_TAKEN = Fault("/email", "unique", "There is a user with this email already.")
+EMAIL_TAKEN = Fault("/email", "unique", "There is already a user with this email.")
 NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")
-SAME_CLIENT = Fault("/client", "unchanged", "This is where they are already.")
+SAME_CLIENT = Fault("/client", "unchanged", "The person already belongs to this client.")
 
 
 class NotYourself(InvalidRequest):
-    """An operator who locks himself out may be the last one."""
+    """Operators cannot lock themselves out: each may be the last one."""
 
     default_detail = "You cannot do this to yourself. Ask another operator."
 
 
 class WrongPassword(InvalidRequest):
-    """Not a 401: the caller is signed in and stays so."""
+    """A wrong current password. Not a 401: the caller stays signed in."""
 
     default_detail = "That is not your current password."
 
 
 class StillNeeded(InvalidRequest):
-    """What refers to this must stay, so this must stay."""
+    """A person cannot be deleted while rows that must stay refer to them."""
 
     default_detail = (
-        "Something that must stay refers to this person, such as usage in the ledger. "
-        "They can be disabled or erased, not deleted."
+        "Records that must stay refer to this person, such as usage in the ledger. "
+        "The person can be disabled or erased, not deleted."
     )
 
 
 class Erased(InvalidRequest):
-    """There is nobody left to do anything to."""
-
     default_detail = "This person has been erased, which cannot be undone."
 
 
 def add_user(*, email: str, client: Client | None, by: Actor, now: datetime) -> User:
-    """A person who has no password yet and so cannot sign in.
-
-    Raises ``InvalidRequest`` for an email that is none, and for one that another user has, in whatever case.
-    """
+    """Adds a person without a password. Raises ``InvalidRequest`` for an invalid or taken email (in any case)."""
     return add_users(emails=[email], client=client, by=by, now=now)[0]
 
 
 def add_users(
     *, emails: Sequence[str], client: Client | None, by: Actor, now: datetime
 ) -> list[User]:
-    """The same for several at once: all of them or, where one email is none or is taken, nobody."""
+    """Adds several people without passwords, or nobody if one email is invalid or taken."""
     for email in emails:
         _check_email(email)
     people = [
@@ -85,10 +80,10 @@ def add_users(
 
 
 def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) -> User:
-    """An operator who belongs to no client, and so cannot use the API; without a password they cannot sign in yet.
+    """Adds an operator, who belongs to no client and so cannot use the API.
 
-    Raises ``InvalidRequest`` for an email that is none or is taken, and with a fault for each validator that the
-    password fails.
+    Raises ``InvalidRequest`` for an invalid or taken email, and with a fault for each validator that the password
+    fails.
     """
     _check_email(email)
     operator = User(email=email.lower(), is_staff=True, is_superuser=True, created_at=now)
@@ -106,9 +101,9 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
 
 
 def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: datetime) -> User:
-    """Another email to sign in with; sessions go on, and the one before is told by mail.
+    """Changes a person's email and informs the previous address by mail; sessions go on.
 
-    Raises ``InvalidRequest`` for one that is none or is taken, and without a reason.
+    Raises ``InvalidRequest`` for an invalid or taken email, and without a reason.
     """
     check_reason(reason)
     _check_email(email)
@@ -118,7 +113,7 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
         user.email = email.lower()
         if user.email == before["email"]:
             return user
-        # A link that was sent to the address before must not let its reader in, an invitation included.
+        # A link sent to the previous address must no longer work, an invitation included.
         PasswordLink.objects.filter(user=user).delete()
         user.invited_at = None
         try:
@@ -126,7 +121,7 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
                 user.save(update_fields=["email", "invited_at"])
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
-        sign_anew(was=before["email"], email=user.email)
+        replace_signatures(was=before["email"], email=user.email)
         record(
             "user:email_changed",
             by=by,
@@ -137,13 +132,13 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
             after={"email": user.email},
         )
         if user.has_usable_password():
-            # Whoever has never had one has never come in with that email, which may be a stranger's.
+            # Without a password nobody has signed in by the previous email, which may be a stranger's.
             mails.email_changed(was=before["email"], now=now)
     return user
 
 
-def sign_anew(*, was: str, email: str) -> None:
-    """Has rows that say by email who did something say the other one. The audit log is not among them."""
+def replace_signatures(*, was: str, email: str) -> None:
+    """Replaces an email in all rows that name their author by email, except the audit log."""
     for label, column in settings.SIGNED_BY_EMAIL:
         rows: QuerySet[Any] = QuerySet(apps.get_model(label))
         rows.filter(**{column: was}).update(**{column: email})
@@ -152,11 +147,10 @@ def sign_anew(*, was: str, email: str) -> None:
 def move_user(
     *, user_id: UUID, client: Client | None, reason: str, by: Actor, now: datetime
 ) -> int:
-    """Another client to work for, or none. Gives the number of sessions ended.
+    """Moves a person to another client, or to none; returns the number of ended sessions.
 
-    Tokens name the client, so what was granted before ends with the move. The ledger keeps each call with the
-    client it was made for, and the person's own total of the month goes on. An invitation that has not been
-    accepted is void, as every link is after a revocation.
+    Tokens name the client, so all sessions end. The ledger keeps each call with its client, and the person's own
+    total of the month continues. An open invitation is void, as every link is after a revocation.
     """
     check_reason(reason)
     with transaction.atomic():
@@ -172,10 +166,10 @@ def move_user(
 def set_password(
     *, user_id: UUID, password: str, by: Actor, now: datetime, reason: str = ""
 ) -> int:
-    """A new password, which ends every session. Gives the number of sessions ended.
+    """Sets a password and ends every session; returns the number of ended sessions.
 
-    Raises ``InvalidRequest`` with a fault for each validator the password fails. It is hashed before the
-    row is locked, because that takes 20 ms.
+    Raises ``InvalidRequest`` with a fault for each validator that the password fails. The password is hashed before
+    the row is locked, because that takes 20 ms.
     """
     encoded = hash_password(password, user=User.objects.get(pk=user_id))
     with transaction.atomic():
@@ -184,13 +178,25 @@ def set_password(
 
 
 def hash_password(password: str, *, user: User) -> str:
-    """A password as it is kept. Raises ``InvalidRequest`` with a fault for each validator it fails."""
-    _check_password(password, user=user)
+    """Hashes a valid password. Raises ``InvalidRequest`` with a fault for each validator that it fails."""
+    if len(password) > MAX_PASSWORD:
+        fault = Fault("/password", "max_length", f"At most {MAX_PASSWORD} characters.")
+        raise InvalidRequest(errors=[fault])
+    try:
+        validate_password(password, user=user)
+    except ValidationError as error:
+        raise InvalidRequest(
+            errors=[
+                Fault("/password", str(each.code or "invalid"), sentence)
+                for each in error.error_list
+                for sentence in each.messages
+            ]
+        ) from None
     return make_password(password)
 
 
 def put_password(*, user: User, encoded: str, by: Actor, now: datetime, reason: str = "") -> int:
-    """What :func:`set_password` does once it is hashed, for a caller that holds the lock of the user."""
+    """Stores a hashed password and ends every session, for a caller that holds the lock of the user."""
     User.objects.filter(pk=user.pk).update(password=encoded)
     record("user:password_set", by=by, now=now, target=user, reason=reason)
     if user.has_usable_password():
@@ -201,9 +207,9 @@ def put_password(*, user: User, encoded: str, by: Actor, now: datetime, reason: 
 
 
 def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: datetime) -> int:
-    """A person's own change of password, which ends every session. Gives the number of sessions ended.
+    """Changes a person's own password and ends every session; returns the number of ended sessions.
 
-    Raises ``WrongPassword`` where ``current`` is not theirs, and what :func:`set_password` raises.
+    Raises ``WrongPassword`` for a wrong ``current`` one, and ``InvalidRequest`` as :func:`set_password` does.
     """
     known = User.objects.get(pk=user_id)
     if not check_password(current, known.password):
@@ -215,14 +221,14 @@ def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: da
         raise InvalidRequest(errors=faults) from None
     with transaction.atomic():
         user = lock_user(user_id)
-        # A change must not outlive a revocation or another's new password, both of which move the epoch.
+        # A revocation or another new password meanwhile, both of which move the epoch, takes precedence.
         if user.epoch != known.epoch:
             raise _wrong_password()
         return put_password(user=user, encoded=encoded, by=by, now=now)
 
 
 def lock_person(user_id: UUID) -> User:
-    """Locks the row of somebody who is still somebody. Raises ``Erased``."""
+    """Locks the row of a person who has not been erased. Raises ``Erased``."""
     user = lock_user(user_id)
     if user.erased_at is not None:
         raise Erased
@@ -230,7 +236,6 @@ def lock_person(user_id: UUID) -> User:
 
 
 def _check_email(email: str) -> None:
-    """Raises ``InvalidRequest`` for what is no email."""
     if not is_email(email):
         raise InvalidRequest(errors=[NOT_AN_EMAIL])
 
@@ -240,7 +245,7 @@ def _wrong_password() -> WrongPassword:
 
 
 def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
-    """No access until :func:`enable`, and no connections, which are revoked. Gives the number of sessions ended."""
+    """Ends a person's access until :func:`enable` and all connections; returns the number of ended sessions."""
     check_not_oneself(user_id, by)
     check_reason(reason)
     with transaction.atomic():
@@ -251,14 +256,14 @@ def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
 
 
 def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
-    """Lets a disabled person sign in again, with the password they had."""
+    """Lets a disabled person sign in again, with the same password."""
     check_reason(reason)
     with transaction.atomic():
         _set_enabled(user_id, enabled=True, reason=reason, by=by, now=now)
 
 
 def set_operator(*, user_id: UUID, operator: bool, reason: str, by: Actor, now: datetime) -> None:
-    """Makes somebody an operator, who may do everything in the console, or no longer one."""
+    """Makes a person an operator, who may do everything in the console, or takes that role away."""
     check_not_oneself(user_id, by)
     check_reason(reason)
     with transaction.atomic():
@@ -277,7 +282,7 @@ def set_operator(*, user_id: UUID, operator: bool, reason: str, by: Actor, now: 
 
 
 def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
-    """Removes a person with sessions and tokens. Raises ``StillNeeded`` for one who has usage."""
+    """Deletes a person with sessions and tokens. Raises ``StillNeeded`` for a person with usage."""
     check_not_oneself(user_id, by)
     check_reason(reason)
     with transaction.atomic():
@@ -313,22 +318,6 @@ def _set_enabled(user_id: UUID, *, enabled: bool, reason: str, by: Actor, now: d
     )
 
 
-def _check_password(password: str, *, user: User) -> None:
-    if len(password) > MAX_PASSWORD:
-        fault = Fault("/password", "max_length", f"At most {MAX_PASSWORD} characters.")
-        raise InvalidRequest(errors=[fault])
-    try:
-        validate_password(password, user=user)
-    except ValidationError as error:
-        raise InvalidRequest(
-            errors=[
-                Fault("/password", str(each.code or "invalid"), sentence)
-                for each in error.error_list
-                for sentence in each.messages
-            ]
-        ) from None
-
-
 def check_reason(reason: str) -> None:
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
@@ -340,12 +329,12 @@ def check_not_oneself(user_id: UUID, by: Actor) -> None:
 
 
 def _seen(user: User) -> dict[str, Any]:
-    """A person as the audit log keeps it."""
+    """The members of an audit event about a person."""
     return {"email": user.email, "client": user.client.name if user.client else None}
 
 
 def _client_of(client: Client | None) -> dict[str, Any]:
-    """A client as the audit log keeps it; names may be the same, ids are not."""
+    """The members of an audit event about a client; its name alone may be ambiguous."""
     return {
         "client": client.name if client else None,
         "client_id": str(client.pk) if client else None,

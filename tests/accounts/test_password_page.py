@@ -68,7 +68,7 @@ def test_a_person_sets_a_password(
         # The style sheet was let through by the policy.
         assert page.locator("main").evaluate("it => getComputedStyle(it).maxWidth") == "416px"
         entry.fill(NEW)
-        page.get_by_label("The same again").fill(NEW)
+        page.get_by_label("Repeat the password").fill(NEW)
         page.get_by_role("button", name="Set password").click()
         expect(page.get_by_role("heading")).to_have_text("Your password is set")
         assert page.url == f"{base_url}/account/password/set"

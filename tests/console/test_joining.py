@@ -144,8 +144,8 @@ def test_a_file_with_faults_shows_them_first_and_offers_nothing_but_another_file
     ("content", "sentence"),
     [
         (b"\xff\xfe\x00", "is not UTF-8"),
-        (b"name\nAda\n", "No column is called"),
-        (b"email\n" + b"x" * 300_000, "at most 256 KiB"),
+        (b"name\nAda\n", "No column is named"),
+        (b"email\n" + b"x" * 300_000, "the limit is 256 KiB"),
         (b"email\n", "There is no email in it."),
         (b"", "empty"),
     ],

@@ -122,6 +122,6 @@ def _choose(page: Page, address: str, email: str, one_time: str) -> None:
     expect(entry).to_have_accessible_description(re.compile("too short"))
     expect(page.get_by_label("One-time password")).to_have_value(one_time.lower().replace("-", " "))
     entry.fill(NEW)
-    page.get_by_label("The same again").fill(NEW)
+    page.get_by_label("Repeat the password").fill(NEW)
     page.get_by_role("button", name="Set password").click()
     expect(page.get_by_role("heading")).to_have_text("Your password is set")

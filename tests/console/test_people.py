@@ -149,7 +149,7 @@ def test_an_email_that_is_taken_is_an_error_of_the_form(
     address = reverse("admin:accounts_user_add")
     response = console.post(address, {"email": "ADA@acme.test", "client": organisation.pk})
     assert response.status_code == 200
-    assert "There is a user with this email already." in response.content.decode()
+    assert "There is already a user with this email." in response.content.decode()
     assert response.context["form"].errors["email"]
     assert User.objects.filter(client=organisation).count() == 1
 
@@ -187,10 +187,10 @@ def test_a_person_moves_to_another_client_by_its_name_and_signs_in_anew(
 @pytest.mark.parametrize(
     ("client", "sentence"),
     [
-        ("Nowhere", "There is no client of this name."),
-        ("00000000-0000-0000-0000-000000000000", "There is no client of this name."),
-        ("twins", "Several clients are called this"),
-        ("Acme", "This is where they are already."),
+        ("Nowhere", "There is no client with this name."),
+        ("00000000-0000-0000-0000-000000000000", "There is no client with this name."),
+        ("twins", "Several clients have this name"),
+        ("Acme", "The person already belongs to this client."),
     ],
 )
 def test_a_move_that_leads_nowhere_is_refused_beside_the_field(

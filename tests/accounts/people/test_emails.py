@@ -8,7 +8,7 @@ import pytest
 from accounts.audit import Actor
 from accounts.models import Client, User
 from accounts.people.emails import is_email
-from accounts.people.importing import foresee
+from accounts.people.importing import preview
 from accounts.people.invitations import Fate, Named, judge
 from accounts.people.users import NOT_AN_EMAIL, add_operator, add_user, change_email
 from config.api.problems import InvalidRequest
@@ -42,7 +42,7 @@ def test_emails_as_people_have_them_are_taken(email: str) -> None:
 def test_nobody_is_invited_or_imported_by_such_an_email(organisation: Client) -> None:
     email = UNSEEN["right-to-left override"]
     assert [each.fate for each in judge([Named(1, email)], client=organisation)] == [Fate.FAULTY]
-    verdicts, _ = foresee(text=f"email\n{email}\n", client=organisation)
+    verdicts, _ = preview(text=f"email\n{email}\n", client=organisation)
     assert [each.fate for each in verdicts] == [Fate.FAULTY]
 
 

@@ -15,7 +15,7 @@ from django.db import IntegrityError, connection, models, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, RefreshToken, Session, User
-from accounts.people.erasure import _belongings, erase_user, foresee
+from accounts.people.erasure import _belongings, erase_user, preview
 from accounts.people.password_links import request_link, request_reset, send_link
 from accounts.people.users import (
     Erased,
@@ -117,7 +117,7 @@ def test_nothing_personal_stays_but_in_the_log(
     )
     assert {"procrastinate_jobs", "accounts_user", "accounts_auditevent"} <= set(everywhere(EMAIL))
 
-    expected = foresee(user_id=user.pk)
+    expected = preview(user_id=user.pk)
     assert erase(user, by, now) == expected
     assert expected["sessions"] == 1
     assert expected["refresh tokens"] == 2

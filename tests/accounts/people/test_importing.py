@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
-from accounts.people.importing import MOST_BYTES, FileRefused, foresee, import_people, parse, read
+from accounts.people.importing import MOST_BYTES, FileRefused, import_people, parse, preview, read
 from accounts.people.invitations import MOST_PEOPLE, Fate
 from config.api.problems import InvalidRequest
 from licensing.licences import create_client
@@ -52,7 +52,7 @@ def test_files_are_read_as_spreadsheets_write_them(text: str, named: list[tuple[
     [
         (b"", "empty", "empty"),
         (b"\n \n", "empty", "empty"),
-        (b"name\nAda\n", "no_email_column", "Line 1: No column is called"),
+        (b"name\nAda\n", "no_email_column", "Line 1: No column is named"),
         (
             b"ada@acme.test\nbert@acme.test\n",
             "no_email_column",
@@ -63,7 +63,7 @@ def test_files_are_read_as_spreadsheets_write_them(text: str, named: list[tuple[
         ("email\nada@acme.test\n".encode("utf-16"), "not_utf8", "UTF-8"),
         (b"PK\x03\x04\x00\x00", "not_text", "CSV"),
         (b'email\n"ada@acme.test\nbert@acme.test\n', "not_csv", "Line 2"),
-        (b"email\n" + b"x" * MOST_BYTES, "too_large", "at most 256 KiB"),
+        (b"email\n" + b"x" * MOST_BYTES, "too_large", "the limit is 256 KiB"),
     ],
 )
 def test_what_is_no_such_file_is_refused_in_plain_words(
@@ -114,7 +114,7 @@ def test_what_would_happen_is_told_line_by_line_and_changes_nothing(
         + "x" * 260 + "@acme.test\n"
     )  # fmt: skip
     before = User.objects.count(), AuditEvent.objects.count()
-    verdicts, _ = foresee(text=text, client=organisation)
+    verdicts, _ = preview(text=text, client=organisation)
     assert [(each.line, each.fate) for each in verdicts] == [
         (2, Fate.NEW),
         (3, Fate.HERE),
@@ -144,7 +144,7 @@ def test_a_line_without_an_email_is_named(organisation: Client, by: Actor, now: 
 def test_too_many_people_are_refused(organisation: Client, by: Actor, now: datetime) -> None:
     text = "email\n" + "".join(f"p{n}@acme.test\n" for n in range(MOST_PEOPLE + 1))
     for attempt in (
-        lambda: foresee(text=text, client=organisation),
+        lambda: preview(text=text, client=organisation),
         lambda: bring(text, organisation, by, now),
     ):
         with pytest.raises(InvalidRequest) as refused:
@@ -180,16 +180,18 @@ def test_the_command_follows_the_same_rule(
 
     said = run("--dry-run")
     assert "line 2: ada@acme.test will be added" in said
-    assert "columns that are not looked at: name" in said
+    assert "ignored columns: name" in said
     assert not User.objects.exists()
     assert "1 added, 1 invited, 0 left" in run(client=str(organisation.pk))
     assert "0 added, 0 invited, 1 left" in run()
     assert AuditEvent.objects.get(action="user:created").actor == "manage.py import_people"
-    with pytest.raises(CommandError, match="no client of this name"):
+    with pytest.raises(CommandError, match="no client with this name"):
         run(client="Nowhere")
     file.write_text("email\nnobody\n")
     for args in ((), ("--dry-run",)):
-        with pytest.raises(CommandError, match=r"Line 2: nobody is not an email|1 lines cannot"):
+        with pytest.raises(
+            CommandError, match=r"Line 2: nobody is not an email|1 lines have faults"
+        ):
             run(*args)
     file.unlink()
     with pytest.raises(CommandError, match="cannot be read"):

@@ -179,8 +179,8 @@ class TestPage:
     @pytest.mark.parametrize(
         ("change", "field", "said"),
         [
-            ({"one_time": "0000-0000-0000-0000-0000"}, "one_time", "do not go together"),
-            ({"email": "bob@acme.test"}, "one_time", "do not go together"),
+            ({"one_time": "0000-0000-0000-0000-0000"}, "one_time", "one-time password is wrong"),
+            ({"email": "bob@acme.test"}, "one_time", "one-time password is wrong"),
             ({"email": "nonsense"}, "email", "valid email"),
             ({"password": "ada@acme.test", "again": "ada@acme.test"}, "password", "too similar"),
             ({"again": "something else"}, "again", "not the same"),

@@ -14,7 +14,7 @@ from psycopg_pool import PoolTimeout
 from rest_framework.test import APIClient
 
 from accounts.models import PasswordLink, User
-from accounts.people.password_links import Crowd, send_link
+from accounts.people.password_links import DroppedResets, send_link
 from config.jobs.mail import send_mail
 from config.observability.logs import AllowListFormatter
 from tests.conftest import PASSWORD, Browser
@@ -75,7 +75,7 @@ class TestAsking:
         send_mail.defer(to=["ops@shell.test"], subject="Of others", text="It does not count.")
         for email in (user.email, user.email, "made.up@acme.test"):
             assert api.post(RESET, {"email": email}, format="json").status_code == 204
-        monkeypatch.setattr("accounts.people.password_links.CROWD", Crowd())
+        monkeypatch.setattr("accounts.people.password_links.DROPPED", DroppedResets())
         answers = [
             api.post(RESET, {"email": email}, format="json", headers={"X-Request-ID": "same-id-1"})
             for email in (user.email, "nobody@acme.test")
