@@ -1,7 +1,7 @@
 """Rolls back, halts and resumes a channel, for a release that must not spread.
 
-A shell takes no version that is not newer than its own, whatever it is offered. So none of this changes a shell
-that has updated already; it stops the others from following. Only a newer version changes those.
+A shell installs only versions newer than its own. So this keeps other shells from a bad release; only a newer version
+changes the shells that have it.
 """
 
 from datetime import datetime

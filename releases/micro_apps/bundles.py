@@ -1,7 +1,6 @@
-"""A bundle, held to what may be unpacked on somebody's desk: plain files and folders inside one folder.
+"""Checks of bundles without unpacking them: plain files and folders inside one folder.
 
-It is only looked at, never unpacked. Shells run on systems whose file names ignore case and that have names of their
-own, so what would be two files here and one there is refused.
+Shells also run on systems that ignore case in file names and reserve names, so names that collide there are refused.
 """
 
 import gzip
@@ -10,7 +9,6 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from unicodedata import normalize
 
@@ -21,7 +19,7 @@ LIMIT_UNPACKED_BYTES = 1024 * 2**20
 LIMIT_MEMBERS = 20_000
 LIMIT_NAME, LIMIT_PART = 1_000, 255
 READ_BYTES = 2**20
-# What Windows takes for devices, whatever the ending.
+# Names of devices on Windows, with any ending.
 DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
 
@@ -37,9 +35,9 @@ class BundleRejected(Problem):
 
 
 def read(path: Path) -> bytes:
-    """The bundle's bytes, read once, so that what is checked is what is published; raises ``BundleRejected``."""
+    """Reads a bundle once, so that the checked bytes are the published ones; raises ``BundleRejected``."""
     with path.open("rb") as file:
-        # A file may grow while it is read: its size is only a reason not to begin.
+        # The file may grow during the read, so its size alone proves nothing.
         too_large = os.fstat(file.fileno()).st_size > LIMIT_BYTES
         content = b"" if too_large else file.read(LIMIT_BYTES + 1)
     if too_large or len(content) > LIMIT_BYTES:
@@ -49,7 +47,7 @@ def read(path: Path) -> bytes:
 
 
 def check(content: bytes) -> None:
-    """Raises ``BundleRejected`` for what is not a gzipped tar archive of plain files that stay inside it."""
+    """Raises ``BundleRejected`` unless this is a gzipped tar archive of plain files that stay inside it."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as unpacked:
             stream = _Counted(unpacked)
@@ -59,12 +57,12 @@ def check(content: bytes) -> None:
             _check_rest(stream)
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, UnicodeError) as error:
         raise BundleRejected(
-            "not_an_archive", "This is not a whole tar archive in gzip form."
+            "not_an_archive", "This is not a complete tar archive in gzip form."
         ) from error
 
 
 class _Counted:
-    """Reads no more than a bundle may unpack to, whatever its headers say."""
+    """Counts the unpacked bytes and refuses too many of them."""
 
     def __init__(self, stream: gzip.GzipFile) -> None:
         self._stream = stream
@@ -91,79 +89,83 @@ def _check_members(archive: tarfile.TarFile) -> None:
     for number, member in enumerate(archive, start=1):
         if number > LIMIT_MEMBERS:
             raise BundleRejected("too_many_files", f"A bundle has at most {LIMIT_MEMBERS} files.")
-        # What a header claims is skipped in small steps, so an absurd claim would take hours to find out.
+        # tarfile would skip an absurd size in small steps, for hours.
         _check_size(member.offset_data + member.size)
         _check_kind(member)
         parts = _parts(member)
         same = _same_elsewhere(parts)
         if member.isfile():
             if same in files or same in folders:
-                raise BundleRejected("name_twice", f"Twice, or alike: {_shown(member.name)}.")
+                raise BundleRejected(
+                    "name_twice", f"Two files have equal or similar names: {_shown(member.name)}."
+                )
             files[same] = member.name
         for depth in range(1, len(parts) + (0 if member.isfile() else 1)):
             folder = _same_elsewhere(parts[:depth])
             if folder in files:
-                raise BundleRejected("name_twice", f"A file and a folder: {_shown(member.name)}.")
+                raise BundleRejected(
+                    "name_twice", f"A file and a folder have the same name: {_shown(member.name)}."
+                )
             folders[folder] = member.name
     if not files:
-        raise BundleRejected("empty", "This bundle holds no files.")
+        raise BundleRejected("empty", "This bundle has no files.")
 
 
 def _check_kind(member: tarfile.TarInfo) -> None:
     if member.issym() or member.islnk():
-        raise BundleRejected("link", f"A link: {_shown(member.name)}.")
+        raise BundleRejected("link", f"The member is a link: {_shown(member.name)}.")
     if member.type not in {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE}:
-        raise BundleRejected("not_a_file", f"Neither a file nor a folder: {_shown(member.name)}.")
+        raise BundleRejected(
+            "not_a_file", f"The member is neither a file nor a folder: {_shown(member.name)}."
+        )
     if member.mode & 0o7000:
         raise BundleRejected(
-            "special_mode", f"With a set-uid, set-gid or sticky bit: {_shown(member.name)}."
+            "special_mode",
+            f"The member has a set-uid, set-gid or sticky bit: {_shown(member.name)}.",
         )
 
 
 def _parts(member: tarfile.TarInfo) -> list[str]:
-    """The parts of a name that leads nowhere but downwards."""
+    """The parts of a valid relative name."""
     name = member.name.removeprefix("./") if member.name != "." else ""
     shown = _shown(member.name)
     if name.startswith("/"):
-        raise BundleRejected("absolute_path", f"An absolute path: {shown}.")
+        raise BundleRejected("absolute_path", f"The path is absolute: {shown}.")
     parts = name.split("/") if name else []
     if ".." in parts:
-        raise BundleRejected("path_traversal", f"A path that leads out: {shown}.")
+        raise BundleRejected("path_traversal", f"The path leads out of the bundle: {shown}.")
     if len(name) > LIMIT_NAME or any(len(part.encode()) > LIMIT_PART for part in parts):
-        raise BundleRejected("name_too_long", f"Too long a name: {shown}.")
+        raise BundleRejected("name_too_long", f"The name is too long: {shown}.")
     for part in parts:
         if part in {"", "."} or NOT_IN_NAMES.search(part) or part != part.rstrip(". "):
-            raise BundleRejected("unusual_name", f"A name that not every system takes: {shown}.")
+            raise BundleRejected("unusual_name", f"Some systems refuse this name: {shown}.")
         if DEVICES.fullmatch(part):
-            raise BundleRejected("unusual_name", f"The name of a device on Windows: {shown}.")
+            raise BundleRejected(
+                "unusual_name", f"This is the name of a device on Windows: {shown}."
+            )
     if not parts and member.isfile():
-        raise BundleRejected("unusual_name", "A file without a name.")
+        raise BundleRejected("unusual_name", "A file has no name.")
     return parts
 
 
 def _same_elsewhere(parts: list[str]) -> str:
-    """What a path is to a system that knows no case and one form of each letter."""
+    """A path as systems compare it that ignore case and Unicode normalization."""
     return normalize("NFC", "/".join(parts)).casefold()
 
 
 def _check_end(archive: tarfile.TarFile, stream: _Counted) -> None:
-    """The last file may claim more than there is, which the library does not mind."""
+    """Raises ``EOFError`` for a truncated last file, which tarfile accepts."""
     if stream.taken < archive.offset:
         raise EOFError
 
 
 def _check_rest(stream: _Counted) -> None:
-    """Nothing may hide behind the end of the archive, where one reader stops and another goes on."""
-    for chunk in _rest(stream):
-        if chunk.strip(b"\0"):
-            raise BundleRejected("trailing_data", "There is something after the archive's end.")
-
-
-def _rest(stream: _Counted) -> Iterator[bytes]:
+    """Refuses data after the end of the archive, which some readers would unpack."""
     while chunk := stream.read(READ_BYTES):
-        yield chunk
+        if chunk.strip(b"\0"):
+            raise BundleRejected("trailing_data", "The file has data after the end of the archive.")
 
 
 def _shown(name: str) -> str:
-    """A name short and harmless enough to repeat."""
+    """A name escaped and cut for a message."""
     return ascii(name)[1:-1][:120]

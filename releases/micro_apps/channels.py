@@ -1,4 +1,4 @@
-"""What operators decide about versions of an app: where channels stand, who is held to what, what is withdrawn."""
+"""Operators' control of app versions: move channels, pin, unpin, withdraw."""
 
 from datetime import datetime
 from uuid import UUID
@@ -11,7 +11,7 @@ from releases.models import AppChannel, AppPin, AppVersion, MicroApp
 
 
 class StillOffered(InvalidRequest):
-    """A version that a channel or a pin names would leave people without one."""
+    """Refuses to withdraw a version that a channel or a pin names."""
 
     default_detail = "Move the channels and remove the pins that name this version first."
 
@@ -19,7 +19,7 @@ class StillOffered(InvalidRequest):
 def move_channel(
     *, name: str, version_id: int, reason: str, by: Actor, now: datetime
 ) -> AppChannel:
-    """Has a channel offer a version, newer or older than the one before, from the next question on."""
+    """Makes a channel offer a version, newer or older than the one before."""
     _check_reason(reason)
     with transaction.atomic():
         version = _offerable(version_id)
@@ -31,7 +31,7 @@ def move_channel(
 def move_under_lock(
     *, app: MicroApp, name: str, version: AppVersion, reason: str, by: Actor, now: datetime
 ) -> AppChannel:
-    """The same for who holds the app's row."""
+    """Moves a channel; the caller holds the lock of the app's row."""
     channel = AppChannel.objects.select_related("version").filter(app=app, name=name).first()
     before = channel.version.version if channel else None
     if channel is None:
@@ -60,7 +60,7 @@ def pin(
     by: Actor,
     now: datetime,
 ) -> AppPin:
-    """Holds a client, or everybody on a plan, to a version, whatever they were held to before."""
+    """Pins a client, or all clients of a plan, to a version; replaces an earlier pin."""
     _check_reason(reason)
     if (client_id is None) == (plan_id is None):
         raise InvalidRequest(errors=[Fault("/client", "invalid", "Name a client or a plan.")])
@@ -85,7 +85,7 @@ def pin(
 
 
 def unpin(*, pin_id: int, reason: str, by: Actor, now: datetime) -> None:
-    """Lets the channel count again for whom a pin held."""
+    """Removes a pin."""
     _check_reason(reason)
     with transaction.atomic():
         held = AppPin.objects.select_related("version", "client", "plan").get(pk=pin_id)
@@ -102,7 +102,7 @@ def unpin(*, pin_id: int, reason: str, by: Actor, now: datetime) -> None:
 
 
 def withdraw(*, version_id: int, reason: str, by: Actor, now: datetime) -> AppVersion:
-    """A version is offered no more and cannot be chosen; its bundle stays where it is.
+    """Withdraws a version for ever: no channel or pin can name it. Its bundle stays in storage.
 
     Raises ``StillOffered`` while a channel or a pin names it.
     """
@@ -130,7 +130,7 @@ def withdraw(*, version_id: int, reason: str, by: Actor, now: datetime) -> AppVe
 
 
 def _locked(version_id: int) -> AppVersion:
-    """The version, with its app's row locked: moving, pinning and withdrawing do not overtake each other."""
+    """The version, with its app's row locked to serialize moves, pins and withdrawals."""
     version = AppVersion.objects.get(pk=version_id)
     app = MicroApp.objects.select_for_update(no_key=True).get(pk=version.app_id)
     version.refresh_from_db()
@@ -151,7 +151,7 @@ def _offerable(version_id: int) -> AppVersion:
 
 def _check_reason(reason: str) -> None:
     if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+        raise InvalidRequest(errors=[Fault("/reason", "required", "Give a reason.")])
 
 
 def _whom(held: AppPin) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which version of an app a client is offered, in one query: its own pin, else its plan's, else the channel's."""
+"""Chooses a client's version of an app in one query: its own pin, else its plan's pin, else the channel."""
 
 from typing import NamedTuple
 from urllib.parse import quote
@@ -20,7 +20,7 @@ class NoSuchVersion(NotFound):
 
 
 class Offer(NamedTuple):
-    """A version, and which rule chose it: ``client``, ``plan`` or ``channel``. ``signature``: a minisign file."""
+    """A version and the rule that chose it: ``client``, ``plan`` or ``channel``. ``signature``: a minisign file."""
 
     slug: str
     version: str
@@ -35,7 +35,7 @@ class Offer(NamedTuple):
 
 
 def offered(*, slug: str, client_id: UUID, plan_id: int, channel: str) -> Offer:
-    """Raises ``NoSuchVersion`` where nothing chooses one. Whether the app may be used at all is asked elsewhere."""
+    """Raises ``NoSuchVersion`` if no rule chooses one. The caller checks entitlements."""
     pins = AppPin.objects.order_by().filter(app=slug)
     choices = (
         (BY_CLIENT, pins.filter(client=client_id)),
@@ -56,7 +56,7 @@ def offered(*, slug: str, client_id: UUID, plan_id: int, channel: str) -> Offer:
 
 
 class Explained(NamedTuple):
-    """Which version of an app a client gets on each channel, and the rule that chooses it."""
+    """The version of an app that a client gets on each channel, and the rule that chooses it."""
 
     slug: str
     chosen_by: str
@@ -64,9 +64,9 @@ class Explained(NamedTuple):
 
 
 def explain(*, slugs: list[str], client_id: UUID, plan_id: int) -> list[Explained]:
-    """The same for all apps of a client, for operators to look at; an app without any version has none."""
+    """Explains the versions of several apps to operators; an app may have no version."""
     pins = AppPin.objects.filter(Q(client=client_id) | Q(plan=plan_id), app__in=slugs)
-    # The client's own comes last and so wins.
+    # A client's own pin comes last and replaces its plan's.
     held = {
         pin.app_id: pin
         for pin in pins.select_related("version").order_by(F("client").asc(nulls_first=True))

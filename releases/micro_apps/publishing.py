@@ -1,7 +1,7 @@
-"""Publishing a version of a micro app: verified, stored where it stays for ever, then offered by ``latest``.
+"""Publishes a version of a micro app: verifies it, stores it for ever, and moves ``latest`` to it.
 
-Killed at any step, the same command finishes: the version belongs to its bytes from the row on, storage keeps the
-first bytes of a path, and no channel names a version that is not in storage.
+The same command finishes after a crash at any step: the row binds the version to its bytes, storage keeps the first
+bytes of a path, and a channel names only stored versions.
 """
 
 import re
@@ -34,7 +34,7 @@ LIMIT_SIGNATURE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """``created`` unless the version was there already; ``latest`` is what that channel offers now, if anything."""
+    """``created`` unless the version existed; ``latest``: the version that this channel offers now, if any."""
 
     version: AppVersion
     created: bool
@@ -42,18 +42,17 @@ class Published:
 
 
 def bundle_path(slug: str, version: str) -> str:
-    """Where a version's bundle lies in storage; its signature is beside it."""
+    """The storage path of a version's bundle; its signature is beside it."""
     return f"apps/{slug}/{version}/{BUNDLE}"
 
 
 def publish_app(
     *, slug: str, version: str, bundle: Path, signature: Path, by: Actor, now: datetime
 ) -> Published:
-    """Verifies and stores a version, and moves ``latest`` to it unless that has a newer one, or it was withdrawn.
+    """Verifies and stores a version, and moves ``latest`` to it unless it is older or withdrawn.
 
-    What was published before changes nothing: where ``latest`` stands since then, operators have decided.
-    Raises ``InvalidRequest``, ``BundleRejected``, ``VersionConflict``, ``NotConfigured`` or
-    ``StorageUnavailable``; what is refused changes nothing.
+    A repeat changes nothing: operators may have moved ``latest`` since. Raises ``InvalidRequest``,
+    ``BundleRejected``, ``VersionConflict``, ``NotConfigured`` or ``StorageUnavailable``; a refusal changes nothing.
     """
     key = _key()
     _check_names(slug, version)
@@ -62,7 +61,7 @@ def publish_app(
     row = _recorded(slug, version, content, signed, key, by=by, now=now)
     created = row.stored_at is None
     release_connection()
-    # What was stored first stays: a repeat brings its own copy of the signature, which need not be the same.
+    # A repeat may bring another signature of the bundle; the first one stays.
     path = bundle_path(slug, version)
     storage.put_once(path, content)
     storage.put_once(f"{path}{storage.SIGNATURE_SUFFIX}", bytes(row.signature))
@@ -74,7 +73,7 @@ def publish_app(
 
 def _key() -> PublicKey:
     if settings.APPS_PUBLIC_KEY is None:
-        raise NotConfigured("Publishing apps needs APPS_PUBLIC_KEY, which has not been set.")
+        raise NotConfigured("Publishing apps needs APPS_PUBLIC_KEY.")
     return PublicKey.of(settings.APPS_PUBLIC_KEY)
 
 
@@ -82,7 +81,7 @@ def _check_names(slug: str, version: str) -> None:
     faults = []
     if not SLUG.fullmatch(slug) or len(slug) > SLUG_LENGTH:
         faults.append(
-            Fault("/slug", "invalid", "A slug has small letters, digits and single hyphens.")
+            Fault("/slug", "invalid", "A slug has lower-case letters, digits and single hyphens.")
         )
     try:
         Version.parse(version)
@@ -93,10 +92,10 @@ def _check_names(slug: str, version: str) -> None:
 
 
 def _signature_file(path: Path) -> bytes:
-    """The minisign file, as minisign writes it or in base64, as Tauri's signer does."""
+    """Reads a minisign file, plain or in base64 as Tauri's signer writes it."""
     content = path.read_bytes()[: LIMIT_SIGNATURE_BYTES + 1]
     if len(content) > LIMIT_SIGNATURE_BYTES:
-        raise _refused("signature_unreadable", "A signature is not as long as this file.")
+        raise _refused("signature_unreadable", "This file is too long for a signature.")
     if content.startswith(b"untrusted comment:"):
         return content
     try:
@@ -106,7 +105,7 @@ def _signature_file(path: Path) -> bytes:
 
 
 def _verified(path: Path, signed: bytes, *, version: str, key: PublicKey) -> bytes:
-    """The bundle's bytes, once both signatures hold and nothing in it leads astray."""
+    """Returns the bundle's bytes after verification of its signatures and members."""
     content = bundles.read(path)
     try:
         signature = Signature.parse(signed)
@@ -137,7 +136,7 @@ def _recorded(
     by: Actor,
     now: datetime,
 ) -> AppVersion:
-    """The version's row; from here on it belongs to these bytes."""
+    """Records the version, which belongs to these bytes from here on."""
     digest = sha256(content).hexdigest()
     with transaction.atomic():
         app, _ = MicroApp.objects.get_or_create(slug=slug, defaults={"created_at": now})
@@ -159,7 +158,7 @@ def _recorded(
 
 
 def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel | None:
-    """Marks the version as stored and in that moment moves ``latest``, unless that is ahead."""
+    """Marks the version as stored and moves ``latest`` to it, unless that is newer."""
     with transaction.atomic():
         app = MicroApp.objects.select_for_update(no_key=True).get(pk=row.app_id)
         row.refresh_from_db()
@@ -174,21 +173,10 @@ def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel | None
             now=now,
             target=str(row),
             target_id=app.pk,
-            after={
-                "version": row.version,
-                "sha256": row.sha256,
-                "signed_with": row.signed_with,
-            },
+            after={"version": row.version, "sha256": row.sha256, "signed_with": row.signed_with},
         )
-        if row.withdrawn_at is not None:
+        is_older = latest is not None and row.parsed_version <= latest.version.parsed_version
+        if row.withdrawn_at is not None or is_older:
             return latest
-        if latest is not None and row.parsed_version <= latest.version.parsed_version:
-            return latest
-        return move_under_lock(
-            app=app,
-            name=AppChannel.Name.LATEST,
-            version=row,
-            reason="Published.",
-            by=by,
-            now=now,
-        )
+        name = AppChannel.Name.LATEST
+        return move_under_lock(app=app, name=name, version=row, reason="Published.", by=by, now=now)

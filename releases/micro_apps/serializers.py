@@ -1,4 +1,4 @@
-"""Shapes of micro apps."""
+"""Serializers of micro apps."""
 
 from base64 import b64encode
 from typing import Any
@@ -9,7 +9,7 @@ from releases.models import AppChannel
 
 
 class AppQuerySerializer(serializers.Serializer[Any]):
-    """Which channel; a pin wins over it."""
+    """The channel; a pin overrides it."""
 
     channel = serializers.ChoiceField(choices=AppChannel.Name.values, default="stable")
 
@@ -22,7 +22,7 @@ class Base64Field(serializers.CharField):
 
 
 class AppManifestSerializer(serializers.Serializer[Any]):
-    """A version of an app and how to verify it."""
+    """A version of an app, with its signature and checksum."""
 
     version = serializers.CharField(help_text="SemVer.")
     url = serializers.URLField(help_text="The bundle at the CDN; it never changes.")

@@ -1,4 +1,4 @@
-"""Micro apps over HTTP: parse, one rule, render."""
+"""Views of micro apps."""
 
 from typing import cast
 from uuid import UUID
@@ -19,7 +19,7 @@ from releases.micro_apps.serializers import AppManifestSerializer, AppQuerySeria
 
 
 class AppViewSet(ViewSet):
-    """What a shell installs beside itself."""
+    """Answers with the versions of micro apps that a shell installs."""
 
     permission_classes = (IsAuthenticated, LicenceWorks)
 
@@ -38,12 +38,12 @@ class AppViewSet(ViewSet):
         tags=["releases"],
     )
     def manifest(self, request: Request, slug: str) -> HttpResponse:
-        """The version of an app that the caller is to run: pinned for its client, else its plan, else the channel's."""
+        """The caller's version of an app: pinned for its client, else for its plan, else the channel's."""
         query = AppQuerySerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         caller = caller_of(request)
         if slug not in caller.entitlements:
-            # Whether the app exists or not: the apps of others are private.
+            # Also for apps that do not exist: the apps of others are private.
             raise NotEntitled
         offer = offered(
             slug=slug,

@@ -1,7 +1,7 @@
-"""Micro apps that shells install: their versions, the channels that offer them, and who is held to which.
+"""Micro apps that shells install: versions, channels and pins.
 
-That a channel or a pin names a version of its own app is held by foreign keys over both columns, which a migration
-adds (``0002_micro_apps``), because the ORM knows none of that kind.
+Foreign keys over two columns ensure that a channel or a pin names a version of its own app. The ORM has no such keys,
+so the migration ``0002_micro_apps`` adds them.
 """
 
 from uuid import UUID
@@ -15,7 +15,7 @@ from releases.versions import Version
 
 
 class MicroApp(models.Model):
-    """An app by its slug, which is the word that entitlements use."""
+    """An app by its slug, which entitlements name."""
 
     slug = models.SlugField(primary_key=True, max_length=60)
     created_at = models.DateTimeField()
@@ -34,15 +34,13 @@ class MicroApp(models.Model):
 
 
 class AppVersionQuerySet(models.QuerySet["AppVersion"]):
-    """Questions to the versions of apps."""
-
     def offerable(self) -> "AppVersionQuerySet":
-        """Stored whole, and not withdrawn."""
+        """Stored and not withdrawn versions."""
         return self.filter(stored_at__isnull=False, withdrawn_at=None)
 
 
 class AppVersion(models.Model):
-    """One version of an app: a bundle in storage and its signature, neither of which ever changes."""
+    """One version of an app: a bundle in storage and its signature, which never change."""
 
     app = models.ForeignKey(MicroApp, on_delete=models.PROTECT, related_name="versions")
     version = models.CharField(max_length=120)
@@ -88,7 +86,7 @@ class AppVersion(models.Model):
 
 
 class AppChannel(models.Model):
-    """Which version of an app a channel offers. Operators move it, and publishing moves ``latest``."""
+    """The version of an app that a channel offers. Operators move channels, and publishing moves ``latest``."""
 
     class Name(models.TextChoices):
         LATEST = "latest", "latest"
@@ -117,7 +115,7 @@ class AppChannel(models.Model):
 
 
 class AppPin(models.Model):
-    """A version that a client, or everybody on a plan, is held to, whatever the channels offer."""
+    """Pins a client, or all clients of a plan, to a version instead of the channels'."""
 
     app = models.ForeignKey(MicroApp, on_delete=models.PROTECT, related_name="pins")
     version = models.ForeignKey(AppVersion, on_delete=models.PROTECT, related_name="pins")

@@ -1,10 +1,10 @@
-"""What is remembered of the pipelines that publish."""
+"""Identity tokens that pipelines used."""
 
 from django.db import models
 
 
 class ServedToken(models.Model):
-    """An identity token that was used, and the one document that it serves. The token itself is nowhere."""
+    """A used identity token and the one document that it may publish. The token itself is not stored."""
 
     id_sha256 = models.CharField(
         max_length=64, primary_key=True, help_text="SHA-256 of issuer and `jti`, in lower hex."

@@ -1,4 +1,4 @@
-"""What has been published for the shell, where it is live, and who is publishing just now."""
+"""Channels, releases and publications of the shell, and purges of the CDN."""
 
 import re
 from datetime import datetime, timedelta
@@ -12,16 +12,16 @@ from releases.versions import Version
 
 CHANNEL = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 CHANNEL_LENGTH = 40
-# Which one is said by id, because a row of the history outlives a person's name. No pipeline is called so.
+# An id follows, because a publication outlives a person's name. No pipeline has this name.
 AN_OPERATOR = "an operator"
 _OPERATOR = rf"^{AN_OPERATOR}( ([0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}))?$"
 
 
 class ShellChannel(models.Model):
-    """A channel of releases, and the lease of the one publish that may be under way on it.
+    """A channel of releases, and the lease of the one publish that may be in progress.
 
-    ``fence`` counts leases: whoever holds the newest one may write, and nobody else. An old holder that wakes
-    up late finds that its number is no longer the channel's.
+    ``fence`` counts leases: only the holder of the newest one may write. A holder that resumes late finds a newer
+    number.
     """
 
     name = models.SlugField(primary_key=True, max_length=CHANNEL_LENGTH)
@@ -50,7 +50,7 @@ class ShellChannel(models.Model):
 
 
 class ShellRelease(models.Model):
-    """One version of one channel: its document byte for byte, which never changes."""
+    """One version of one channel, with its exact document, which never changes."""
 
     channel = models.ForeignKey(ShellChannel, on_delete=models.PROTECT, related_name="releases")
     version = models.CharField(max_length=120)
@@ -81,7 +81,7 @@ class ShellRelease(models.Model):
 
 
 class ShellArtifact(models.Model):
-    """What was found at an artifact's address when its release was published."""
+    """A verified artifact, as the CDN served it when its release was published."""
 
     release = models.ForeignKey(ShellRelease, on_delete=models.CASCADE, related_name="artifacts")
     platform = models.CharField(max_length=40)
@@ -112,10 +112,8 @@ class ShellArtifact(models.Model):
 
 
 class PublicationQuerySet(models.QuerySet["Publication"]):
-    """Questions to the history of the channels."""
-
     def of(self, channel: str) -> "PublicationQuerySet":
-        """A channel's, the newest first, with their releases."""
+        """The publications of a channel with their releases, newest first."""
         ours = self.filter(release__channel=channel)
         return ours.select_related("release").order_by("-pk")
 
@@ -123,19 +121,19 @@ class PublicationQuerySet(models.QuerySet["Publication"]):
         return self.filter(stored_at__isnull=False)
 
     def wanted(self) -> "PublicationQuerySet":
-        """What storage has, or has to get because an operator said so.
+        """Stored publications, and those of operators that storage has to get.
 
-        Not what a pipeline began and did not finish: only its own repeat puts that live.
+        Excludes unfinished publications of pipelines: only a repeat of the pipeline finishes those.
         """
         said = models.Q(published_by__regex=_OPERATOR)
         return self.filter(models.Q(stored_at__isnull=False) | said)
 
 
 class Publication(models.Model):
-    """One time that a release was made a channel's current one: first, again after a rollback, or signed anew.
+    """One event that made a release its channel's current one: first, after a rollback, or with a new signature.
 
-    The newest of a channel is the last one published. The newest with ``stored_at`` is what it serves: without
-    it, storing has begun and was not finished, so readers may have seen either.
+    A channel serves its newest publication with ``stored_at``. Without it, storing began and did not finish, so
+    readers may have seen either.
     """
 
     release = models.ForeignKey(ShellRelease, on_delete=models.PROTECT, related_name="publications")
@@ -158,7 +156,7 @@ class Publication(models.Model):
 
     @property
     def publisher(self) -> str:
-        """Who published, in words; an operator by the email of now, which an erased one has no more."""
+        """The name of the publisher; for an operator the current email, which an erased one has lost."""
         operator = re.match(_OPERATOR, self.published_by)
         if operator is None:
             return self.published_by
@@ -167,21 +165,19 @@ class Publication(models.Model):
 
 
 class PurgeQuerySet(models.QuerySet["Purge"]):
-    """Questions to what a CDN was asked to forget."""
-
     def newest(self) -> "PurgeQuerySet":
-        """The last one of each channel; what came before it counts no more."""
+        """The newest purge of each channel, the only one that counts."""
         return self.order_by("channel_id", "-pk").distinct("channel_id")
 
 
 class Purge(models.Model):
-    """A CDN has to forget what it keeps of a channel, and to serve something else from then on.
+    """A purge of a channel's files from the CDN.
 
-    ``confirmed_at``: when the public address was seen to serve that. Until then it is tried again and again; only a
-    newer one of the same channel ends it without that.
+    ``confirmed_at``: when the public address served the new content. Until then a worker repeats the purge, unless
+    the channel gets a newer one.
     """
 
-    # What a CDN says that has been told and is not done, and how long that may be so: most need a minute or two.
+    # The failure while the CDN is still working, and how long it may take: usually a minute or two.
     UNDER_WAY = "under_way"
     MAY_TAKE = timedelta(minutes=5)
 
@@ -218,11 +214,11 @@ class Purge(models.Model):
 
     @property
     def failed(self) -> bool:
-        """Whether it was tried in vain and is not over."""
+        """Whether the last try failed."""
         if self.confirmed_at is not None or self.tried_at is None:
             return False
         return not self.takes_its_time(self.failure, at=self.tried_at)
 
     def takes_its_time(self, failure: str, *, at: datetime) -> bool:
-        """Whether nothing is wrong but that it is not over."""
+        """Whether the CDN is still working within its time."""
         return failure == self.UNDER_WAY and at < self.asked_at + self.MAY_TAKE

@@ -1,8 +1,7 @@
-"""Who may publish: a release pipeline that knows one of the shared secrets, or that its own host vouches for.
+"""Authentication of release pipelines by a shared secret or by an identity token (``identity_tokens.py``).
 
-Two secrets at a time let one be replaced without a pause. None is ever told apart from another by how long the
-comparison takes, and the audit log names a secret by its place in the list. A pipeline's identity token
-needs no secret at all: ``identity_tokens.py``.
+Two secrets at a time allow replacement without a pause. The comparison takes constant time, and the audit log names a
+secret by its place in the list.
 """
 
 from dataclasses import dataclass
@@ -35,12 +34,12 @@ SCHEME = "bearer"
 
 class InvalidPublishSecret(InvalidAccessToken):
     title = "Not a publisher"
-    default_detail = "This is neither a secret nor an identity token that publishes releases."
+    default_detail = "This is neither a publish secret nor an identity token for publishing."
 
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """A pipeline that may publish, as the audit log names it; with its token, if it came with one."""
+    """A pipeline that may publish, by its name in the audit log; with its identity token, if any."""
 
     name: str
     token: OneTime | None = None
@@ -55,7 +54,7 @@ class PublisherAuthentication(BaseAuthentication):
         secrets, now = settings.PUBLISH_SECRETS.listed(), timezone.now()
         if not secrets and not settings.PUBLISH_OIDC_ISSUER:
             raise NotConfigured(
-                "Publishing needs PUBLISH_SECRETS or PUBLISH_OIDC_ISSUER; neither has been set."
+                "Publishing needs PUBLISH_SECRETS or PUBLISH_OIDC_ISSUER; neither is set."
             )
         presented = _presented(request)
         number = _number(presented, secrets)
@@ -63,7 +62,7 @@ class PublisherAuthentication(BaseAuthentication):
             return Publisher(f"release pipeline (secret {number})"), None
         if not settings.PUBLISH_OIDC_ISSUER or not looks_like_one(presented):
             refusal = InvalidPublishSecret()
-            refused_credentials.note(refusal, by=_stranger(request), now=now)
+            refused_credentials.note(refusal, by=_actor(request), now=now)
             raise refusal
         return _identified(request, presented, now), None
 
@@ -75,19 +74,19 @@ def _identified(request: Request, presented: bytes, now: datetime) -> Publisher:
     try:
         identity = identify(presented, now=now)
     except AnotherPipeline as refusal:
-        # The issuer vouches for who this is: somebody real tries to publish, and operators may want to know.
-        by = Actor(name=refusal.name, address=address_of(request), request_id=request_id())
+        # The issuer confirms this identity, so the audit log can name it.
+        by = _actor(request, refusal.name)
         faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
         record("release:refused", by=by, now=now, after={"code": refusal.code, "errors": faults})
         raise
     except IdentityTokenRefused as refusal:
-        refused_credentials.note(refusal, by=_stranger(request), now=now)
+        refused_credentials.note(refusal, by=_actor(request), now=now)
         raise
     return Publisher(identity.name, identity.token)
 
 
-def _stranger(request: Request) -> Actor:
-    return Actor(name="", address=address_of(request), request_id=request_id())
+def _actor(request: Request, name: str = "") -> Actor:
+    return Actor(name=name, address=address_of(request), request_id=request_id())
 
 
 def _presented(request: Request) -> bytes:
@@ -95,14 +94,14 @@ def _presented(request: Request) -> bytes:
     scheme, _, presented = header.partition(" ")
     if scheme.lower() != SCHEME:
         raise NotAuthenticated("Publishing needs a bearer secret or identity token.")
-    # WSGI gives the bytes of a header as latin-1.
+    # WSGI decodes headers as latin-1.
     return presented.strip().encode("latin-1", "replace")
 
 
 def _number(presented: bytes, secrets: list[str]) -> int | None:
-    """Which of the secrets it is, counted from 1; all are compared, whichever fits.
+    """The number of the matching secret, from 1. Compares all of them in constant time.
 
-    Hashes have one length, so that not even the length of a secret can be measured.
+    Compares hashes, whose equal length hides the length of a secret.
     """
     digest = sha256(presented).digest()
     fits = [compare_digest(digest, sha256(each.encode()).digest()) for each in secrets]

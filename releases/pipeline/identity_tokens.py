@@ -1,8 +1,8 @@
-"""Identity tokens of a pipeline: who its issuer says it is, held to what the operators demand.
+"""Verification of the identity tokens of pipelines (OpenID Connect).
 
-A token is a JWT that the pipeline's host (GitHub, GitLab, …) signs for one run. It may publish if it is of the
-issuer and for the audience that settings name, lives now, has every claim that settings demand, and was not
-started by an event that strangers can cause. What it may be used for then, ``served_tokens.py`` says.
+A token is a JWT that the pipeline's host (GitHub, GitLab, …) signs for one run. It may publish if it has the issuer,
+the audience and the claims in the settings, is valid now, and no event that strangers can cause started its run.
+``served_tokens.py`` limits its use.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,9 +22,9 @@ from releases.pipeline.issuer_keys import is_safe, keys_of
 
 LONGEST = 8192
 LEEWAY = timedelta(seconds=30)
-# A run's token lives for minutes, or for as long as its job; nothing that goes on for longer is one.
+# A run's token lives for minutes, or as long as its job.
 LONGEST_LIFE = timedelta(days=1)
-# What anybody can set off in a public project: a run of it says nothing of who wanted it.
+# Anybody can cause these events in a public project, so their runs identify nobody.
 STRANGERS_EVENTS: Mapping[str, frozenset[str]] = {
     "event_name": frozenset(
         {
@@ -46,7 +46,7 @@ STRANGERS_EVENTS: Mapping[str, frozenset[str]] = {
 }
 OWNER_ID = "repository_owner_id"
 NAME_LENGTH = 120
-# The signature is all that the library is asked for: the rest is decided here, by the time of the call.
+# PyJWT verifies only the signature; the rest is checked here, at the time of the call.
 _ONLY_THE_SIGNATURE: Any = {
     f"verify_{each}": False for each in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")
 }
@@ -54,16 +54,16 @@ _NOTHING: Any = {**_ONLY_THE_SIGNATURE, "verify_signature": False}
 
 
 class IdentityTokenRefused(Problem):
-    """``errors`` name the claims; what settings demand of them is not repeated to whoever asks."""
+    """``errors`` name the refused claims, but not the values that the settings demand."""
 
     code = "invalid_access_token"
     status = 401
     title = "Not a publisher"
-    default_detail = "This identity token does not publish releases."
+    default_detail = "This identity token may not publish releases."
 
 
 class AnotherPipeline(IdentityTokenRefused):
-    """The issuer vouches for a run that may not publish. ``name`` says whose, for the audit log."""
+    """A valid token of a run that may not publish. ``name``: its project, for the audit log."""
 
     def __init__(self, name: str, faults: Iterable[Fault]) -> None:
         super().__init__(errors=faults)
@@ -72,7 +72,7 @@ class AnotherPipeline(IdentityTokenRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTime:
-    """A token's id (its digest, with the issuer's name in it), and when nobody takes the token any more."""
+    """The digest of a token's issuer and id, and the end of its validity."""
 
     id_sha256: str
     ends: datetime
@@ -80,14 +80,14 @@ class OneTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A run of the pipeline that may publish, as the audit log names it."""
+    """A run of the pipeline that may publish, by its name in the audit log."""
 
     name: str
     token: OneTime
 
 
 def refuse_unsafe_settings() -> None:
-    """Stops the start where an issuer is named without all that makes its tokens safe to take."""
+    """Stops the start if the settings name an issuer without the checks that make its tokens safe."""
     issuer, claims = settings.PUBLISH_OIDC_ISSUER, settings.PUBLISH_OIDC_CLAIMS
     if not issuer:
         if settings.PUBLISH_OIDC_AUDIENCE or claims:
@@ -100,24 +100,24 @@ def refuse_unsafe_settings() -> None:
     if not settings.PUBLISH_OIDC_AUDIENCE or not claims:
         raise ImproperlyConfigured(
             "PUBLISH_OIDC_ISSUER needs PUBLISH_OIDC_AUDIENCE and PUBLISH_OIDC_CLAIMS: "
-            "everybody whom the issuer knows could publish without them."
+            "without them, every user of the issuer could publish."
         )
     if _is_github(issuer) and not claims.get(OWNER_ID, "").isdecimal():
         raise ImproperlyConfigured(
-            f"PUBLISH_OIDC_CLAIMS: {OWNER_ID} must be among them, as a number: "
-            "the name of an owner can be taken by another one day."
+            f"PUBLISH_OIDC_CLAIMS needs {OWNER_ID}, a number: "
+            "another user could take the name of an owner later."
         )
 
 
 def looks_like_one(presented: bytes) -> bool:
-    """Whether this may be a signed token at all: three parts, and not too long."""
+    """Whether this has the form of a signed token: three parts, and not too long."""
     return len(presented) <= LONGEST and presented.count(b".") == 2
 
 
 def identify(token: bytes, *, now: datetime) -> Identity:
-    """Who sends this; raises ``IdentityTokenRefused`` or ``IssuerUnavailable``.
+    """Verifies a token; raises ``IdentityTokenRefused`` or ``IssuerUnavailable``.
 
-    The issuer is asked for keys only for a token that could be one of its own by all that can be read without them.
+    Checks the unverified claims first, and fetches the issuer's keys only for a token that passes.
     """
     kid, algorithm = _header(token)
     claims = _decoded(token, "", algorithm, _NOTHING)
@@ -125,7 +125,7 @@ def identify(token: bytes, *, now: datetime) -> Identity:
         raise IdentityTokenRefused(errors=faults)
     key = keys_of(settings.PUBLISH_OIDC_ISSUER).find(kid, algorithm, now=now)
     if key is None:
-        raise IdentityTokenRefused("The issuer has no such key.")
+        raise IdentityTokenRefused("The issuer has no key with this id.")
     claims = _decoded(token, key, algorithm, _ONLY_THE_SIGNATURE)
     name = _name(claims)
     if faults := list(_of_pipeline(claims)):
@@ -136,7 +136,7 @@ def identify(token: bytes, *, now: datetime) -> Identity:
 
 
 def _header(token: bytes) -> tuple[str, str]:
-    """Key id and algorithm; nothing else that a header says chooses anything."""
+    """Returns the key id and the algorithm, the only used members of the header."""
     try:
         header = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, RecursionError):
@@ -144,7 +144,7 @@ def _header(token: bytes) -> tuple[str, str]:
     kid, algorithm = header.get("kid"), header.get("alg")
     if not isinstance(kid, str) or not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
         raise IdentityTokenRefused
-    # What a header calls critical must be understood, and no extension is.
+    # No critical extension is known here.
     if "crit" in header:
         raise IdentityTokenRefused
     return kid, algorithm
@@ -159,15 +159,15 @@ def _decoded(token: bytes, key: Any, algorithm: str, options: Any) -> dict[str, 
 
 
 def _of_envelope(claims: Mapping[str, Any], now: datetime) -> Iterable[Fault]:
-    """Whose it is, for whom, and when."""
+    """Checks the issuer, the audience, the id and the times."""
     if claims.get("iss") != settings.PUBLISH_OIDC_ISSUER:
-        yield Fault("/iss", "wrong_issuer", "It is not one of the issuer that publishes here.")
+        yield Fault("/iss", "wrong_issuer", "The token has another issuer.")
     audience = settings.PUBLISH_OIDC_AUDIENCE
     if claims.get("aud") not in (audience, [audience]):
-        yield Fault("/aud", "wrong_audience", "It was asked for another audience, or for several.")
+        yield Fault("/aud", "wrong_audience", "The token has another audience or several.")
     jti = claims.get("jti")
     if not isinstance(jti, str) or not jti:
-        yield Fault("/jti", "required", "It has no id, and so could serve for ever.")
+        yield Fault("/jti", "required", "The token needs an id, which makes it one-time.")
     yield from _of_times(claims, now)
 
 
@@ -176,38 +176,40 @@ def _of_times(claims: Mapping[str, Any], now: datetime) -> Iterable[Fault]:
     seconds, leeway = now.timestamp(), LEEWAY.total_seconds()
     if type(issued) is not int or type(ends) is not int or type(begins) is not int:
         yield Fault(
-            "/exp", "invalid_type", "`iat` and `exp` are whole seconds, and `nbf` if it has one."
+            "/exp", "invalid_type", "`iat`, `exp` and the optional `nbf` are whole seconds."
         )
         return
     if ends <= seconds - leeway:
-        yield Fault("/exp", "expired", "It has expired; ask for one right before publishing.")
+        yield Fault(
+            "/exp", "expired", "The token has expired; request one right before publishing."
+        )
     if ends - issued > LONGEST_LIFE.total_seconds():
-        yield Fault("/exp", "too_long", "It lives for longer than a run does.")
+        yield Fault("/exp", "too_long", "The token lives longer than a run.")
     if issued > seconds + leeway:
-        yield Fault("/iat", "not_yet", "It is of the future.")
+        yield Fault("/iat", "not_yet", "The token was issued in the future.")
     if begins > seconds + leeway:
-        yield Fault("/nbf", "not_yet", "It is of the future.")
+        yield Fault("/nbf", "not_yet", "The token is not valid yet.")
 
 
 def _of_pipeline(claims: Mapping[str, Any]) -> Iterable[Fault]:
-    """Which run it is."""
+    """Checks the claims about the run."""
     for name, demanded in settings.PUBLISH_OIDC_CLAIMS.items():
         if _text(claims.get(name)) != demanded:
-            yield Fault(f"/{name}", "wrong_claim", "It is not the one that publishes here.")
+            yield Fault(f"/{name}", "wrong_claim", "The claim has another value than the settings.")
     for name, refused in STRANGERS_EVENTS.items():
         if _text(claims.get(name)) in refused:
             yield Fault(f"/{name}", "strangers_event", "Strangers can cause this event.")
 
 
 def _text(value: object) -> str | None:
-    """A claim as settings write it."""
+    """A claim in the notation of the settings."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (str, int)) else None
 
 
 def _name(claims: Mapping[str, Any]) -> str:
-    """``release pipeline of owner/project, run 17.1 at refs/heads/main``, of what the issuer says."""
+    """``release pipeline of owner/project, run 17.1 at refs/heads/main``, from the claims."""
     whose = _first(claims, "repository", "project_path", "sub") or "an unnamed project"
     run, attempt = _first(claims, "run_id", "pipeline_id"), _first(claims, "run_attempt")
     ref = _first(claims, "ref")
@@ -222,7 +224,7 @@ def _first(claims: Mapping[str, Any], *names: str) -> str | None:
 
 
 def _is_github(issuer: str) -> bool:
-    """GitHub's own, an enterprise's there, or one of a server of one's own."""
+    """Whether this is an issuer of GitHub, also of an enterprise or an own server."""
     parts = urlsplit(issuer)
     host = parts.hostname or ""
     return host.startswith("token.actions.") or parts.path.rstrip("/").endswith("/_services/token")

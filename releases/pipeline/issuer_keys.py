@@ -1,7 +1,7 @@
-"""The keys of an OpenID Connect issuer, read from it now and then and kept in this process.
+"""Keys of an OpenID Connect issuer, cached in this process.
 
-Whoever sends tokens decides nothing here: the addresses come from settings, the issuer is asked at most once a
-minute whatever it is that nobody knows, and an answer that is empty or fails leaves the keys as they were.
+Senders of tokens control nothing here: the addresses come from the settings, a process queries the issuer at most once
+a minute, and an empty or failed answer leaves the keys unchanged.
 """
 
 import json
@@ -25,9 +25,9 @@ from releases.manifests.addresses import is_loopback
 DISCOVERY = "/.well-known/openid-configuration"
 TIMEOUT_SECONDS = 5.0
 LIMIT_BYTES = 256 * 1024
-# Between two times that the issuer is asked, and after which it is asked although nothing new is wanted.
+# The shortest time between two queries, and the longest use of an answer.
 PAUSE, GOOD_FOR = timedelta(minutes=1), timedelta(hours=1)
-# RS256 is what every issuer has to have; the other one it has to announce.
+# Every issuer supports RS256, and announces other algorithms.
 ALWAYS, ANNOUNCED = "RS256", "ES256"
 KINDS: Mapping[str, str] = {ALWAYS: "RSA", ANNOUNCED: "EC"}
 PUBLIC_MEMBERS = ("kty", "n", "e", "crv", "x", "y")
@@ -40,20 +40,18 @@ Keys = Mapping[tuple[str, str], Key]
 
 
 class IssuerUnavailable(ServiceUnavailable):
-    default_detail = (
-        "The issuer of identity tokens could not be asked for its keys. Try again in a minute."
-    )
+    default_detail = "The issuer of identity tokens did not return its keys. Try again in a minute."
 
     def __init__(self) -> None:
         super().__init__(retry_after=int(PAUSE.total_seconds()))
 
 
 class _Unusable(Exception):
-    """What the issuer answered is no set of keys; the message says why, and quotes nothing."""
+    """The answer is no set of keys. The message is a code that quotes nothing."""
 
 
 class IssuerKeys:
-    """What one issuer signs with, as far as this process knows."""
+    """The known keys of one issuer."""
 
     def __init__(self, issuer: str) -> None:
         self._issuer = issuer
@@ -65,12 +63,11 @@ class IssuerKeys:
     def find(self, kid: str, algorithm: str, *, now: datetime) -> Key | None:
         """The key of this id for this algorithm, or None.
 
-        May ask the issuer, which takes ten seconds at most. Raises ``IssuerUnavailable`` as long as it has
-        never answered.
+        May query the issuer, for at most ten seconds. Raises ``IssuerUnavailable`` until the first good answer.
         """
         if self._is_due(kid, algorithm, now):
             with self._asking:
-                # Whoever waited here for another's answer has it now.
+                # Another thread may have queried meanwhile.
                 if self._is_due(kid, algorithm, now):
                     self._ask(now)
         if not self._keys:
@@ -102,7 +99,7 @@ def keys_of(issuer: str) -> IssuerKeys:
 
 
 def is_safe(address: str) -> bool:
-    """Whether nobody on the way can put in an answer of his own."""
+    """Whether nobody on the network can forge an answer."""
     return urlsplit(address).scheme == "https" or is_loopback(address)
 
 
@@ -137,7 +134,7 @@ def _document(address: str) -> dict[str, Any]:
 
 
 def _usable(given: Any, algorithms: list[str]) -> Iterator[tuple[tuple[str, str], Key]]:
-    """Each key that verifies one of the algorithms, by its id and that algorithm; others are passed over."""
+    """Yields the keys that verify one of the algorithms, by id and algorithm; skips others."""
     for jwk in given if isinstance(given, list) else ():
         if not isinstance(jwk, dict) or not isinstance(jwk.get("kid"), str):
             continue
@@ -155,7 +152,6 @@ def _key(jwk: Mapping[str, Any], algorithm: str) -> Key | None:
         return None
     if isinstance(key, RSAPublicKey):
         return key if key.key_size >= LEAST_RSA_BITS else None
-    # ES256 is of one curve.
-    return (
-        key if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp256r1" else None
-    )
+    # ES256 has one curve.
+    is_p256 = isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp256r1"
+    return key if is_p256 else None

@@ -1,4 +1,4 @@
-"""An identity token serves one body: that may be sent again after a lost answer, another may not."""
+"""Limits an identity token to one document, which its pipeline may send again after a lost answer."""
 
 from datetime import datetime, timedelta
 
@@ -8,24 +8,21 @@ from config.api.problems import Fault
 from releases.models import ServedToken
 from releases.pipeline.identity_tokens import IdentityTokenRefused, OneTime
 
-# Hosts' clocks differ: what was served is remembered a little longer than any of them takes the token.
+# Hosts' clocks differ, so a row outlives the token a little.
 REMEMBERED_BEYOND = timedelta(minutes=1)
 
 
 class TokenServed(IdentityTokenRefused):
     default_detail = (
-        "This identity token has served another document already. Each publish asks for one anew."
+        "This identity token has published another document. Request a new one for each publish."
     )
 
     def __init__(self) -> None:
-        super().__init__(errors=[Fault("/jti", "served", "It was used with other bytes.")])
+        super().__init__(errors=[Fault("/jti", "served", "The token was used with other bytes.")])
 
 
 def serve(token: OneTime, *, body_sha256: str, now: datetime, keep: bool = True) -> None:
-    """The token serves this body and no other from now on; raises ``TokenServed`` where it has served another.
-
-    With ``keep`` False it is only asked whether it could.
-    """
+    """Binds the token to this body; raises ``TokenServed`` if it has served another. Only checks if not ``keep``."""
     with transaction.atomic():
         if keep:
             _keep(token, body_sha256, now)
@@ -36,7 +33,7 @@ def serve(token: OneTime, *, body_sha256: str, now: datetime, keep: bool = True)
 
 def _keep(token: OneTime, body_sha256: str, now: datetime) -> None:
     ServedToken.objects.filter(forget_at__lt=now).delete()
-    # Of two bodies at once the second waits here, until it is known whether the first was kept.
+    # A second body at the same time waits here for the first one's transaction.
     row = ServedToken(
         id_sha256=token.id_sha256,
         body_sha256=body_sha256,

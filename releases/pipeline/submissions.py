@@ -1,4 +1,4 @@
-"""What a pipeline sends, and what can be said of it without asking anyone: its signature and its document."""
+"""Submissions of pipelines, and the checks of their signature and document in memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,22 +8,22 @@ from typing import Any
 
 from django.conf import settings
 
-from config.api.problems import Fault, InvalidRequest, instant
+from config.api.problems import InvalidRequest, instant
 from releases.manifests.manifest import Manifest, Terms, read
 from releases.minisign import PublicKey, Signature, SignatureRefused, decoded
 from releases.pipeline.identity_tokens import OneTime
 
 SIGNATURE_HEADER = "X-Manifest-Signature"
-# A signer's clock may be a little ahead; one far ahead would close the channel until its time has come.
+# Tolerates a signer's clock that is a little ahead. A time far ahead would block the channel until then.
 AHEAD = timedelta(minutes=5)
 TIMESTAMP_DIGITS = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A document for a channel: ``body`` as it came, ``document`` its JSON, ``signature`` the header's text.
+    """A document for a channel: the received ``body``, its JSON as ``document``, and the ``signature`` header.
 
-    ``token``: the identity token that it came with, if it came with one.
+    ``token``: the identity token of the request, if any.
     """
 
     channel: str
@@ -41,7 +41,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signed:
-    """A manifest whose signature holds: ``signature`` is its minisign file, made at ``signed_at``."""
+    """A manifest with a verified signature: ``signature`` is its minisign file, made at ``signed_at``."""
 
     manifest: Manifest
     body: bytes
@@ -51,7 +51,7 @@ class Signed:
 
 
 def check(submission: Submission, *, key: PublicKey, now: datetime) -> Signed:
-    """The document with its signature, or ``InvalidRequest`` with the faults of both."""
+    """Verifies a document and its signature; raises ``InvalidRequest`` with the faults of both."""
     terms = Terms(
         channel=submission.channel,
         cdn_url=settings.CDN_URL,
@@ -62,9 +62,9 @@ def check(submission: Submission, *, key: PublicKey, now: datetime) -> Signed:
     try:
         signature, signed_at = _verified(submission, key, now)
     except SignatureRefused as refused:
-        faults = [Fault(f"/{SIGNATURE_HEADER}", refused.code, refused.detail), *faults]
+        faults = [refused.at(f"/{SIGNATURE_HEADER}"), *faults]
     if faults or isinstance(read_as, list):
-        raise InvalidRequest("This manifest cannot be published as it is.", errors=faults)
+        raise InvalidRequest("This manifest has faults.", errors=faults)
     return Signed(
         manifest=read_as,
         body=submission.body,
@@ -75,7 +75,7 @@ def check(submission: Submission, *, key: PublicKey, now: datetime) -> Signed:
 
 
 def _verified(submission: Submission, key: PublicKey, now: datetime) -> tuple[bytes, datetime]:
-    """The signature file and its time."""
+    """Returns the verified signature file and its time."""
     if not submission.signature:
         raise SignatureRefused(
             "required", f"Send the manifest's minisign file, in base64, as {SIGNATURE_HEADER}."
@@ -94,6 +94,6 @@ def _time_of(claims: Mapping[str, str], now: datetime) -> datetime:
     signed_at = datetime.fromtimestamp(int(stamp), UTC)
     if signed_at > now + AHEAD:
         raise SignatureRefused(
-            "timestamp_ahead", f"It was signed at {instant(signed_at)}, which has not come yet."
+            "timestamp_ahead", f"The time of the signature, {instant(signed_at)}, is in the future."
         )
     return signed_at

@@ -1,4 +1,4 @@
-"""Publishes a version of a micro app from the machine that has its bundle."""
+"""Publishes a version of a micro app from local files."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     ) -> None:
         for path in (bundle, sig):
             if not path.is_file():
-                raise CommandError(f"publish_app: there is no file {path}")
+                raise CommandError(f"publish_app: no such file: {path}")
         try:
             done = publish_app(
                 slug=slug,

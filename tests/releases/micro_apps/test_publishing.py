@@ -147,7 +147,7 @@ class TestRefusals:
             apps.publish()
 
     def test_a_missing_file_is_named(self, apps: Apps) -> None:
-        with pytest.raises(CommandError, match="there is no file"):
+        with pytest.raises(CommandError, match="no such file"):
             call_command(
                 "publish_app", "notes", "1.0.0", apps.folder / "none", apps.folder / "none"
             )
