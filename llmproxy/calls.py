@@ -1,4 +1,4 @@
-"""One call, from its admission to its settlement."""
+"""A model call, from its admission to its settlement."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy.catalogue import Choice, choose
 from llmproxy.chat import Chat
-from llmproxy.estimates import delivered_tokens, images_in, prompt_tokens
+from llmproxy.estimates import delivered_tokens, prompt_tokens
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from llmproxy.settlement_retry import Settlement, settle_or_retry
@@ -24,11 +24,10 @@ from usage.models import UsageRecord
 from usage.settlement import Spent
 
 End = UsageRecord.End
-# Ends that the provider did not cause: its work on the prompt has to be paid for.
-LEFT = frozenset({End.CLIENT_GONE, End.STOPPED, End.CRASHED})
-# Counting pieces or bytes gives no exact number of tokens: some pieces are less than a token, and some tokens are long.
-# So a provider counts as out of control only well past its limit: by pieces, by its own report, or by tokens of so many
-# bytes.
+# Ends that the provider did not cause: the prompt is charged although the provider had not begun to answer.
+PROMPT_CHARGED = frozenset({End.CLIENT_GONE, End.STOPPED, End.CRASHED})
+# A provider is out of control only well past its output limit, by its report, by the number of deltas, or by tokens of
+# RUNAWAY_BYTES: a delta may be less than a token, and a token may be long.
 RUNAWAY_TIMES = 2
 RUNAWAY_SLACK = 256
 RUNAWAY_BYTES = 8
@@ -36,29 +35,30 @@ RUNAWAY_BYTES = 8
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """An admitted call. ``settle`` may be called from any place that ends it; the first counts."""
+    """An admitted call."""
 
     caller: Caller
     chat: Chat
     model: Choice
     reservation: Reservation
     input_estimate: int
-    # The answer so far: whether the provider began, its reported usage, and what was delivered.
+    # The answer so far: whether the provider began, and its reported usage.
     began: bool = False
     reported: TokenUsage | None = None
-    # Whether anything was delivered after the report, which the report lacks.
-    goes_on: bool = False
-    # The prompt's usage, where the provider reports it before the whole.
+    # Whether output was delivered after the report, which does not include it.
+    exceeds_report: bool = False
+    # The prompt's usage, where the provider reports it first.
     prompt: PromptUsage | None = None
+    # The output delivered: its deltas, and its bytes.
     deltas: int = 0
     size: int = 0
-    # The reason for which the watch ended this call.
+    # The reason why the watch ended this call.
     stopped: Problem | None = None
-    # The check whether the client has disconnected, and whether the watch has seen it.
+    # The check whether the client has disconnected, and its last result.
     is_disconnected: Callable[[], bool] = bool
     disconnected: bool = False
     first_byte_at: datetime | None = None
-    # Whether the answer has its reason for ending.
+    # Whether the answer has its finish reason.
     finished: bool = False
     end: UsageRecord.End | None = None
     spent: Spent | None = None
@@ -69,21 +69,20 @@ class Call:
     def id(self) -> UUID:
         return self.reservation.record_id
 
-    def heard(self) -> None:
-        """The provider has begun to answer."""
+    def mark_first_byte(self) -> None:
         if self.first_byte_at is None:
             self.first_byte_at = timezone.now()
 
     def is_runaway(self) -> bool:
-        """Whether the provider goes on long after the output limit that it was given."""
-        said = self.reported.output if self.reported is not None else 0
-        counted = max(self.deltas, self.size // RUNAWAY_BYTES, said)
-        return counted > RUNAWAY_TIMES * self.reservation.output_limit + RUNAWAY_SLACK
+        """Whether the provider has gone far past the output limit of the request."""
+        reported = self.reported.output if self.reported is not None else 0
+        output = max(self.deltas, self.size // RUNAWAY_BYTES, reported)
+        return output > RUNAWAY_TIMES * self.reservation.output_limit + RUNAWAY_SLACK
 
     def settle(self, end: UsageRecord.End) -> bool:
-        """Settles to the provider's report, else to what was delivered. The first end counts.
+        """Settles the call by the provider's report, else by the output delivered. Only the first end has an effect.
 
-        False while the database is unavailable; the same settlement is retried until it succeeds.
+        Returns False while the database is unavailable; the same settlement is retried until it succeeds.
         """
         with self._lock:
             if self._settled is None:
@@ -96,16 +95,16 @@ class Call:
             return self._settled.is_set()
 
     def awaits_usage(self) -> bool:
-        """Whether only the provider's report is missing, which also tells output that was not delivered."""
+        """Whether only the provider's report is missing."""
         return self.finished and not self.is_reported and self.end is None
 
     @property
     def is_reported(self) -> bool:
-        """Whether the provider's report covers all that was delivered."""
-        return self.reported is not None and not self.goes_on
+        """Whether the provider has reported all output delivered."""
+        return self.reported is not None and not self.exceeds_report
 
-    def bill(self) -> TokenUsage:
-        """The usage that a settled call was charged."""
+    def charged_usage(self) -> TokenUsage:
+        """The usage charged for a settled call."""
         assert self.spent is not None
         spent = self.spent
         return TokenUsage(spent.input, spent.output, spent.cached_input, spent.reasoning)
@@ -115,7 +114,7 @@ class Call:
         return self._settled is not None and self._settled.wait(seconds)
 
     def so_far(self) -> SoFar:
-        """The charge if this process died now. For an answer in one piece nothing is known before its end."""
+        """The charge if this process died now; unknown for a one-shot answer before its end."""
         if not self.chat.stream:
             return SoFar(self.id, None, None, self.first_byte_at)
         spent, _ = self._spent(End.CRASHED)
@@ -124,19 +123,19 @@ class Call:
     def _spent(self, end: UsageRecord.End) -> tuple[Spent, UsageRecord.Source]:
         output = delivered_tokens(deltas=self.deltas, size=self.size)
         if (known := self.reported) is not None:
-            # A report in mid-answer says less than what has been delivered since; one in one piece is the whole.
+            # More output may follow a report in the middle of a stream.
             is_last = end == End.DONE and self.is_reported
-            whole = is_last or not self.chat.stream or known.output >= output
-            output = known.output if whole else output
+            is_whole = is_last or not self.chat.stream or known.output >= output
+            output = known.output if is_whole else output
             spent = Spent(
                 input=known.input,
                 cached_input=min(known.cached_input, known.input),
                 output=output,
                 reasoning=min(known.reasoning, output),
             )
-            return spent, UsageRecord.Source.PROVIDER if whole else UsageRecord.Source.COUNTED
-        if not self.began and end not in LEFT:
-            # A provider that failed before its first byte is owed nothing, and neither are we.
+            return spent, UsageRecord.Source.PROVIDER if is_whole else UsageRecord.Source.COUNTED
+        if not self.began and end not in PROMPT_CHARGED:
+            # A provider that fails before its first byte charges nothing.
             return Spent(), UsageRecord.Source.COUNTED
         prompt = self.prompt or PromptUsage(self.input_estimate)
         spent = Spent(input=prompt.input, cached_input=prompt.cached_input, output=output)
@@ -145,13 +144,12 @@ class Call:
 
 
 def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:
-    """Opens a record for a call and gives the connection back: nothing is held while waiting."""
+    """Reserves a call's tokens and releases the database connection."""
     provider().check(chat)
     assert caller.client_id is not None
     model = choose(chat.model, caller=caller)
-    each = provider().image_tokens if model.image_tokens is None else model.image_tokens
-    text = prompt_tokens(chat.members, image_tokens=0) + provider().prompt_overhead(chat)
-    estimate = text + images_in(chat.members) * each
+    image = provider().image_tokens if model.image_tokens is None else model.image_tokens
+    estimate = prompt_tokens(chat.members, image_tokens=image) + provider().prompt_overhead(chat)
     asked = Asked(
         user_id=caller.user_id,
         session_id=caller.session_id,

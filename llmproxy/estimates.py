@@ -67,7 +67,7 @@ _WORD_SAVINGS = {word: _pairing_bound(word) - 1 for word in WHOLE_WORDS}
 
 def prompt_tokens(members: dict[str, Any], *, image_tokens: int) -> int:
     """The bound for the prompt of a valid call; each image counts ``image_tokens``."""
-    tokens = PROMPT_FRAME + images_in(members) * image_tokens
+    tokens = PROMPT_FRAME + _images_in(members) * image_tokens
     texts: list[str | None] = []
     for message in members["messages"]:
         tokens += MESSAGE_FRAME
@@ -86,7 +86,7 @@ def prompt_tokens(members: dict[str, Any], *, image_tokens: int) -> int:
     return tokens + text_tokens("\n".join(present)) - max(len(present) - 1, 0)
 
 
-def images_in(members: dict[str, Any]) -> int:
+def _images_in(members: dict[str, Any]) -> int:
     """The number of images in a valid call."""
     contents = (message.get("content") for message in members["messages"])
     parts = (part for content in contents if isinstance(content, list) for part in content)

@@ -1,13 +1,12 @@
 """Relays a call: one request to the provider, its answer to the caller, and the settlement before the last event.
 
-No database connection is held while waiting. Every call ends in exactly one settlement, which says how it ended.
+The relay holds no database connection while it waits. Every call ends in exactly one settlement.
 """
 
 import logging
 import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from json import dumps
 from typing import Any
 
 from django.conf import settings
@@ -26,7 +25,7 @@ from llmproxy.providers.protocol import (
     ProviderUnavailable,
 )
 from llmproxy.providers.reading import usage_of
-from llmproxy.sse import EventParser, EventTooLarge
+from llmproxy.sse import EventParser, EventTooLarge, data_event
 from llmproxy.upstream.exchange import (
     Broken,
     Exchange,
@@ -43,44 +42,44 @@ log = logging.getLogger(__name__)
 BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
 DONE = b"data: [DONE]\n\n"
 OK = 200
-# The first bytes of a page or an object that some servers send in place of a stream, whatever its type says.
+# The first byte of an HTML page or a JSON object, which some servers send in place of events.
 NO_EVENTS = (b"<", b"{")
 DRAIN_SECONDS = 0.2
-# The longest waits for the usage after an answer's end, and for the provider's last event after both.
+# The longest waits after an answer's end: for the usage, and then for the provider's last event.
 USAGE_SECONDS = 2.0
-LAST_WORD_SECONDS = 1.5
+LAST_EVENT_SECONDS = 1.5
 # The limits to reading a refusal: seconds and bytes.
 REFUSAL_SECONDS = 2.0
 MAX_REFUSAL = 64 * 1024
 # The number of keep-alives for which a caller waits for a settlement while the database is unavailable.
-SETTLE_PATIENCE = 2
-# The size above which an answer, streamed or whole, is a provider's failure.
+SETTLE_KEEP_ALIVES = 2
+# A larger answer, streamed or whole, is a failure of the provider.
 MAX_ANSWER = 64 * 1024 * 1024
 
 _session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def complete(call: Call) -> dict[str, Any]:
-    """Returns the whole answer of a call and settles it. A provider's problem is raised after settling too."""
+    """Returns the whole answer of a call and settles it. A problem is raised after the settlement too."""
     exchange = _open(call)
     try:
         exchange.head(settings.LLM_MAX_SECONDS)
         _check_head(call, exchange)
-        call.heard()
+        call.mark_first_byte()
         answer, call.reported, call.size = provider().answer(exchange.body())
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the call has to be settled
-        raise _failed(call, error) from None
+    except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
+        raise _settle_failure(call, error) from None
     finally:
         call_watch.forget(call)
         exchange.close()
     if not call.settle(End.DONE) and not call.wait_settled(
-        SETTLE_PATIENCE * settings.LLM_KEEPALIVE_SECONDS
+        SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
-    if (name := _called(call)) is not None:
+    if (name := _own_model_name(call)) is not None:
         answer["model"] = name
     if call.reported is None:
-        answer["usage"] = usage_of(call.bill())
+        answer["usage"] = usage_of(call.charged_usage())
     return answer
 
 
@@ -94,15 +93,15 @@ class Stream:
         self._call = call
         self._exchange = exchange
         self._parser = EventParser()
-        self._translator = provider().translator(call.chat, called=_called(call))
+        self._translator = provider().translator(call.chat, called=_own_model_name(call))
         self._over = False
-        # The problem that ended the stream in place of the rest.
+        # The problem that ended the stream early.
         self.failure: Problem | None = None
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
-        self._spoke = time.monotonic()
-        # Reading a setting is a look-up, too slow for each chunk.
-        self._patience = settings.LLM_KEEPALIVE_SECONDS
+        self._sent_at = time.monotonic()
+        # Kept because reading a setting is too slow for each chunk.
+        self._keep_alive = settings.LLM_KEEPALIVE_SECONDS
         self._parts = self._relay(first)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -112,20 +111,20 @@ class Stream:
         return next(self._parts)
 
     def close(self) -> None:
-        """Ends the call: the server calls this at the end of the answer, or when the client has disconnected."""
-        self._hear_usage()
+        """Ends the call. The server calls this at the end of the answer, or when the client has disconnected."""
+        self._await_usage()
         if self._over:
-            # The end of the body is read, so that the connection can be used again.
+            # A connection whose body was read to its end can be used again.
             with suppress(ExchangeError):
                 self._exchange.chunk(DRAIN_SECONDS)
         self._exchange.close()
         call_watch.forget(self._call)
         self._parts.close()
-        # Not reached where the answer ended: settled once is settled.
+        # Has no effect where the call is settled already.
         self._call.settle(End.CLIENT_GONE)
 
-    def _hear_usage(self) -> None:
-        """Waits for the usage where a client left after the answer's end: it tells output that was not delivered."""
+    def _await_usage(self) -> None:
+        """Waits for the usage after a client left at the answer's end: it includes output that was not delivered."""
         until = time.monotonic() + USAGE_SECONDS
         with suppress(ExchangeError, EventTooLarge):
             while self._call.awaits_usage() and not self._over:
@@ -142,71 +141,67 @@ class Stream:
                 if chunk is None:
                     chunk = self._next_chunk()
                 if chunk is None:
-                    self._spoke = time.monotonic()
+                    self._sent_at = time.monotonic()
                     yield KEEP_ALIVE
                     continue
                 out = bytearray()
                 failure = self._read(chunk, out)
                 chunk = None
                 if self._over or failure is not None:
-                    yield from self._last_words(out, failure)
+                    yield from self._end(out, failure)
                 elif out or self._is_silent():
-                    self._spoke = time.monotonic()
-                    # An empty piece: the provider sent something that is not for the caller.
+                    self._sent_at = time.monotonic()
+                    # Without output the provider sent something that is not for the caller.
                     yield bytes(out) or KEEP_ALIVE
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001 - the headers are out: only the stream can tell it
-            # Also where this process has to end at once: the event is the last.
-            self.failure = _failed(self._call, error)
+        except BaseException as error:  # noqa: BLE001 - after the headers only an event can report a failure
+            # Also where this process has to end at once.
+            self.failure = _settle_failure(self._call, error)
             yield stream_error(self.failure)
 
     def _is_silent(self) -> bool:
-        return time.monotonic() - self._spoke >= self._patience
-
-    def _has_said_all(self) -> bool:
-        return self._end_by is not None and time.monotonic() >= self._end_by
+        return time.monotonic() - self._sent_at >= self._keep_alive
 
     def _next_chunk(self) -> bytes | None:
-        """The next bytes, none at the end, None after a silence. Reads the head first, which may be a refusal."""
+        """The next bytes, b"" at the end, None after a silence. Reads the head first, which may be a refusal."""
         if not self._call.began:
-            if self._exchange.head(self._patience) is None:
+            if self._exchange.head(self._keep_alive) is None:
                 return None
             _check_head(self._call, self._exchange)
         if self._end_by is None:
-            return self._exchange.chunk(self._patience)
+            return self._exchange.chunk(self._keep_alive)
         try:
-            chunk = self._exchange.chunk(
-                max(0.0, min(self._patience, self._end_by - time.monotonic()))
-            )
+            left = self._end_by - time.monotonic()
+            chunk = self._exchange.chunk(max(0.0, min(self._keep_alive, left)))
         except ExchangeError:
-            # A failure after the answer's end costs nobody the answer, unless this side cut it.
+            # A failure after the end leaves the answer whole, unless this side cut it.
             if self._call.stopped is not None or self._call.disconnected:
                 raise
             return b""
-        # A provider that neither closes nor sends a last event has ended as well.
-        return b"" if chunk is None and self._has_said_all() else chunk
+        # The stream ends here too if the provider neither closes it nor sends a last event.
+        return b"" if chunk is None and time.monotonic() >= self._end_by else chunk
 
-    def _last_words(self, out: bytearray, failure: Problem | None) -> Iterator[bytes]:
-        """The bytes before the end, then the end of a settled answer; raises a failure instead."""
+    def _end(self, out: bytearray, failure: Problem | None) -> Iterator[bytes]:
+        """Yields the last bytes, settles and ends the answer; raises a failure instead."""
         settled = not self._over or self._call.settle(End.DONE)
         if out and (failure is not None or not settled):
-            # The bytes before the failure are good, and do not wait for the ledger.
+            # The bytes before the failure do not wait for the settlement.
             yield bytes(out)
             out.clear()
         if failure is not None:
             raise failure
         if not settled:
-            yield from self._until_settled()
+            yield from self._await_settlement()
         if self._call.chat.include_usage:
-            out += self._translator.usage_chunk(self._call.bill())
+            out += self._translator.usage_chunk(self._call.charged_usage())
         yield bytes(out) + DONE
 
     def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
-        """Adds to ``out`` what the caller gets of these bytes; returns a failure that the provider reports."""
+        """Adds the caller's part of these bytes to ``out``; returns a failure that the provider reports."""
         call = self._call
         if chunk and call.first_byte_at is None:
-            call.heard()
+            call.mark_first_byte()
         for event in self._parser.feed(chunk) if chunk else self._parser.finish():
             piece = self._translator.piece(event)
             if piece.failed is not None and (chunk or not call.finished):
@@ -216,22 +211,22 @@ class Stream:
             if piece.ended:
                 self._over = True
                 return None
-            out += _whole(piece.forward)
-            # A large report that comes with the end must not cost the caller a whole answer.
-            goes_on = piece.size > 0 if had_finished else not call.finished
-            if goes_on and call.is_runaway():
+            out += _with_blank_line(piece.forward)
+            # A large report at the end is no reason to refuse a whole answer.
+            continues = piece.size > 0 if had_finished else not call.finished
+            if continues and call.is_runaway():
                 log.warning("provider_past_its_limit")
                 return ProviderError()
         if not chunk:
-            # The end of the connection without the end of the answer is a truncated answer.
+            # The connection ended before the answer did.
             if not call.finished:
                 return ProviderError()
             self._over = True
         return None
 
-    def _until_settled(self) -> Iterator[bytes]:
-        for _ in range(SETTLE_PATIENCE):
-            if self._call.wait_settled(self._patience):
+    def _await_settlement(self) -> Iterator[bytes]:
+        for _ in range(SETTLE_KEEP_ALIVES):
+            if self._call.wait_settled(self._keep_alive):
                 return
             yield KEEP_ALIVE
         raise ServiceUnavailable
@@ -240,9 +235,9 @@ class Stream:
         call = self._call
         was_reported = call.is_reported
         if piece.reported is not None:
-            call.reported, call.goes_on = piece.reported, False
+            call.reported, call.exceeds_report = piece.reported, False
         elif piece.size:
-            call.goes_on = True
+            call.exceeds_report = True
         if piece.prompt is not None:
             call.prompt = piece.prompt
         if piece.size:
@@ -252,8 +247,8 @@ class Stream:
         if call.finished and (
             self._end_by is None or piece.size or call.is_reported > was_reported
         ):
-            # With the last report another wait begins.
-            wait = LAST_WORD_SECONDS if call.is_reported else USAGE_SECONDS
+            # The last report starts another wait.
+            wait = LAST_EVENT_SECONDS if call.is_reported else USAGE_SECONDS
             self._end_by = time.monotonic() + wait
 
 
@@ -261,22 +256,21 @@ def stream(call: Call) -> Stream:
     """Starts a streamed answer. A failure within one keep-alive interval is settled and raised."""
     exchange = _open(call)
     try:
-        first = _first_bytes(call, exchange)
-        return Stream(call, exchange, first)
-    except BaseException as error:  # noqa: BLE001 - as above
+        return Stream(call, exchange, _first_bytes(call, exchange))
+    except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
         exchange.close()
         call_watch.forget(call)
-        raise _failed(call, error) from None
+        raise _settle_failure(call, error) from None
 
 
 def stream_error(problem: Problem) -> bytes:
-    """The event that ends a stream in place of ``[DONE]``, as OpenAI's SDKs and a shell read it."""
+    """The event that ends a stream in place of ``[DONE]``, in the form that OpenAI's SDKs and a shell read."""
     error = {**openai_error(problem), "status": problem.status, "request_id": request_id()}
-    return b"data: " + dumps({"error": error}).encode() + b"\n\n"
+    return data_event({"error": error})
 
 
-def _whole(event: bytes) -> bytes:
-    """An event with the blank line that ends it; the last one of a stream may lack it."""
+def _with_blank_line(event: bytes) -> bytes:
+    """An event with the blank line that ends it, which the last one of a stream may lack."""
     return event if not event or event.endswith(BLANK_LINES) else event + b"\n\n"
 
 
@@ -298,23 +292,23 @@ def _check_head(call: Call, exchange: Exchange) -> None:
     if head is None:
         raise TimedOut("no answer", sent=True)
     if head.status != OK:
-        raise provider().refusal(head.status, head.headers, _words_of(exchange))
+        raise provider().refusal(head.status, head.headers, _refusal_body(exchange))
     call.began = True
 
 
-def _words_of(exchange: Exchange) -> bytes:
-    """The body of a refusal, as far as it comes soon: the status says enough."""
-    until, words = time.monotonic() + REFUSAL_SECONDS, b""
+def _refusal_body(exchange: Exchange) -> bytes:
+    """The body of a refusal, or its beginning: the status is enough to translate it."""
+    until, body = time.monotonic() + REFUSAL_SECONDS, b""
     with suppress(ExchangeError):
-        while len(words) <= MAX_REFUSAL and (
+        while len(body) <= MAX_REFUSAL and (
             more := exchange.chunk(max(0.0, until - time.monotonic()))
         ):
-            words += more
-    return words
+            body += more
+    return body
 
 
-def _called(call: Call) -> str | None:
-    """The name of the model in the answer, where operators gave it a name other than the provider's."""
+def _own_model_name(call: Call) -> str | None:
+    """The model's name in the answer; None where it is the provider's name."""
     return call.model.name if call.model.name != call.model.provider_name else None
 
 
@@ -334,28 +328,28 @@ def _open(call: Call) -> Exchange:
             limits=_limits(streamed=call.chat.stream),
         )
         call_watch.register(call, exchange)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the call has to be settled
-        raise _failed(call, error) from None
+    except Exception as error:  # noqa: BLE001 - every failure has to settle the call
+        raise _settle_failure(call, error) from None
     return exchange
 
 
 def _limits(*, streamed: bool) -> Limits:
     now, read = time.monotonic(), settings.LLM_READ_TIMEOUT
-    # An answer in one piece comes when it is whole, which takes as long as it takes to make it.
+    # The first byte of a one-shot answer comes when the whole answer is made.
     first_byte = settings.LLM_FIRST_BYTE_TIMEOUT or read if streamed else settings.LLM_MAX_SECONDS
-    # A caller of a stream learns of a failure by its status for only so long.
-    patience = settings.LLM_KEEPALIVE_SECONDS if streamed else read
+    # After the first keep-alive a stream has sent its status, so a retry must begin before.
+    retry_seconds = settings.LLM_KEEPALIVE_SECONDS if streamed else read
     return Limits(
         connect_timeout=settings.LLM_CONNECT_TIMEOUT,
         first_byte_timeout=first_byte,
         read_timeout=read,
         deadline=now + settings.LLM_MAX_SECONDS,
         max_bytes=MAX_ANSWER,
-        retry_until=now + patience,
+        retry_until=now + retry_seconds,
     )
 
 
-def _failed(call: Call, error: BaseException) -> Problem:
+def _settle_failure(call: Call, error: BaseException) -> Problem:
     """Settles a failed call and returns the problem for its caller."""
     if call.stopped is not None:
         call.settle(End.STOPPED)
@@ -366,7 +360,7 @@ def _failed(call: Call, error: BaseException) -> Problem:
     if not isinstance(error, Exception):
         call.settle(End.CRASHED)
         return ServiceUnavailable()
-    # The provider may charge for work, whatever became of the answer.
+    # The provider may charge for a call that timed out.
     call.began = call.began or (isinstance(error, TimedOut) and error.sent)
     problem = _problem(error)
     end = End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED

@@ -196,9 +196,9 @@ class TestEnds:
         assert (record().cached_input_tokens, record().reasoning_tokens) == (9, 8)
 
     def test_the_record_says_when_the_provider_began(self, call: Call, now: datetime) -> None:
-        call.heard()
+        call.mark_first_byte()
         first = call.first_byte_at
-        call.heard()
+        call.mark_first_byte()
         call.settle(End.DONE)
         assert now <= record().opened_at <= first == record().first_byte_at
         assert record().first_byte_at <= record().settled_at

@@ -304,7 +304,7 @@ def test_a_provider_that_says_all_but_the_last_word_is_not_waited_for(play: Play
         peer.chunk(chunk("one") + chunk(None) + usage_chunk())
         peer.wait_until_gone()
 
-    with mock.patch.object(relay, "LAST_WORD_SECONDS", 0.1), play(script) as call:
+    with mock.patch.object(relay, "LAST_EVENT_SECONDS", 0.1), play(script) as call:
         answer = read(stream(call))
     assert answer.endswith(DONE)
     record = UsageRecord.objects.get()
@@ -349,7 +349,7 @@ def test_what_was_reported_long_before_the_end_is_not_what_all_of_it_cost(
             peer.chunk(after)
         peer.close()
 
-    with mock.patch.object(relay, "LAST_WORD_SECONDS", 0.1), play(script) as call:
+    with mock.patch.object(relay, "LAST_EVENT_SECONDS", 0.1), play(script) as call:
         assert read(stream(call)).endswith(DONE)
     record = UsageRecord.objects.get()
     assert (record.end, record.output_tokens, record.source) == ("done", *known)
