@@ -14,7 +14,7 @@ class ComposeConfig(AppConfig):
     def ready(self) -> None:
         register(no_invalid_indexes, Tags.database)
         if settings.SENTRY_DSN:
-            # Its library is loaded only where errors are reported.
+            # Loads the library only if errors are reported.
             import_string("config.observability.reports.start")(
                 settings.SENTRY_DSN, settings.VERSION
             )

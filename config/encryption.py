@@ -1,4 +1,4 @@
-"""Encryption at rest under keys that rotate: the newest encrypts, all of them decrypt.
+"""Encryption at rest under rotating keys: the newest key encrypts, all keys decrypt.
 
 ``ENCRYPTION_KEYS`` holds Fernet keys (32 random bytes, base64url), newest first. Fernet is AES-128-CBC with
 HMAC-SHA-256 (https://github.com/fernet/spec).
@@ -9,7 +9,7 @@ from django.conf import settings
 
 
 class CannotDecrypt(Exception):
-    """The value was encrypted under a key that ``ENCRYPTION_KEYS`` no longer has, or was altered."""
+    """The value was altered, or encrypted under a key that ``ENCRYPTION_KEYS`` no longer has."""
 
 
 def encrypt(plain: bytes) -> bytes:

@@ -16,7 +16,7 @@ from gevent.threadpool import ThreadPool
 
 from config.api.problems import ServiceUnavailable
 
-# Longer than any queue still worth waiting in: at 60 sign-ins a second these are 120.
+# About 120 sign-ins wait at most, at 60 a second.
 QUEUE_SECONDS = 2.0
 LOWEST_PRIORITY = 19
 
@@ -27,7 +27,7 @@ _turn = threading.Lock()
 
 
 class Task(Protocol):
-    """A function that runs beside its caller."""
+    """A function that runs concurrently with its caller."""
 
     def kill(self) -> None:
         """Ends the function wherever it waits, without waiting for it. Idempotent."""
@@ -51,7 +51,7 @@ class _ThreadTask:
 
 
 def spawn(function: Callable[..., None], *args: Any) -> Task:
-    """Starts a function beside the caller, which does not wait for it."""
+    """Starts a function concurrently with the caller, which does not wait for it."""
     kind = _GreenletTask if is_module_patched("threading") else _ThreadTask
     return kind(function, args)
 
@@ -59,14 +59,13 @@ def spawn(function: Callable[..., None], *args: Any) -> Task:
 def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Returns a function's result, or raises ``TimeoutError`` after so many seconds, wherever it waits.
 
-    Inside the function it is no ``OSError``, which libraries take for a failure to go on after. Under plain threads
-    there is no limit.
+    The function itself sees no ``OSError``, which libraries would handle and continue. Plain threads have no limit.
     """
     if not is_module_patched("threading"):
         return function(*args, **kwargs)
     with Timeout(max(seconds, 0.0), False):
         return function(*args, **kwargs)
-    # Outside the block, so that it does not refer to what was interrupted and to all that was open there.
+    # Outside the block, so that the error keeps no reference to the interrupted frames.
     raise TimeoutError
 
 
@@ -77,7 +76,7 @@ def run_exclusively(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     """
     if is_module_patched("threading"):
         try:
-            # Waits while one call is at work and another is next: callers who leave put no load on the thread.
+            # Waits while one call runs and another is next, so that callers who leave put no load on the thread.
             pool = _argon2_thread(os.getpid())
             pending = within(QUEUE_SECONDS, pool.spawn, _outcome, work, *args, **kwargs)
         except TimeoutError:
@@ -96,13 +95,13 @@ def run_exclusively(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
 
 @cache
 def _argon2_thread(pid: int) -> ThreadPool:
-    """The thread of one process; a fork needs its own."""
+    """Returns the thread of a process; a fork needs another."""
     return ThreadPool(1)
 
 
 def _outcome(work: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Exception | None]:
-    # Linux keeps a nice value per thread, and 0 names the calling one. A flood of sign-ins then delays other answers
-    # by milliseconds only.
+    # Linux keeps a nice value per thread; 0 names the calling one. A flood of sign-ins then delays other answers by
+    # milliseconds only.
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
     try:
         return work(*args, **kwargs), None
@@ -120,5 +119,5 @@ def _until_killed(function: Callable[..., None], *args: Any) -> None:
     try:
         function(*args)
     except GreenletExit:
-        # Kept by gevent with its traceback, it would keep everything that the function had open.
+        # gevent would keep the error with its traceback, and so everything that the function had open.
         return

@@ -38,7 +38,7 @@ from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
 
 log = logging.getLogger(__name__)
 
-# A client that neither reads nor sends for so long in the middle of a request has gone.
+# A client that neither reads nor sends for so long in the middle of a request is gone.
 STALLED_SECONDS = 90
 LINGER_SECONDS = 2.0
 SETTLING_SECONDS = 10.0
@@ -117,7 +117,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         try:
             super().handle_request(listener_name, req, sock, addr)
         except TimeoutError:
-            # gunicorn closes the connection without a word.
+            # Makes gunicorn close the connection without an answer.
             raise StopIteration from None
         self._idle.add(sock)
 
@@ -125,8 +125,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         """The heartbeat, once a second."""
         super().notify()
         if not self.alive:
-            # A client that keeps its connection for later must not hold up the stop. A request that it has sent
-            # already can still be read and is answered.
+            # An idle connection must not hold up the stop. A request that was sent already is still answered.
             for client in tuple(self._idle):
                 with suppress(OSError):
                     client.shutdown(SHUT_RD)
@@ -147,7 +146,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
 
 def _answer(exc: Exception, peer: str) -> HttpResponse:
-    """Answers a request of which only the peer is known, with a request id and a log line like any other."""
+    """Answers an unreadable request, with a request id and a log line like any other."""
     request = HttpRequest()
     request.META["REMOTE_ADDR"] = peer
     return cast(
@@ -186,10 +185,10 @@ def _allow_many_connections() -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Logs the address; gunicorn's own line about it loses its values in our log format."""
-    # Loaded modules stay for good: workers need neither search them for garbage nor copy their pages by doing so.
+    """Logs the address, which the log format removes from gunicorn's own line."""
+    # Loaded modules are never garbage; a search for it would also copy their pages in each worker.
     gc.freeze()
-    # A search stops every stream of its process: 4 to 40 ms with thousands of streams, so it must be rare.
+    # A search stops all streams of its process, for 4 to 40 ms with thousands of them, so it must be rare.
     gc.set_threshold(50_000)
     for listener in server.LISTENERS:
         address, port = listener.sock.getsockname()[:2]
@@ -202,10 +201,10 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(server: Any, worker: Any) -> None:
-    """What could not be settled because the database is away is given a last chance, and the pool is closed."""
+    """Tries pending settlements a last time, and closes the pool."""
     # Models can be imported only once the application has been loaded, which is after this module.
     import_string("llmproxy.settlement_retry.finish")(seconds=SETTLING_SECONDS)
-    # Left to the end of the interpreter, the pool would wait five seconds for threads that can run no more.
+    # The end of the interpreter would wait five seconds for threads of the pool that can run no more.
     import_string("config.db.connections.close_pool")()
 
 
@@ -227,33 +226,33 @@ preload_app = True
 
 # A heartbeat comes every second; a worker that misses so many is stuck.
 timeout = 60
-# A worker that is told to stop lets its streams end by themselves, and none lasts longer than this. Where the
-# platform grants less, they are cut, and the worker of queued work settles what they had reserved.
+# A stopping worker lets its streams end by themselves, and none lasts longer than this. If the platform grants less,
+# streams are cut, and the job worker settles their reservations.
 graceful_timeout = int(settings.LLM_MAX_SECONDS) + 30
 # Longer than the minute that proxies keep idle connections, so that none sends a request into a closing one.
 # It also bounds how long a client may take to send its headers.
 keepalive = 75
-# Nothing is known to leak, and every restart makes the streams of a worker hurry or break.
+# Nothing is known to leak, and a restart may cut a worker's streams.
 max_requests = 0
 
-# Another one, should it be installed, would be taken without a word; this one's strictness is what tests hold.
+# Named, because gunicorn would silently choose another installed parser, whose strictness no test checks.
 http_parser = "python"
 limit_request_line = 8190
 limit_request_fields = 100
 limit_request_field_size = 8190
 
-# Who the client is and whether it came by https is decided in config/middleware/client_address.py and nowhere else.
+# Only config/middleware/client_address.py decides about the client's address and https.
 forwarded_allow_ips = ""
 forwarder_headers = ""
 secure_scheme_headers: dict[str, str] = {}
 proxy_protocol = False
 
-# Nobody controls it but by signals.
+# Signals are the only control.
 control_socket_disable = True
 # Heartbeats in memory: on a slow disk they would block the worker.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only an inode of it is used
 
-# One line a request is config.middleware.request_id' to write. The rest is logged as everything else is.
+# config.middleware.request_id writes the one line of a request.
 accesslog = None
 logger_class = QuietLogger
 errorlog = "-"
@@ -263,7 +262,7 @@ logconfig_dict = {
     "loggers": {
         **_logging["loggers"],
         "gunicorn.error": {"level": "INFO", "handlers": [], "propagate": True},
-        # It warns of each HEAD, whose body gunicorn leaves out.
+        # It warns of each HEAD, whose body gunicorn drops.
         "gunicorn.http.wsgi": {"level": "ERROR"},
         "gunicorn.access": {"level": "CRITICAL", "handlers": [], "propagate": False},
     },

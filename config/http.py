@@ -1,9 +1,9 @@
-"""Outgoing HTTP through ``requests``, over in time whatever the server does.
+"""Outgoing HTTP through ``requests`` with a deadline for the whole exchange.
 
-A timeout of ``requests`` bounds one silence, which a server that keeps sending a little never reaches. So a task of its
-own makes the exchange, from the look-up of the name on, and its caller leaves it at the deadline: under gevent the task
-is killed wherever it waits, and a plain thread ends at its next timeout or chunk without sending anything more. No
-proxies or credentials of the environment, no redirects, no retries, no cookies, no content encodings.
+A timeout of ``requests`` bounds one silence, which a server that keeps sending a little never reaches. A separate task
+therefore makes the exchange, including the look-up of the name, and its caller leaves it at the deadline: under gevent
+the task is killed wherever it waits, and a plain thread ends at its next timeout or chunk without sending more. It uses
+no proxies or credentials of the environment, redirects, retries, cookies or content encodings.
 """
 
 import ssl
@@ -20,10 +20,10 @@ from requests.adapters import HTTPAdapter
 
 from config.greenlets import spawn
 
-# For each address of a name: one that answers nothing leaves time for the next. TCP tries again after 1 and 3 s.
+# For each address of a name, so that time is left for the next. TCP tries again after 1 and 3 s.
 CONNECT_SECONDS = 4.0
 CHUNK_BYTES = 256 * 1024
-# How many chunks are read ahead of the caller.
+# The number of chunks read ahead of the caller.
 AHEAD = 4
 
 Reason = Literal["too_slow", "too_large", "truncated", "unreachable"]
@@ -31,9 +31,9 @@ TIMEOUTS = (TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError)
 
 
 class NoAnswer(Exception):
-    """There was no whole answer. The text holds no address, header or body.
+    """No complete answer arrived. The text has no address, header or body.
 
-    ``sent``: the server may have begun to read the request's body, and done what it asks for.
+    ``sent``: the server may have read the request's body and acted on it.
     """
 
     def __init__(self, reason: Reason, *, sent: bool) -> None:
@@ -162,13 +162,13 @@ class _Exchange:
         except Empty:
             self._fail("too_slow")
         if isinstance(part, Exception):
-            # A connection that was broken off at the deadline looks like any other.
+            # An error at the deadline counts as the deadline.
             self.refuse_if_late()
             self._fail(_reason(part))
         return part
 
     def _fail(self, reason: Reason) -> NoReturn:
-        # Before it is known whether anything was sent, so that nothing is sent afterwards.
+        # First, so that nothing is sent after ``sent`` was read.
         self._abandoned = True
         raise NoAnswer(reason, sent=self._sent) from None
 
@@ -190,7 +190,7 @@ class _Body(BytesIO):
 
 
 def _authorities() -> str | bool:
-    """The authorities of this machine (``SSL_CERT_FILE`` names others); those of ``requests`` where it has none."""
+    """Returns this machine's authorities (``SSL_CERT_FILE`` names others), or those of ``requests`` if it has none."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath or True
 

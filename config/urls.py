@@ -15,7 +15,7 @@ urlpatterns = [
     path("v1/usage/", include("usage.urls")),
     path("v1/internal/", include("releases.urls")),
     path("v1/updates/", include("releases.updates_urls")),
-    # Without slashes of their own, because their addresses have none.
+    # Without trailing slashes, as their addresses have none.
     path("v1/", include("accounts.connections.urls")),
     path("v1/", include("telemetry.urls")),
     path("v1/", include("releases.micro_apps.urls")),

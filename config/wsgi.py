@@ -1,4 +1,4 @@
-"""The WSGI application; ``config/gunicorn.py`` is how it is served."""
+"""The WSGI application, which ``config/gunicorn.py`` serves."""
 
 import os
 
@@ -10,7 +10,7 @@ from config.observability import logs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 application = with_readable_bodies(get_wsgi_application())
-# Loads every view before workers are forked: they share the memory, and no first caller waits.
+# Loads every view before the fork, so that workers share the memory and no first request waits.
 _ = get_resolver().url_patterns
-# Last, so that an error of the start is still shown in full.
+# Last, so that Python still shows errors of the start in full.
 logs.take_over()

@@ -1,4 +1,4 @@
-"""Mail is queued with the transaction that has something to tell, and sent by the worker."""
+"""Queues mail in the transaction of its cause; the worker sends it."""
 
 import logging
 import smtplib
@@ -14,20 +14,20 @@ from config.db.connections import release_connection
 from config.greenlets import spawn
 from config.jobs.queue import BACKOFF, FailedForGood, task
 
-# For one mail, from the connection to the farewell. Where that is not enough, it is tried again later.
+# For one mail and its whole connection. A mail that takes longer is tried again later.
 MOST_SECONDS = 120.0
 
 log = logging.getLogger(__name__)
 
 
 class Refused(FailedForGood):
-    """The mail server will not take this mail for this recipient, now or later. It is queued again by hand or never."""
+    """The mail server refuses this mail for good; only an operator queues it again."""
 
 
 def queue_for_operators(*, subject: str, text: str, path: str) -> None:
-    """A mail to every operator address, ending in a link into the admin.
+    """Queues a mail to every operator address, ending in a link into the admin.
 
-    Each has a job of its own, so that one that is refused keeps no mail from the others and repeats none to them.
+    Each address has a separate job, so that a refusal of one neither stops nor repeats the mail to the others.
     """
     body = f"{text}\n\n{settings.BASE_URL}{path}\n"
     for address in settings.OPERATOR_EMAILS:
@@ -35,7 +35,7 @@ def queue_for_operators(*, subject: str, text: str, path: str) -> None:
 
 
 def queue_for_person(*, to: str, subject: str, text: str, html: str) -> None:
-    """A mail to somebody, without anything secret in it: what is queued can be read by who reads the queue."""
+    """Queues a mail to a person. It must hold no secret: readers of the queue can read it."""
     _queue(to=[to], subject=subject, text=text, html=html)
 
 
@@ -45,9 +45,9 @@ def _queue(**what: object) -> None:
 
 @task(name="mail.send", queue="mail", retry=BACKOFF)
 def send_mail(to: list[str], subject: str, text: str, html: str = "", message_id: str = "") -> None:
-    """Sends one mail. After a crash between sending and noting it, it is sent again: one too many beats none.
+    """Sends one mail, and again after a crash before its job ended: two mails are better than none.
 
-    It then has the same ``Message-ID``, by which mail servers and programs know a mail that they have already.
+    Both have the same ``Message-ID``, by which mail servers and programs recognise a duplicate.
     """
     deliver(to=to, subject=subject, text=text, html=html, message_id=message_id)
 
@@ -58,8 +58,8 @@ def deliver(
     """Hands one mail to the mail server and waits for it; for the worker, never for a request.
 
     Raises:
-        Refused: no recipient is taken, or not this mail, and the server says that this will not change.
-        OSError, smtplib.SMTPException: not now; whoever calls tries again.
+        Refused: the server refuses the recipient or the mail for good.
+        OSError, smtplib.SMTPException: a failure for now; the caller tries again.
     """
     release_connection()
     headers = {"Message-ID": message_id or new_message_id(), "Auto-Submitted": "auto-generated"}
@@ -78,14 +78,14 @@ def deliver(
 
 
 def new_message_id() -> str:
-    """An id that no other mail has, under the name of the service and not of its host."""
+    """Returns a unique id under the name of the service, not of its host."""
     return f"<{uuid4()}@{urlsplit(settings.BASE_URL).hostname}>"
 
 
 def _send_in_time(message: EmailMultiAlternatives) -> None:
-    """Sends a mail in a task of its own, which is left with ``TimeoutError`` when its time is over.
+    """Sends a mail in a separate task; raises ``TimeoutError`` after ``MOST_SECONDS``.
 
-    ``EMAIL_TIMEOUT`` bounds each silence of a server, and not one that always sends a little more.
+    ``EMAIL_TIMEOUT`` bounds each silence of a server, but not a server that always sends a little more.
     """
     sent: Future[None] = Future()
     task = spawn(_send, message, sent)
@@ -101,7 +101,7 @@ def _send(message: EmailMultiAlternatives, sent: Future[None]) -> None:
         try:
             message.send()
         finally:
-            # Django closes one only if it could be opened to the end.
+            # Django closes only a connection that was opened completely.
             with suppress(OSError):
                 message.connection.close()
         sent.set_result(None)
@@ -110,9 +110,9 @@ def _send(message: EmailMultiAlternatives, sent: Future[None]) -> None:
 
 
 def _refusal(error: smtplib.SMTPException) -> int | None:
-    """The server's code where it speaks of this mail or its recipients and is final.
+    """Returns the server's code if it refuses this mail or its recipients for good.
 
-    A sender or a password that is refused is the service's own fault, which an operator mends while mail waits.
+    A refused sender or password is a fault of the settings, which an operator mends while mail waits.
     """
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         codes = [code for code, _ in error.recipients.values()]

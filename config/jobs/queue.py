@@ -21,10 +21,10 @@ log = logging.getLogger(__name__)
 # The decorated function becomes procrastinate's ``Task``, whose types say less than this.
 Decorator = Callable[[Callable[..., Any]], Any]
 
-# A worker that is stopped gives its jobs this long to end; after that they are another worker's.
+# A stopped worker gives its jobs this long to end; then another worker runs them.
 GRACE_SECONDS = 30
-# A worker without a heartbeat for this long counts as dead. A worker beats every ten seconds, and no more once it is
-# stopped, so a job that is still ending must not be taken from it.
+# A worker without a heartbeat for this long counts as dead. A stopped worker sends none while its jobs end, and they
+# must not be taken from it.
 DEAD_AFTER_SECONDS = GRACE_SECONDS + 15
 
 FORGET_AFTER_HOURS = 7 * 24
@@ -32,9 +32,9 @@ FORGET_RESETS_AFTER_HOURS = 24
 
 # Runs before all other waiting jobs, so that a mail server that hangs delays no money.
 URGENT = 10
-# Runs once nothing else waits: jobs that strangers can ask for never delay an operator's mail.
+# Runs when nothing else waits: jobs that strangers can cause never delay an operator's mail.
 UNHURRIED = -10
-# The queue of jobs that strangers can ask for, and how many of them may wait; they are sent in minutes.
+# The queue of jobs that strangers can cause, and how many of them may wait; that many are sent in minutes.
 RESETS = "resets"
 MAY_WAIT = 10_000
 
@@ -76,7 +76,7 @@ def periodic(*, cron: str) -> Decorator:
 
 
 def crowded() -> bool:
-    """Whether so many jobs that strangers asked for wait that no more of them may be queued."""
+    """Whether too many jobs that strangers caused are waiting to queue another."""
     waiting = ProcrastinateJob.objects.filter(status="todo", priority=UNHURRIED)
     return waiting[MAY_WAIT - 1 : MAY_WAIT].exists()
 
@@ -87,28 +87,28 @@ async def rescue_jobs(manager: JobManager) -> None:
         try:
             await _rescue(manager, job)
         except ConnectorException:
-            # The job has ended, or another worker was quicker. If the database is away, the next run finds out.
+            # The job has ended, or another worker rescued it. If the database is away, the next run reports that.
             log.warning("job_not_rescued", extra={"task": job.task_name}, exc_info=True)
 
 
 async def _rescue(manager: JobManager, job: Job) -> None:
     if job.attempts >= BACKOFF.tries_again:
-        # After so many tries its workers may be dying of the job.
+        # After so many tries, the job may be what kills its workers.
         await manager.finish_job(job, status=Status.FAILED, delete_job=False)
         return
-    # One worker may die of anything; a job that several died of must not keep the next from all others.
+    # A job that has killed several workers waits, so that the next worker runs other jobs first.
     wait = timedelta(seconds=BACKOFF.wait_seconds(job) if job.attempts else 0)
     try:
         await manager.retry_job(job, retry_at=datetime.now(UTC) + wait)
     except UniqueViolation:
-        # The clock has queued the same task anew, and only one of them may wait.
+        # The clock has queued the same periodic task again, and only one may wait.
         await manager.finish_job(job, status=Status.FAILED, delete_job=True)
 
 
 def forgive_superseded() -> None:
     """Deletes failures of periodic tasks that have succeeded since.
 
-    A restart of the database may end a sweep that the next minute repeats; nobody needs to look at that.
+    A restart of the database may end a sweep, and the next minute repeats it; operators need not see that.
     """
     later = ProcrastinateJob.objects.filter(
         task_name=OuterRef("task_name"), pk__gt=OuterRef("pk"), status="succeeded"
@@ -118,14 +118,14 @@ def forgive_superseded() -> None:
 
 
 def forget_resets() -> None:
-    """Deletes finished resets at once: strangers can ask for any number, and a week of them would fill the table."""
+    """Deletes finished resets at once: strangers can cause any number, and a week of them would fill the table."""
     ProcrastinateJob.objects.filter(queue_name=RESETS, status="succeeded").delete()
 
 
 async def forget_old(manager: JobManager) -> None:
     """Deletes jobs that succeeded or were discarded a week ago; failed ones stay until an operator has seen them.
 
-    Failed resets stay for a day: strangers can ask for them, and a person who still needs one asks again.
+    Failed resets stay for a day: strangers can cause them, and a person can request another.
     """
     await manager.delete_old_jobs(
         nb_hours=FORGET_RESETS_AFTER_HOURS, queue=RESETS, include_failed=True

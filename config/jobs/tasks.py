@@ -34,7 +34,7 @@ async def rescue(context: JobContext, timestamp: int) -> None:
 @periodic(cron="* * * * *")
 @task(name="queue.tidy", queue="queue", queueing_lock="queue.tidy")
 def tidy(timestamp: int) -> None:
-    """Every minute: deletes the jobs that nobody needs to look at."""
+    """Every minute: deletes jobs that operators need not see."""
     forgive_superseded()
     forget_resets()
 

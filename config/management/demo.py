@@ -1,4 +1,4 @@
-"""The demo of a local run: one client, one person, one operator, one key. What is there already is kept."""
+"""The demo of a local run: one client, one person, one operator, one key. Keeps existing rows."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ OPERATOR = "operator@demo.test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """What a person needs to try the service."""
+    """The address and the credentials of the demo."""
 
     base_url: str
     email: str
@@ -33,7 +33,7 @@ class Demo:
 
 
 def seed(*, known: Demo | None, now: datetime) -> Demo:
-    """Makes the demo. ``known`` is the demo of the run before, whose passwords go on being good."""
+    """Creates the demo. ``known`` is the demo of the previous run, whose passwords stay valid."""
     by = Actor.command("seed_demo")
     password = known.password if known else secrets.token_urlsafe(12)
     operator_password = known.operator_password if known else secrets.token_urlsafe(12)
@@ -69,7 +69,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
 
 
 def _person(email: str, password: str, *, client: Client | None = None, **fields: bool) -> None:
-    """A demo person who can sign in with this password, whatever was done to it since."""
+    """Creates a demo person, or resets the password of an existing one."""
     user = User.objects.filter(email=email).first()
     if user is None:
         User.objects.create_user(email, password, client=client, **fields)

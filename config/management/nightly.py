@@ -1,4 +1,4 @@
-"""The jobs of a night, in their order, and whether operators can rely on them."""
+"""The nightly jobs in their order, and the ones that a night has missed."""
 
 import logging
 from collections.abc import Iterator
@@ -29,25 +29,25 @@ JOBS: tuple[Job, ...] = (
     telemetry.COUNT_TELEMETRY,
     telemetry.PRUNE_TELEMETRY,
 )
-# A night, and two hours for it to be long or to begin late.
+# A day, and two hours in case a night is long or begins late.
 OVERDUE = timedelta(hours=26)
 BEGUN = "nightly:begun"
 
 
 class Run(NamedTuple):
-    """The last time that a job was run to an end, if it ever was, and the last time that went well."""
+    """The last run of a job that ended, and the end of the last one that succeeded."""
 
     job: str
     last: AuditEvent | None
     done_at: datetime | None
 
     def overdue(self, *, at: datetime) -> bool:
-        """Whether a night has gone by without it."""
+        """Whether a night has passed without a successful run."""
         return self.done_at is None or self.done_at < at - OVERDUE
 
 
 def run_all(*, by: Actor, dry_run: bool = False) -> Iterator[tuple[Job, Outcome]]:
-    """Each job and how it ended, as soon as it has. The night may be long, so each reads the clock anew."""
+    """Runs each job and yields its outcome. A night may be long, so each job reads the clock again."""
     if not dry_run:
         _begin(by=by)
     for job in JOBS:
@@ -55,7 +55,7 @@ def run_all(*, by: Actor, dry_run: bool = False) -> Iterator[tuple[Job, Outcome]
 
 
 def _begin(*, by: Actor) -> None:
-    """Writes down which jobs are to be done: one that a night never comes to would leave nothing to miss it by."""
+    """Records the jobs of a night, so that a job that never ran is noticed."""
     try:
         record(
             BEGUN,
@@ -66,13 +66,13 @@ def _begin(*, by: Actor) -> None:
             after={"jobs": [job.name for job in JOBS], "host": gethostname()},
         )
     except Error:
-        # The jobs find out for themselves whether the database is back.
+        # The jobs find out by themselves whether the database is back.
         log.exception("night_not_noted")
         release_connection()
 
 
 def last_runs() -> list[Run]:
-    """What the audit log knows of each job."""
+    """Returns the last runs of each job by the audit log."""
     newest = (
         AuditEvent.objects.filter(
             action__in=("nightly:done", "nightly:failed"), target__in=[job.name for job in JOBS]
@@ -91,20 +91,18 @@ def last_runs() -> list[Run]:
 
 
 def missed(*, now: datetime) -> list[Run]:
-    """Jobs whose last good run is more than a night ago; not on the first day, nor for a job that is new."""
+    """Returns jobs without a successful run for more than a night, except on the first day and for new jobs."""
     runs = last_runs()
     if all(run.last is None for run in runs):
         begun = AuditEvent.objects.aggregate(first=Min("at"))["first"]
         return runs if begun is not None and begun < now - OVERDUE else []
     overdue = [run for run in runs if run.overdue(at=now)]
-    asked = _first_asked() if any(run.last is None for run in overdue) else {}
-    return [
-        run for run in overdue if run.last is not None or asked.get(run.job, now) < now - OVERDUE
-    ]
+    due = _first_due() if any(run.last is None for run in overdue) else {}
+    return [run for run in overdue if run.last is not None or due.get(run.job, now) < now - OVERDUE]
 
 
-def _first_asked() -> dict[str, datetime]:
-    """When a night was first to do each job, as far as the audit log goes back."""
+def _first_due() -> dict[str, datetime]:
+    """Returns when each job was first due, as far as the audit log goes back."""
     first: dict[str, datetime] = {}
     for event in AuditEvent.objects.filter(action=BEGUN).order_by("at").only("at", "after"):
         for name in (event.after or {}).get("jobs", ()):

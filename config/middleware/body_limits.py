@@ -1,7 +1,7 @@
-"""Limits on what a request may carry, checked before anything of its body is read.
+"""Limits the size of request bodies before reading them.
 
-A body that comes in chunks, without a length, is counted while it is read, so that strangers cannot fill the memory.
-``request.body`` stays the exact bytes.
+A chunked body has no length and is counted while it is read, so that strangers cannot fill the memory. ``request.body``
+stays the exact bytes.
 """
 
 import io
@@ -18,7 +18,7 @@ from config.api.problems import MalformedRequest, Problem, RequestTooLarge
 
 KIB = 1024
 MIB = 1024 * KIB
-# Bytes by the beginning of a path. None may reach DATA_UPLOAD_MAX_MEMORY_SIZE, which Django holds all bodies to.
+# Bytes by the beginning of a path. All must be below DATA_UPLOAD_MAX_MEMORY_SIZE, Django's limit.
 LIMITS: Mapping[str, int] = {
     "/v1/llm/": 8 * MIB,
     "/v1/telemetry": MIB,
@@ -33,11 +33,11 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 
 class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
-    """More bytes than the address takes (``max_bytes``, also ``limit``); Django knows it as its own error."""
+    """The body has more bytes than the address allows; also an error of Django's, which Django handles."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"This address takes at most {limit:,} bytes.", limit=limit, max_bytes=limit
+            f"This address allows at most {limit:,} bytes.", limit=limit, max_bytes=limit
         )
 
 
@@ -47,13 +47,13 @@ def limit_of(path: str) -> int:
 
 
 def with_readable_bodies(application: Application) -> Application:
-    """Wraps a WSGI application and mends what Django reads of a body before any middleware runs."""
+    """Wraps a WSGI application and mends headers of the body that Django reads before any middleware."""
 
     def call(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["CONTENT_TYPE"] = _safe_content_type(environ.get("CONTENT_TYPE", ""))
         chunked = environ.get("HTTP_TRANSFER_ENCODING") and environ.get("wsgi.input_terminated")
         if chunked and not environ.get("CONTENT_LENGTH"):
-            # Django takes a body without a length for none.
+            # Django reads no body without a length.
             limit = limit_of(environ.get("PATH_INFO", ""))
             environ["wsgi.input"] = _Bounded(environ["wsgi.input"], limit)
             environ["CONTENT_LENGTH"] = str(limit + 1)
@@ -87,7 +87,7 @@ class _Bounded(io.RawIOBase):
         try:
             data: bytes = self._source.read(most if size is None or size < 0 else min(size, most))
         except ParseException:
-            raise MalformedRequest("The chunks of the body could not be told apart.") from None
+            raise MalformedRequest("The chunks of the body could not be read.") from None
         self._left -= len(data)
         if self._left < 0:
             raise BodyTooLarge(self._limit)
@@ -95,7 +95,7 @@ class _Bounded(io.RawIOBase):
 
 
 def _safe_content_type(content_type: str) -> str:
-    """Django raises on some malformed values, and decodes forms and addresses with any codec that a caller names."""
+    """Returns a content type that Django can parse, and that names no codec but UTF-8."""
     try:
         _, parameters = parse_header_parameters(content_type)
     except ValueError:
@@ -106,7 +106,7 @@ def _safe_content_type(content_type: str) -> str:
     if "*" in content_type:
         # An extended parameter (RFC 2231) would win over the one below.
         return ""
-    # The last one counts. Django ignores a charset that it does not know, and the parser of JSON refuses it.
+    # The last charset counts. Django ignores an unknown one, and the parser of JSON refuses it.
     return f"{content_type}; charset={'utf-8' if charset == 'us-ascii' else 'unsupported'}"
 
 
@@ -114,8 +114,8 @@ def _problem_of(request: HttpRequest) -> Problem | None:
     meta = request.META
     length, chunked = meta.get("CONTENT_LENGTH") or "", meta.get("HTTP_TRANSFER_ENCODING")
     if "\0" in request.path_info or "%00" in meta.get("QUERY_STRING", ""):
-        # No text column can hold a NUL, so such an address names nothing and must not reach a query.
-        return MalformedRequest("An address cannot hold a NUL character.")
+        # No text column can hold a NUL, so such an address must not reach a query.
+        return MalformedRequest("An address cannot have a NUL character.")
     if isinstance(meta.get("wsgi.input"), _Bounded) or not (length or chunked):
         return None
     if not length:

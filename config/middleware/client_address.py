@@ -1,8 +1,8 @@
 """Finds the address of the client: the one that rate limits count and the audit log keeps.
 
-``X-Forwarded-*`` and ``Forwarded`` are claims. They are believed only when the peer itself, the other end of the
-connection, is in ``TRUSTED_PROXIES``; from anyone else they are removed before anything can read them, so that
-no later code has to know who may be believed. A trusted proxy must set ``X-Forwarded-Proto`` itself and
+``X-Forwarded-*`` and ``Forwarded`` are claims. The service believes them only if the peer, the other end of the
+connection, is in ``TRUSTED_PROXIES``. From other peers the middleware removes them, so that later code may trust
+them. A trusted proxy must set ``X-Forwarded-Proto`` itself and
 append the peer's address to ``X-Forwarded-For``, as nginx and cloud load balancers do.
 """
 
@@ -19,15 +19,15 @@ Address = IPv4Address | IPv6Address
 
 # No header can carry this name into META: those begin with HTTP_.
 META_KEY = "config.middleware.client_address"
-# A peer on a unix socket has no address and is on this machine: it is trusted exactly when 127.0.0.1 is.
+# A peer on a unix socket has no address; it counts as 127.0.0.1.
 LOOPBACK = ip_address("127.0.0.1")
-# 192.0.2.1:443 and [2001:db8::1]:443, as some balancers write it, and both without the port.
+# 192.0.2.1:443 and [2001:db8::1]:443, as some balancers write them, and [2001:db8::1].
 WITH_PORT = re.compile(r"\[(?P<six>[^\]]+)\](?::\d{1,5})?|(?P<four>[\d.]+):\d{1,5}")
 CLAIM = re.compile(r"HTTP_(X_)?FORWARDED")
 
 
 class ClientAddressMiddleware:
-    """Finds the client's address once, and removes from strangers' requests the headers that only a proxy may set."""
+    """Finds the client's address, and removes a proxy's headers from requests of other peers."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -35,8 +35,8 @@ class ClientAddressMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         client = peer = _peer(request.META.get("REMOTE_ADDR") or "")
         if _trusted(peer):
-            # The client is the first address from the right that is no proxy of ours: strangers wrote what stands
-            # further left. A malformed entry ends the walk at the last good one.
+            # The client is the rightmost address that is no trusted proxy; anybody may have written the entries to its
+            # left. A malformed entry ends the search at the last good one.
             for entry in reversed(request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")):
                 address = _parsed(entry)
                 if address is None:
@@ -47,19 +47,19 @@ class ClientAddressMiddleware:
         elif claims := [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]:
             for name in claims:
                 del request.META[name]
-            # Django's copy of the headers, if somebody has read them, still has the claims.
+            # Django's cached copy of the headers may still have the claims.
             request.__dict__.pop("headers", None)
         request.META[META_KEY] = str(client)
         return self.get_response(request)
 
 
 def address_of(request: HttpRequest | Request) -> str:
-    """The client's address in its shortest form, never empty; that of the peer where the middleware has not run."""
+    """Returns the client's address in its shortest form, or the peer's where the middleware has not run."""
     known: str | None = request.META.get(META_KEY)
     return known or str(_peer(request.META.get("REMOTE_ADDR") or ""))
 
 
-# The kernel reports it, so nobody fills the cache with inventions; a proxy's is the same each time.
+# The kernel reports peers, so nobody can fill the cache with invented ones.
 @lru_cache(maxsize=1024)
 def _peer(remote_address: str) -> Address:
     return _parsed(remote_address) or LOOPBACK
@@ -70,7 +70,7 @@ def _trusted(address: Address) -> bool:
 
 
 def _parsed(entry: str) -> Address | None:
-    """One address, without port and zone; an IPv4 address that is written as IPv6 counts as IPv4."""
+    """Parses one address, without port and zone; an IPv4 address written as IPv6 counts as IPv4."""
     text = entry.strip()
     if match := WITH_PORT.fullmatch(text):
         text = match["six"] or match["four"]

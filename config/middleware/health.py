@@ -1,14 +1,14 @@
 """Health checks: ``/livez`` reports that the process runs, ``/healthz`` that it can do its work.
 
-Both are answered before host checks and https redirects, so that a probe may come over plain HTTP by address.
-``/healthz`` answers 503 when the database is away. Without its cache the service still
-works: the status is ``degraded`` and the answer 200. Where no cache is configured, its check is ``not_configured`` and
-the status ``ok``, since limits per process were chosen then.
+The middleware answers both before host checks and https redirects, so that a probe may come over plain HTTP by address.
+``/healthz`` answers 503 when the database is away, and 200 with the status ``degraded`` when only the cache is. If no
+cache is configured, its check is ``not_configured`` and the status ``ok``: limits per process were chosen then.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from django.conf import settings
 from django.core.cache import caches
@@ -47,47 +47,42 @@ class HealthMiddleware:
 
 
 class Probe:
-    """Runs a check that may hang in a separate thread, once at a time.
+    """Runs a check that may hang, in a separate thread and once at a time.
 
-    A caller waits at most ``seconds``; callers that come while a check hangs wait for that one. So a frozen database
-    costs one connection, however often an orchestrator probes it.
+    A caller waits at most ``seconds``. Callers that come while a check hangs wait for the same check, so that a frozen
+    database costs one connection, however often an orchestrator probes it.
     """
 
     def __init__(self, look: Callable[[], None], *, seconds: float) -> None:
         self._look = look
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._running: _Run | None = None
+        self._running: Future[bool] | None = None
 
     def succeeds(self) -> bool:
-        """Returns whether the running check, or a new one, has ended well in time."""
+        """Returns whether the running check, or a new one, succeeds in time."""
         with self._lock:
-            run = self._running
-            if run is None or run.ended.is_set():
-                run = self._running = _Run(self._look)
-                run.start()
-        return run.ended.wait(self._seconds) and run.well
+            running = self._running
+            if running is None or running.done():
+                running = self._running = Future()
+                threading.Thread(target=self._run, args=[running], daemon=True).start()
+        try:
+            return running.result(self._seconds)
+        except TimeoutError:
+            return False
 
-
-class _Run(threading.Thread):
-    def __init__(self, look: Callable[[], None]) -> None:
-        super().__init__(name="health", daemon=True)
-        self._look = look
-        self.ended = threading.Event()
-        self.well = False
-
-    def run(self) -> None:
+    def _run(self, outcome: Future[bool]) -> None:
         try:
             self._look()
-            self.well = True
         except Exception:
             # Any error means that the database cannot answer.
             log.warning("health_check_failed", exc_info=True)
-        finally:
-            self.ended.set()
+            outcome.set_result(False)
+        else:
+            outcome.set_result(True)
 
 
-def _ask_database() -> None:
+def _query_database() -> None:
     """Runs the shortest query on this thread's connection, which then goes back to the pool."""
     try:
         with connection.cursor() as cursor:
@@ -121,4 +116,4 @@ def _healthy() -> HttpResponse:
     return response
 
 
-_database = Probe(_ask_database, seconds=DATABASE_SECONDS)
+_database = Probe(_query_database, seconds=DATABASE_SECONDS)

@@ -1,8 +1,8 @@
 """Gives every request an id and one log line.
 
 The id is the caller's ``X-Request-ID`` if it is well-formed, else a new one. The answer, every problem and, through
-:func:`current`, every log line written while the request is served carry it, also lines of rules that know no request.
-The request's line names the route and never the path, which may carry a token.
+:func:`current`, every log line written during the request carry it. The request's line names the route and never the
+path, which may carry a token.
 """
 
 import logging
@@ -28,7 +28,7 @@ _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
 class RequestIdMiddleware:
-    """The outermost middleware: names the request, and writes its line once the answer, or its stream, has ended."""
+    """The outermost middleware: sets the request's id, and logs the request when its answer or stream has ended."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -38,15 +38,14 @@ class RequestIdMiddleware:
         given = request.META.get("HTTP_X_REQUEST_ID", "")
         request_id = given if SANE.fullmatch(given) else str(timed_uuid())
         request.id = request_id  # type: ignore[attr-defined]
-        # Not taken back afterwards: what the server still logs about this answer belongs to it, and the next
-        # request of the same thread sets its own.
+        # Not reset afterwards: the server may still log about this answer, and the thread's next request sets its own.
         _current.set(request_id)
         response = self.get_response(request)
         response[HEADER] = request_id
         if response.status_code == HTTPStatus.NOT_MODIFIED:
-            # Django writes 0; RFC 9110, 8.6 wants the length of the full answer or none.
+            # Django writes 0; RFC 9110, 8.6 allows the length of the full answer or none.
             del response["Content-Length"]
-        # A file is no stream here: the server must be able to hand it over by itself.
+        # The server must be able to send a file by itself, so a file is not wrapped.
         if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
             response.streaming_content = _Stream(request, response, started)
         else:
@@ -57,7 +56,7 @@ class RequestIdMiddleware:
 
 
 def current() -> str:
-    """The id of the request that is being served, or an empty string outside of any."""
+    """Returns the id of the current request, or an empty string outside of any."""
     return _current.get()
 
 
@@ -67,7 +66,7 @@ def id_of(request: HttpRequest) -> str:
 
 
 def route_of(request: HttpRequest) -> str:
-    """The name of the route that a request was resolved to, or its pattern; ``-`` where it met none."""
+    """Returns the name of a request's route, or its pattern; ``-`` without a route."""
     match = request.resolver_match
     if match is None:
         return "-"
@@ -75,7 +74,7 @@ def route_of(request: HttpRequest) -> str:
 
 
 class _Stream:
-    """The chunks of a streamed answer, which counts them and writes the line when Django closes it."""
+    """Wraps the chunks of a streamed answer; counts bytes, and logs the request when Django closes it."""
 
     def __init__(
         self, request: HttpRequest, response: StreamingHttpResponse, started: float
@@ -124,14 +123,14 @@ def _log(
         }
         log.info("request", extra=facts)
     except Exception:
-        # Django drops whatever is raised while it closes an answer.
+        # Django drops errors raised while it closes an answer.
         log.exception("request_without_facts")
 
 
 def _user_of(request: HttpRequest) -> object:
-    """Returns the id of the caller where the request has found it; a log line looks nobody up."""
+    """Returns the id of the caller if it is known already; a log line causes no query."""
     user = getattr(request, "user", None)
     if isinstance(user, LazyObject):
-        # Django's, who is in the session.
+        # Django's user of a session, not yet loaded.
         return request.session.get(SESSION_KEY) if request.session.accessed else None
     return getattr(user, "pk", None)

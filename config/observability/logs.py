@@ -1,8 +1,8 @@
-"""The log format: one JSON object a line that holds allowed members only.
+"""The log format: one JSON object a line, with allowed members only.
 
 A record's event is a literal text of the code that logged it. A text assembled from values is never written, by any
-library; the place of the call stands there instead. Arguments are left out, except for numbers of our own code.
-``extra`` is reduced to the names in :data:`ALLOWED`, each in its form, and exceptions to their classes and frames.
+library; the place of the call replaces it. Arguments are left out, except numbers of our own code. Only the names in
+:data:`ALLOWED` remain of ``extra``, each in its form, and only classes and frames of exceptions.
 """
 
 import json
@@ -27,7 +27,7 @@ from config.observability.redaction import chain, class_name, place_of
 Scalar = str | int | float
 MAX_TEXT = 200
 MAX_DEPTH = 60
-# Replaces a value that has not the form of its name.
+# Replaces a value that does not have the form of its name.
 REFUSED = "?"
 WORD = re.compile(r"[\w.:/<>+@-]{1,80}", re.ASCII)
 PATTERN = re.compile(r"[!-~]{1,120}")
@@ -35,7 +35,7 @@ PATTERN = re.compile(r"[!-~]{1,120}")
 SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}", re.ASCII)
 
 log = logging.getLogger(__name__)
-# At most the literals of the code.
+# Known literals of the code.
 _literals: set[str] = set()
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -51,7 +51,7 @@ def _word(value: object) -> Scalar:
 
 
 def _pattern(value: object) -> Scalar:
-    """A route's name, or the pattern that stands in its place."""
+    """A route's name or pattern."""
     if isinstance(value, str) and PATTERN.fullmatch(value) and not SECRET.search(value):
         return value
     return REFUSED
@@ -102,7 +102,7 @@ ALLOWED: Mapping[str, Callable[[object], Scalar]] = MappingProxyType(
 
 
 class AllowListFormatter(logging.Formatter):
-    """A record as one line of JSON: time, level, logger, event, request_id, what is allowed, exceptions."""
+    """Writes a record as one line of JSON: time, level, logger, event, request_id, allowed members, exceptions."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -122,7 +122,7 @@ class AllowListFormatter(logging.Formatter):
                     {"class": each.name, **each.facts, "frames": [str(at) for at in each.frames]}
                     for each in chain(error)
                 ]
-        except Exception as error:  # noqa: BLE001 - logging must neither fail nor print what it was given
+        except Exception as error:  # noqa: BLE001 - logging must neither fail nor print values
             line |= {"event": "unloggable", "reason": class_name(error)}
         return _encode(line)
 
@@ -155,9 +155,9 @@ def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:
 
 
 def take_over() -> None:
-    """Logs warnings and uncaught errors, which Python would print with their values."""
+    """Logs warnings and uncaught errors instead of Python, which would print their values."""
     logging.raiseExceptions = False
-    # These facts of each record are never written.
+    # The formatter never writes these facts.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     warnings.showwarning = _show_warning
     sys.excepthook = lambda _kind, error, _where: log.critical("uncaught", exc_info=error)
@@ -166,11 +166,10 @@ def take_over() -> None:
 
 
 def _is_literal(text: str) -> bool:
-    """Whether a text stands, as it is, in the code of one of the callers, now or at an earlier record.
+    """Whether a text is a constant in the code of one of the callers, now or at an earlier record.
 
-    A record is formatted while its logging call runs, so the code that wrote it is still on the stack, and
-    a text that is one of that code's constants cannot have been put together from values. One that equals such
-    a constant says no more than that does, so each is looked for once.
+    A record is formatted while its logging call runs, so the code that logged it is still on the stack. A text that is
+    one of its constants was not assembled from values. Each text is searched for once: an equal one reveals no more.
     """
     if text in _literals:
         return True
@@ -186,7 +185,7 @@ def _is_literal(text: str) -> bool:
 
 
 def _of_job(record: logging.LogRecord) -> dict[str, object]:
-    """Returns the names of a job and its worker; the queue's records hold the job's arguments as well."""
+    """Returns facts of a job and its worker without the job's arguments, which the queue logs as well."""
     job, worker = record.__dict__.get("job"), record.__dict__.get("worker")
     of_worker = {"worker": worker.get("worker_id")} if isinstance(worker, dict) else {}
     if not isinstance(job, dict):

@@ -18,7 +18,7 @@ from config.api.problems import Problem
 ROOT = f"{Path(__file__).resolve().parents[2]}/"
 INSTALLED = "site-packages/"
 NAME = re.compile(r"\w{1,63}", re.ASCII)
-# A chain or a recursion may be endless; its end explains it.
+# A chain or a recursion may be endless; its last steps explain it.
 MAX_FAILURES = 8
 MAX_FRAMES = 30
 # Frames of libraries are kept only next to the fault.
@@ -27,7 +27,7 @@ LAST_FRAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One step of a traceback; ``own`` where it is this project's code."""
+    """One step of a traceback; ``own`` for this project's code."""
 
     file: str
     line: int
@@ -48,7 +48,7 @@ class Failure:
 
 
 def chain(error: BaseException) -> list[Failure]:
-    """An exception and what led to it, the newest first; members of a group after the group."""
+    """Returns an exception and its causes, the newest first; members of a group after the group."""
     waiting: list[BaseException] = [error]
     seen: set[int] = set()
     failures: list[Failure] = []

@@ -1,4 +1,4 @@
-"""Error reports to Sentry, where operators name an address for them.
+"""Error reports to Sentry, if operators name an address for them.
 
 By default the library collects local variables, bodies, headers and log arguments. All of that is switched off, and
 :func:`_redacted` replaces each event just before it is sent by allowed parts of the exception and its log record.

@@ -1,13 +1,13 @@
 """Limits that count failures only: wrong passwords of one account, and of everyone together.
 
-Reading the count first and adding to it afterwards would let through as many guesses as arrive at once. So an attempt
-takes one of the failures that are left before anything is tried, and gives it back unless it fails:
+Reading a count before a guess and adding to it afterwards would let through any number of concurrent guesses. So an
+attempt takes one of the remaining failures first, and gives it back unless it fails:
 
     with attempt(("auth.account", email), ("auth.all", ""), failing=InvalidCredentials, now=now):
         ...
 
-Where running attempts hold all that is left, it waits for those to end: they may well succeed, and many people who
-sign in at once must not be refused for it. A limit's window begins with its first failure.
+While running attempts hold all remaining failures, an attempt waits for them: they may succeed, and many people
+may sign in at once. A limit's window begins with its first failure.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from config.ratelimits.limits import RateLimited
 from config.ratelimits.redis_counters import BUSY, STARTED
 from config.ratelimits.table import FailureLimit, allowance
 
-# As long as a sign-in waits for its password to be hashed.
+# The same as a sign-in waits for its password to be hashed.
 WAIT_SECONDS = 2.0
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 0.16
@@ -35,7 +35,7 @@ LONGEST_PAUSE = 0.16
 def attempt(
     *limits: tuple[FailureLimit, str], failing: type[Exception], now: datetime
 ) -> Iterator[None]:
-    """Counts its body against every limit (a name and a key) if it raises ``failing``, and else not at all.
+    """Counts against every limit (a name and a key) if its body raises ``failing``, and else not at all.
 
     Raises ``RateLimited`` where a limit is used up, and ``ServiceUnavailable`` where running attempts have left no
     place for longer than ``WAIT_SECONDS``.

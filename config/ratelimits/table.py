@@ -1,6 +1,6 @@
 """The rate limits by name, what each allows by default, and which paths count under which.
 
-These guard against abuse, at the edge; what a call may cost is a cap and stands in ``usage/caps.py``.
+The limits guard against abuse; ``usage/caps.py`` limits the cost of calls.
 ``RATE_LIMITS`` overrides the numbers.
 """
 

@@ -54,7 +54,7 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
-def test_the_page_shows_the_operations_and_asks_nobody_else(page: Page, base_url: str) -> None:
+def test_the_page_shows_the_operations_without_other_hosts(page: Page, base_url: str) -> None:
     said: list[str] = []
     asked: list[str] = []
     page.on("console", lambda message: said.append(message.text))

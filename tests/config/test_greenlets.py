@@ -199,7 +199,7 @@ def test_argon2_runs_in_one_thread_of_lowest_priority_and_refuses_a_long_queue()
     ]
 
 
-def test_without_gevent_callers_run_it_themselves_one_at_a_time(
+def test_without_gevent_callers_run_argon2_one_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(greenlets, "QUEUE_SECONDS", 0.05)

@@ -120,7 +120,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         (f"GET / HTTP/1.1\r\nA: {SECRET * 40_000}", 431, "request_too_large"),
     ],
 )
-def test_what_gunicorn_refuses_itself_is_answered_by_a_problem_and_not_repeated(
+def test_gunicorns_own_errors_are_problems_without_the_request(
     service: Service, request_: str, status: int, code: str
 ) -> None:
     got, headers, body = service.answer_to(request_.encode())
@@ -146,7 +146,7 @@ def test_what_gunicorn_refuses_itself_is_answered_by_a_problem_and_not_repeated(
     assert SECRET not in service.log()
 
 
-def test_slow_clients_do_not_keep_anyone_waiting(service: Service) -> None:
+def test_slow_clients_do_not_delay_others(service: Service) -> None:
     with ExitStack() as stack:
         slow = [stack.enter_context(service.connect()) for _ in range(60)]
         for number, client in enumerate(slow):
@@ -161,7 +161,7 @@ def test_slow_clients_do_not_keep_anyone_waiting(service: Service) -> None:
             assert service.get("/livez").status == 204
 
 
-def test_nobody_becomes_secure_or_someone_else_by_a_header(service: Service) -> None:
+def test_headers_change_neither_scheme_nor_client(service: Service) -> None:
     for headers in (
         {"X-Forwarded-Proto": "https"},
         {"X-Forwarded-Protocol": "ssl", "X-Forwarded-Ssl": "on"},
@@ -174,7 +174,7 @@ def test_nobody_becomes_secure_or_someone_else_by_a_header(service: Service) -> 
     assert response.status == 204
 
 
-def test_an_answer_to_head_has_the_head_of_get_and_no_body(service: Service) -> None:
+def test_an_answer_to_head_has_the_headers_of_get_and_no_body(service: Service) -> None:
     with service.connect() as client:
         client.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n")
         answer = b""
@@ -204,7 +204,7 @@ def test_a_killed_worker_is_replaced(service: Service) -> None:
     assert service.get("/healthz").status == 200
 
 
-def test_told_to_stop_it_finishes_what_is_running_and_waits_for_nobody_else() -> None:
+def test_a_stopping_service_finishes_running_requests_only() -> None:
     with (
         serving(BASE_URL="https://shell.test", TRUSTED_PROXIES="127.0.0.1") as service,
         service.connect() as idle,
@@ -232,7 +232,7 @@ def test_told_to_stop_it_finishes_what_is_running_and_waits_for_nobody_else() ->
         eventually(lambda: service.child.ended == 0)
 
 
-def test_a_client_that_stalls_in_mid_request_is_given_up() -> None:
+def test_a_client_that_stalls_in_mid_request_is_disconnected() -> None:
     with (
         serving("tests.config.impatient_gunicorn", TRUSTED_PROXIES="127.0.0.1") as service,
         service.connect() as client,
@@ -250,7 +250,7 @@ def test_a_client_that_stalls_in_mid_request_is_given_up() -> None:
         assert not [line for line in service.log().splitlines() if '"level":"error"' in line]
 
 
-def test_a_frozen_database_stops_nobody_who_does_not_need_it() -> None:
+def test_a_frozen_database_does_not_stop_requests_without_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with serving(DATABASE_URL=f"postgresql://shell@127.0.0.1:{port}/shell") as service:
@@ -287,16 +287,14 @@ with connection.cursor() as cursor:
         ("-c statement_timeout=3s", ["3s", "4s", "30s"]),
     ],
 )
-def test_web_processes_ask_little_of_the_database_at_a_time(
-    given: str | None, limits: list[str]
-) -> None:
+def test_web_processes_limit_their_statements(given: str | None, limits: list[str]) -> None:
     environ = {**os.environ, **({"PGOPTIONS": given} if given else {})}
     done = _run([sys.executable, "-W", "error", "-c", STATEMENTS], environ)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == limits
 
 
-def test_an_incomplete_environment_ends_the_start_and_is_named() -> None:
+def test_an_incomplete_environment_stops_the_start_with_a_report() -> None:
     environ = {**os.environ, "PORT": "http", "SECRET_KEY": ""}
     command = [sys.executable, "-m", "gunicorn", "-c", "python:config.gunicorn", "config.wsgi"]
     done = _run(command, environ)

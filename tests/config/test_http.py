@@ -38,14 +38,14 @@ def told(request: pytest.FixtureRequest) -> dict[str, Any]:
     return result
 
 
-def test_a_handshake_that_trickles_is_cut_off_in_time(told: dict[str, Any]) -> None:
+def test_a_trickling_handshake_ends_in_time(told: dict[str, Any]) -> None:
     assert told["trickles"] == {
         "_fetch": ["too_slow", True],
         "_post": ["too_slow, sent: False", True],
     }
 
 
-def test_only_who_proves_the_name_is_asked(told: dict[str, Any]) -> None:
+def test_a_server_without_a_valid_certificate_gets_no_request(told: dict[str, Any]) -> None:
     refused = ["unreachable", "unreachable, sent: False"]
     assert told["its name"] == {"trusted": ["{}", "{}"], "not trusted": refused}
     assert told["another's"] == {"trusted": refused, "not trusted": refused}
@@ -57,7 +57,7 @@ def ask(url: str, **options: Any) -> bytes:
         return answer.read()
 
 
-def test_nothing_is_sent_once_the_time_is_over() -> None:
+def test_nothing_is_sent_after_the_deadline() -> None:
     with playing(lambda peer: None) as provider:
         with pytest.raises(NoAnswer) as late:
             ask(provider.url, deadline=time.monotonic())
@@ -65,7 +65,7 @@ def test_nothing_is_sent_once_the_time_is_over() -> None:
     assert provider.connections == 0
 
 
-def test_an_address_that_answers_nothing_leaves_time_for_the_next(
+def test_a_silent_address_leaves_time_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def late(peer: Peer) -> None:
@@ -101,7 +101,7 @@ def test_an_error_repeats_neither_the_address_nor_a_header() -> None:
         assert raised.value.__suppress_context__
 
 
-def test_a_body_that_nobody_reads_keeps_no_task_waiting() -> None:
+def test_an_unread_body_keeps_no_task_waiting() -> None:
     def endless(peer: Peer) -> None:
         with suppress(OSError):
             peer.send(b"HTTP/1.1 200 OK\r\n\r\n")

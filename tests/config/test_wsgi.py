@@ -10,7 +10,7 @@ SELDOM_USED = ("boto3", "stripe", "sentry_sdk")
 LOADED = f"import sys, config.gunicorn, config.wsgi; print(*set({SELDOM_USED}) & set(sys.modules))"
 
 
-def test_what_most_installations_never_use_is_not_loaded_at_the_start() -> None:
+def test_rarely_used_libraries_are_not_loaded_at_the_start() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Fills a local database with something to try."""
+"""Fills a local database with a demo."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def _read(path: Path) -> Demo | None:
 
 
 def _write(path: Path, demo: Demo) -> None:
-    """Whole or not at all, and readable by nobody else at any moment."""
+    """Writes the file atomically, readable by its owner alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

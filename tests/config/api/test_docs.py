@@ -45,20 +45,20 @@ def _own_addresses() -> Iterator[None]:
 @pytest.mark.parametrize(
     "accept", ["*/*", "", "application/json", "text/html", "text/csv", "image/png, */*;q=0.1"]
 )
-def test_the_schema_is_json_whatever_is_accepted(client: Client, accept: str) -> None:
+def test_the_schema_is_json_whatever_the_caller_accepts(client: Client, accept: str) -> None:
     response = client.get("/v1/schema", headers={"Accept": accept})
     assert (response.status_code, response["Content-Type"]) == (200, "application/json")
     assert response.json()["paths"].keys() == {"/healthz", "/livez", "/v1/small"}
 
 
 @pytest.mark.parametrize("accept", ["application/yaml", "application/vnd.oai.openapi"])
-def test_the_schema_is_yaml_for_who_asks_for_it(client: Client, accept: str) -> None:
+def test_the_schema_is_yaml_on_request(client: Client, accept: str) -> None:
     response = client.get("/v1/schema", headers={"Accept": accept})
     assert response["Content-Type"] == accept
     assert yaml.safe_load(response.content) == client.get("/v1/schema").json()
 
 
-def test_the_schema_is_public_and_may_be_kept(client: Client) -> None:
+def test_the_schema_is_public_and_cacheable(client: Client) -> None:
     response = client.get("/v1/schema", headers={"Authorization": "Bearer nonsense"})
     assert response.status_code == 200
     assert response["Cache-Control"] == "public, max-age=300"
@@ -69,7 +69,7 @@ def test_the_schema_is_public_and_may_be_kept(client: Client) -> None:
     assert again["X-Request-ID"]
 
 
-def test_json_and_yaml_have_tags_of_their_own(client: Client) -> None:
+def test_json_and_yaml_have_different_tags(client: Client) -> None:
     tags = {
         client.get("/v1/schema", headers={"Accept": each})["ETag"]
         for each in ("*/*", "application/yaml")
@@ -77,14 +77,14 @@ def test_json_and_yaml_have_tags_of_their_own(client: Client) -> None:
     assert len(tags) == 2
 
 
-def test_the_schema_takes_no_other_method(client: Client) -> None:
+def test_the_schema_allows_no_other_method(client: Client) -> None:
     response = client.post("/v1/schema")
     assert (response.status_code, response["Content-Type"]) == (405, "application/problem+json")
     assert "GET" in response["Allow"]
 
 
 @pytest.mark.parametrize("accept", ["text/html", "*/*", "application/json"])
-def test_the_page_is_public_and_may_be_kept(client: Client, accept: str) -> None:
+def test_the_page_is_public_and_cacheable(client: Client, accept: str) -> None:
     response = client.get("/docs/", headers={"Accept": accept, "Authorization": "Bearer nonsense"})
     assert (response.status_code, response["Content-Type"]) == (200, "text/html; charset=utf-8")
     assert response["Cache-Control"] == "public, max-age=300"
@@ -102,7 +102,7 @@ def test_the_page_has_no_inline_script_and_nothing_from_elsewhere(client: Client
     assert all(address.startswith("/") and not address.startswith("//") for address in named)
 
 
-def test_everything_that_the_page_names_is_served_here(client: Client) -> None:
+def test_every_file_of_the_page_is_served_here(client: Client) -> None:
     for address in re.findall(r'(?:src|href)="([^"]+)"', client.get("/docs/").content.decode()):
         response = client.get(address)
         assert response.status_code == 200
@@ -119,7 +119,7 @@ def test_the_script_points_at_the_schema_and_at_no_validator(client: Client) -> 
     assert not response.cookies
 
 
-def test_what_a_caller_adds_to_the_address_is_not_repeated_as_markup(client: Client) -> None:
+def test_a_query_is_not_repeated_as_markup(client: Client) -> None:
     page = client.get('/docs/?x="><script>alert(1)</script>').content.decode()
     assert "<script>alert" not in page
     script = client.get(

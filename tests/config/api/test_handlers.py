@@ -237,12 +237,12 @@ def test_members_may_be_instants_and_ids(rf: RequestFactory) -> None:
     )
 
 
-def test_half_characters_in_a_pointer_do_not_break_the_answer(rf: RequestFactory) -> None:
+def test_lone_surrogates_in_a_pointer_do_not_break_the_answer(rf: RequestFactory) -> None:
     problem = InvalidRequest(errors=[Fault("/\ud800", "invalid", "No.")])
     assert json.loads(render(rf.get("/"), problem).content)["errors"][0]["pointer"] == "/?"
 
 
-def test_errors_are_never_kept_unless_the_problem_says_so(rf: RequestFactory) -> None:
+def test_errors_are_not_cached_unless_the_problem_allows_it(rf: RequestFactory) -> None:
     assert render(rf.get("/"), Teapot())["Cache-Control"] == "no-store"
     kept = Teapot(headers={"Cache-Control": "public, max-age=60"})
     assert render(rf.get("/"), kept)["Cache-Control"] == "public, max-age=60"
@@ -288,13 +288,13 @@ def test_every_exception_becomes_its_problem_wherever_it_is_raised(
 
 
 @pytest.mark.parametrize("kind", ["api", "plain"])
-def test_waits_are_given_in_seconds(client: Client, kind: str) -> None:
+def test_waits_are_stated_in_seconds(client: Client, kind: str) -> None:
     assert client.get(f"/v1/throttled/{kind}")["Retry-After"] == "12"
     assert client.get(f"/v1/database/{kind}")["Retry-After"] == "5"
 
 
 @pytest.mark.parametrize("kind", ["api", "plain"])
-def test_an_unforeseen_error_is_logged_once_with_where_it_was_and_not_what_it_says(
+def test_an_unexpected_error_is_logged_once_with_its_place_and_without_its_message(
     client: Client, kind: str, written: Written
 ) -> None:
     response = client.get(f"/v1/bug/{kind}")
@@ -313,7 +313,7 @@ def test_an_unforeseen_error_is_logged_once_with_where_it_was_and_not_what_it_sa
 @pytest.mark.parametrize(
     "name", ["problem", "missing", "denied", "suspicious", "large", "throttled"]
 )
-def test_refusals_are_no_news(client: Client, name: str, written: Written) -> None:
+def test_refusals_are_not_logged(client: Client, name: str, written: Written) -> None:
     client.get(f"/v1/{name}/api")
     client.get(f"/v1/{name}/plain")
     assert written.beside_requests() == []
@@ -322,7 +322,7 @@ def test_refusals_are_no_news(client: Client, name: str, written: Written) -> No
 @pytest.mark.parametrize(
     ("name", "event"), [("database", "database_unavailable"), ("data", "data_refused")]
 )
-def test_what_the_database_refuses_is_a_warning(
+def test_a_value_refused_by_the_database_is_a_warning(
     client: Client, written: Written, name: str, event: str
 ) -> None:
     client.get(f"/v1/{name}/api")
@@ -340,7 +340,7 @@ def test_what_the_database_refuses_is_a_warning(
         ("SELECT %s::bigint", 2**70),
     ],
 )
-def test_values_that_no_column_can_hold_are_bad_input(question: str, value: object) -> None:
+def test_values_that_no_column_can_hold_are_invalid_input(question: str, value: object) -> None:
     with db.connection.cursor() as cursor, pytest.raises(db.Error) as refused:
         cursor.execute(question, [value])
     assert isinstance(problem_of(refused.value), InvalidRequest)
@@ -371,14 +371,14 @@ def read_by_statement(question: str) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("read", [read_one, read_all, read_many, read_by_statement])
 @pytest.mark.parametrize("kept", ["timestamptz 'infinity'", "date '12000-01-01'"])
-def test_what_cannot_be_read_is_not_bad_input(read: Callable[[str], None], kept: str) -> None:
+def test_unreadable_rows_are_not_invalid_input(read: Callable[[str], None], kept: str) -> None:
     db.connection.close()
     with pytest.raises(db.DataError) as unreadable:
         read(f"SELECT {kept}")
     assert problem_of(unreadable.value) is None
 
 
-def test_what_the_queue_wraps_is_what_it_would_be_bare() -> None:
+def test_errors_wrapped_by_the_queue_are_unwrapped() -> None:
     def wrapped(cause: BaseException | None) -> Problem | None:
         error = ConnectorException()
         error.__cause__ = cause
@@ -395,12 +395,12 @@ def test_what_the_queue_wraps_is_what_it_would_be_bare() -> None:
     assert wrapped(None) is None
 
 
-def test_raw_driver_errors_are_known_too() -> None:
+def test_raw_driver_errors_are_mapped_too() -> None:
     assert isinstance(problem_of(psycopg.OperationalError()), ServiceUnavailable)
     assert problem_of(psycopg.errors.UniqueViolation()) is None
 
 
-def test_bad_input_is_pointed_at_with_its_codes(client: Client) -> None:
+def test_faults_of_input_have_pointers_and_codes(client: Client) -> None:
     order = {
         "email": "no",
         "items": [{"name": "abc"}, {"name": "abcd", "size": "x"}],
@@ -420,7 +420,7 @@ def test_bad_input_is_pointed_at_with_its_codes(client: Client) -> None:
     assert all(each["detail"] for each in problem["errors"])
 
 
-def test_a_fault_of_the_whole_points_at_the_whole(client: Client) -> None:
+def test_a_fault_of_the_whole_input_has_an_empty_pointer(client: Client) -> None:
     body = json.dumps({"email": "nobody@shell.test"})
     response = client.post("/v1/orders", body, content_type="application/json")
     (fault,) = problem_in(response)["errors"]
@@ -473,14 +473,14 @@ def test_openai_types_follow_its_conventions(code: str, status: int, kind: str) 
     }
 
 
-def test_a_wrong_method_says_which_are_right(client: Client) -> None:
+def test_a_wrong_method_lists_the_allowed_ones(client: Client) -> None:
     for address in ("/v1/orders", "/v1/read-only"):
         response = client.put(address)
         assert problem_in(response)["code"] == "method_not_allowed"
         assert response["Allow"]
 
 
-def test_what_nobody_accepts_or_reads_is_refused(client: Client) -> None:
+def test_unknown_media_types_are_refused(client: Client) -> None:
     body = json.dumps({"email": "a@shell.test"})
     refused = client.post("/v1/orders", body, content_type="text/csv")
     assert (refused.status_code, problem_in(refused)["code"]) == (415, "unsupported_media_type")
@@ -490,7 +490,7 @@ def test_what_nobody_accepts_or_reads_is_refused(client: Client) -> None:
     assert (refused.status_code, problem_in(refused)["code"]) == (406, "not_acceptable")
 
 
-def test_a_permission_that_says_no_is_a_problem(client: Client) -> None:
+def test_a_missing_permission_is_a_problem(client: Client) -> None:
     assert problem_in(client.get("/v1/secret"))["code"] == "permission_denied"
 
 
@@ -524,7 +524,7 @@ def test_a_browser_on_a_page_of_ours_gets_a_page(client: Client) -> None:
         assert problem_in(client.get(address))["status"] == status
 
 
-def test_a_form_without_its_token_is_refused_in_the_shape_of_its_reader() -> None:
+def test_a_form_without_its_token_is_refused_as_page_or_json() -> None:
     client = Client(enforce_csrf_checks=True)
     page = client.post("/account/form", headers={"Accept": BROWSER})
     assert (page.status_code, page["Content-Type"]) == (403, "text/html; charset=utf-8")
@@ -534,19 +534,19 @@ def test_a_form_without_its_token_is_refused_in_the_shape_of_its_reader() -> Non
     )
 
 
-def test_errors_that_others_wrote_for_eyes_are_given_the_one_shape(client: Client) -> None:
+def test_text_errors_of_libraries_become_problems(client: Client) -> None:
     response = client.get("/v1/prose")
     assert problem_in(response)["code"] == "service_unavailable"
     assert response["Retry-After"] == "7"
     assert client.get("/admin/prose", headers={"Accept": BROWSER}).content == b"<h1>Not today</h1>"
 
 
-def test_reports_with_a_shape_of_their_own_are_left_alone(client: Client) -> None:
+def test_json_reports_are_left_unchanged(client: Client) -> None:
     response = client.get("/healthy")
     assert (response.status_code, response.json()) == (503, {"status": "unavailable"})
 
 
-def test_other_api_errors_are_known_by_their_status() -> None:
+def test_other_api_errors_are_mapped_by_status() -> None:
     class Gone(exceptions.APIException):
         status_code = 404
 
@@ -557,7 +557,7 @@ def test_other_api_errors_are_known_by_their_status() -> None:
     assert problem_of(Odd()) is None
 
 
-def test_pointers_escape_what_would_divide_them() -> None:
+def test_pointers_escape_their_separators() -> None:
     assert pointer(["a/b", "c~d", 0]) == "/a~1b/c~0d/0"
     assert pointer([]) == ""
 
@@ -568,7 +568,7 @@ def test_a_long_name_is_cut_in_a_pointer() -> None:
     assert pointer(["~" * 30_000]) == f"/{'~0' * 99}…"
 
 
-def test_of_very_many_faults_the_first_are_told(client: Client) -> None:
+def test_only_the_first_of_many_faults_are_reported(client: Client) -> None:
     order = {"email": "a@shell.test", "items": [], "tags": ["long"] * 1000}
     order["labels"] = {"k" * 30_000: "x"}
     response = client.post("/v1/orders", json.dumps(order), content_type="application/json")

@@ -147,11 +147,11 @@ def test_every_address_has_its_limit(address: str, limit: int) -> None:
     assert limit_of(address) == limit
 
 
-def test_django_holds_no_body_to_less_than_its_address_does() -> None:
+def test_django_limits_no_body_below_its_address() -> None:
     assert max(*LIMITS.values(), ELSEWHERE) <= settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
-def test_a_body_as_large_as_the_limit_is_taken_and_one_byte_more_is_not(client: Client) -> None:
+def test_a_body_of_the_limit_is_accepted_and_one_byte_more_is_not(client: Client) -> None:
     most = b'{"a":"' + b"x" * (64 * KIB - 8) + b'"}'
     assert len(most) == 64 * KIB
     assert post(client, "/v1/echo", most).status_code == 200
@@ -169,7 +169,7 @@ def test_a_model_call_may_be_large(client: Client) -> None:
     assert post(client, "/v1/llm/echo", body).status_code == 200
 
 
-def test_what_is_too_large_is_not_read() -> None:
+def test_a_body_that_is_too_large_is_not_read() -> None:
     class Unreadable(io.BytesIO):
         def read(self, *_: object) -> bytes:
             raise AssertionError
@@ -191,7 +191,7 @@ def test_a_length_with_thousands_of_digits_is_too_large(client: Client) -> None:
     assert client.post("/v1/echo", CONTENT_LENGTH="9" * 6000).status_code == 413
 
 
-def test_a_body_that_came_short_is_malformed(client: Client) -> None:
+def test_a_truncated_body_is_malformed(client: Client) -> None:
     body = b'{"a": 1}'
     raw = b"POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n"
     answer = serve([raw, body[:-1]])
@@ -207,11 +207,11 @@ def test_a_chunked_body_is_read_whole() -> None:
     assert (answer.status, json.loads(answer.body)) == (200, {"a": "ü"})
 
 
-def test_a_chunked_body_can_be_had_exactly() -> None:
+def test_a_chunked_body_keeps_its_exact_bytes() -> None:
     assert serve(chunked("/v1/internal/plain", b'{"a" :', b" 1 }\n")).body == b'{"a" : 1 }\n'
 
 
-def test_the_exact_bytes_can_be_had_beside_the_parsed() -> None:
+def test_exact_bytes_and_parsed_data_are_both_available() -> None:
     both = json.loads(serve(chunked("/v1/both", b'{"a" : 1}')).body)
     assert both == {"parsed": {"a": 1}, "exact": '{"a" : 1}'}
 
@@ -227,7 +227,7 @@ def test_a_chunked_body_over_the_limit_is_refused(path: str) -> None:
     )
 
 
-def test_a_chunked_body_is_not_read_for_who_may_not_send_it() -> None:
+def test_a_chunked_body_is_not_read_without_permission() -> None:
     def pieces() -> Iterator[bytes]:
         head, *_ = chunked("/v1/guarded", b"x")
         yield head
@@ -238,7 +238,7 @@ def test_a_chunked_body_is_not_read_for_who_may_not_send_it() -> None:
 
 
 @pytest.mark.parametrize("end", [b"zz\r\n", b"5\r\nab"])
-def test_chunks_that_cannot_be_told_apart_are_malformed(end: bytes) -> None:
+def test_unreadable_chunks_are_malformed(end: bytes) -> None:
     answer = serve(chunked("/v1/echo", b'{"a":', end=end))
     assert (answer.status, json.loads(answer.body)["code"]) == (400, "malformed_request")
 
@@ -248,7 +248,7 @@ def test_an_empty_chunked_body_is_malformed() -> None:
     assert json.loads(answer.body)["code"] == "malformed_request"
 
 
-def test_a_body_without_length_is_refused_by_servers_that_cannot_end_it(client: Client) -> None:
+def test_a_body_without_length_is_refused_by_servers_without_chunks(client: Client) -> None:
     response = client.post("/v1/echo", CONTENT_LENGTH="", HTTP_TRANSFER_ENCODING="chunked")
     assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
 
@@ -278,7 +278,7 @@ def test_an_object_is_parsed(client: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [b'\xef\xbb\xbf{"a": 1}', b' \n{"a": 1}\t'])
-def test_a_byte_order_mark_and_space_around_are_overlooked(body: bytes) -> None:
+def test_a_byte_order_mark_and_surrounding_space_are_ignored(body: bytes) -> None:
     assert parsed(body) == {"a": 1}
 
 
@@ -310,7 +310,7 @@ def test_a_byte_order_mark_and_space_around_are_overlooked(body: bytes) -> None:
         b"\xff\xfe",
     ],
 )
-def test_what_is_no_strict_object_in_utf8_is_malformed(client: Client, body: bytes) -> None:
+def test_anything_but_a_strict_object_in_utf8_is_malformed(client: Client, body: bytes) -> None:
     response = post(client, "/v1/tolerant", body)
     if body == b"":
         # REST framework asks no parser about an empty body; whoever needs a member refuses it.
@@ -342,7 +342,7 @@ def test_nesting_beyond_it_is_malformed(client: Client, body: str) -> None:
     assert "deep" in response.json()["detail"] or not body.startswith("{")
 
 
-def test_as_many_values_as_anyone_needs_are_parsed_and_no_more(client: Client) -> None:
+def test_the_number_of_values_is_limited(client: Client) -> None:
     assert (
         post(client, "/v1/llm/echo", '{"a":[' + "1," * (MAX_VALUES - 2) + "1]}").status_code == 200
     )
@@ -362,7 +362,7 @@ def test_as_many_values_as_anyone_needs_are_parsed_and_no_more(client: Client) -
         (r'{"a": "\":", "b": [-%s]}' % ("9" * 5000), "/b/0", "out_of_range"),
     ],
 )
-def test_what_is_no_value_is_pointed_at(
+def test_invalid_values_have_pointers(
     client: Client, document: str, pointer: str, code: str
 ) -> None:
     response = post(client, "/v1/echo", document)
@@ -385,7 +385,7 @@ def test_an_answer_repeats_neither_long_names_nor_very_many_places(
 
 
 @pytest.mark.parametrize("wrong", ["NaN", "}", '1, "a": 1'])
-def test_a_number_of_any_length_hides_nothing_else(wrong: str) -> None:
+def test_a_long_number_hides_no_other_fault(wrong: str) -> None:
     with pytest.raises(MalformedRequest) as refused:
         parsed(b'{"n": %s, "a": %s}' % (b"9" * 5000, wrong.encode()))
     assert (refused.value.detail == "The body is not JSON.") == (wrong == "}")
@@ -397,12 +397,12 @@ def test_a_number_of_a_million_digits_is_read_at_once() -> None:
     assert time.monotonic() - began < 1
 
 
-def test_what_only_a_field_can_judge_is_left_to_it(client: Client) -> None:
+def test_values_that_only_a_field_can_check_are_parsed(client: Client) -> None:
     document = {"nul": "x\0y", "large": 2**70}
     assert post(client, "/v1/echo", json.dumps(document)).json() == document
 
 
-def test_who_judges_values_itself_is_given_them(client: Client) -> None:
+def test_a_parser_may_leave_all_values_to_its_view(client: Client) -> None:
     response = post(client, "/v1/tolerant", r'{"a": "\ud800", "b": 1}')
     assert response.json() == {"a": True, "b": True}
 
@@ -411,7 +411,7 @@ def test_who_judges_values_itself_is_given_them(client: Client) -> None:
     "kind",
     ["application/json", "application/json; charset=UTF-8", 'Application/JSON;charset="utf-8"'],
 )
-def test_json_in_utf8_is_taken_however_it_is_called(client: Client, kind: str) -> None:
+def test_json_in_utf8_is_accepted_under_every_name(client: Client, kind: str) -> None:
     assert post(client, "/v1/echo", b'{"a": 1}', kind).status_code == 200
 
 

@@ -162,7 +162,7 @@ def test_the_document_is_valid_openapi_3_1(document: dict[str, Any]) -> None:
     validate_schema(document)
 
 
-def test_every_operation_says_what_can_happen_before_a_view_runs(document: dict[str, Any]) -> None:
+def test_every_operation_lists_the_problems_before_a_view_runs(document: dict[str, Any]) -> None:
     for address, path_item in document["paths"].items():
         for operation in path_item.values():
             if address in HEALTH:
@@ -208,7 +208,7 @@ def test_limits_by_address_are_described_where_they_hold(document: dict[str, Any
     assert "429" not in document["paths"]["/v1/things"]["post"]["responses"]
 
 
-def test_what_needs_a_token_says_so_and_how_it_may_be_refused(document: dict[str, Any]) -> None:
+def test_operations_with_a_token_list_its_problems(document: dict[str, Any]) -> None:
     ask, make = document["paths"]["/v1/llm/ask"]["post"], document["paths"]["/v1/things"]["post"]
     assert ask["security"] == [{"accessToken": []}]
     assert codes(ask)["401"] == [
@@ -235,7 +235,7 @@ def test_caps_and_limits_share_a_status_and_describe_their_members(
     ].keys()
 
 
-def test_what_answers_whatever_is_accepted_never_refuses_that(document: dict[str, Any]) -> None:
+def test_operations_that_ignore_accept_list_no_406(document: dict[str, Any]) -> None:
     anything = document["paths"]["/v1/anything"]["get"]
     assert "406" not in anything["responses"]
     assert anything["responses"]["404"]["description"] == "Said otherwise."
@@ -271,14 +271,14 @@ def test_codes_are_one_closed_list(document: dict[str, Any]) -> None:
     assert named <= set(listed)
 
 
-def test_of_problems_with_one_code_the_general_one_is_described() -> None:
+def test_the_general_problem_of_a_shared_code_is_described() -> None:
     class HeadersTooLarge(RequestTooLarge):
         status = 431
 
     assert known_problems()[HeadersTooLarge.code] is RequestTooLarge
 
 
-def test_a_code_that_nobody_has_is_an_error_of_the_document(
+def test_an_unknown_code_is_an_error_of_the_document(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     GENERATOR_STATS.reset()
@@ -311,7 +311,7 @@ def test_a_code_that_nobody_has_is_an_error_of_the_document(
         ("GET", "/v1/anything", "", {"Accept": "text/csv"}, 200),
     ],
 )
-def test_answers_are_as_they_are_described(
+def test_answers_match_their_description(
     document: dict[str, Any],
     method: str,
     address: str,

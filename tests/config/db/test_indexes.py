@@ -46,7 +46,7 @@ def checked() -> str:
     return ""
 
 
-def test_one_that_is_being_built_is_not_meant_and_one_that_was_interrupted_is(table: str) -> None:
+def test_the_check_names_interrupted_indexes_and_none_being_built(table: str) -> None:
     with another() as writer, another() as builder, connection.cursor() as cursor:
         # The building waits for whoever wrote before it began.
         writer.execute("BEGIN")
@@ -68,7 +68,7 @@ def test_one_that_is_being_built_is_not_meant_and_one_that_was_interrupted_is(ta
     assert checked() == ""
 
 
-def test_one_that_could_not_be_built_is_meant_and_a_migration_says_so_and_goes_on(
+def test_a_migration_warns_of_an_index_that_could_not_be_built(
     table: str,
 ) -> None:
     with connection.cursor() as cursor:

@@ -6,7 +6,7 @@ from uuid import RFC_4122, UUID
 from config.db.uuid7 import timed_uuid
 
 
-def test_they_are_uuids_of_version_7_that_say_when() -> None:
+def test_ids_are_uuids_of_version_7_with_their_time() -> None:
     before = time.time_ns() // 1_000_000
     made = timed_uuid()
     assert (made.version, made.variant) == (7, RFC_4122)
@@ -14,7 +14,7 @@ def test_they_are_uuids_of_version_7_that_say_when() -> None:
     assert UUID(str(made)) == made
 
 
-def test_none_is_like_another_and_later_ones_come_later() -> None:
+def test_ids_are_unique_and_ordered_by_time() -> None:
     made = [timed_uuid() for _ in range(1000)]
     assert len(set(made)) == 1000
     assert [each.int >> 80 for each in made] == sorted(each.int >> 80 for each in made)

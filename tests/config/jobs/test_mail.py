@@ -73,19 +73,19 @@ def send(to: str = "ada@acme.test", **more: str) -> None:
     deliver(to=[to], subject="Hello", text="Hello", **more)
 
 
-def test_a_mail_has_the_id_it_was_queued_with(server: MailServer) -> None:
+def test_a_mail_has_the_id_of_its_job(server: MailServer) -> None:
     queued = new_message_id()
     send(message_id=queued)
     assert [mail.message["Message-ID"] for mail in server.mails] == [queued]
 
 
-def test_one_sent_at_once_has_an_id_of_its_own(server: MailServer) -> None:
+def test_a_mail_sent_directly_has_a_new_id(server: MailServer) -> None:
     send()
     send()
     assert len({mail.message["Message-ID"] for mail in server.mails}) == 2
 
 
-def test_mail_goes_by_tls_to_a_server_that_is_trusted(
+def test_mail_is_sent_by_tls_to_a_trusted_server(
     server: MailServer, settings: Any, monkeypatch: pytest.MonkeyPatch, trusted: Path
 ) -> None:
     settings.EMAIL_USE_TLS = True
@@ -94,14 +94,14 @@ def test_mail_goes_by_tls_to_a_server_that_is_trusted(
     assert len(server.mails) == 1
 
 
-def test_and_to_no_other(server: MailServer, settings: Any) -> None:
+def test_mail_is_not_sent_to_an_untrusted_server(server: MailServer, settings: Any) -> None:
     settings.EMAIL_USE_TLS = True
     with pytest.raises(ssl.SSLCertVerificationError):
         send()
     assert server.mails == []
 
 
-def test_one_that_offers_no_tls_is_tried_again(server: MailServer, settings: Any) -> None:
+def test_a_server_without_tls_is_tried_again(server: MailServer, settings: Any) -> None:
     settings.EMAIL_USE_TLS = True
     server.tls = None
     with pytest.raises(smtplib.SMTPNotSupportedError):
@@ -117,7 +117,7 @@ class TestServersThatNeverEnd:
         monkeypatch.setattr(mail, "MOST_SECONDS", 1.0)
 
     @pytest.mark.parametrize("tls", [False, True])
-    def test_an_answer_that_always_has_one_more_line_is_cut(
+    def test_an_endless_answer_is_cut(
         self,
         *,
         server: MailServer,
@@ -134,7 +134,7 @@ class TestServersThatNeverEnd:
         send()
         assert len(server.mails) == 1
 
-    def test_so_is_a_handshake(self, settings: Any) -> None:
+    def test_an_endless_handshake_is_cut(self, settings: Any) -> None:
         settings.EMAIL_USE_SSL = True
         with socket.create_server((HOST, 0)) as listener:
             settings.EMAIL_PORT = listener.getsockname()[1]
@@ -168,14 +168,14 @@ def trickle(listener: socket.socket) -> None:
             client.sendall(b"\x00")
 
 
-def test_a_recipient_who_is_refused_for_good_is_not_tried_again(server: MailServer) -> None:
+def test_a_permanent_refusal_of_a_recipient_is_not_tried_again(server: MailServer) -> None:
     server.answers["gone@acme.test"] = "550 gone@acme.test is no person of ours"
     with pytest.raises(Refused) as refused:
         send("gone@acme.test")
     assert "gone" not in repr(refused.value)
 
 
-def test_a_recipient_who_is_refused_for_now_is(server: MailServer) -> None:
+def test_a_temporary_refusal_of_a_recipient_is_tried_again(server: MailServer) -> None:
     server.answers["ada@acme.test"] = "451 come back later"
     with pytest.raises(smtplib.SMTPRecipientsRefused):
         send()
@@ -192,7 +192,7 @@ def test_a_recipient_who_is_refused_for_now_is(server: MailServer) -> None:
         (smtplib.SMTPRecipientsRefused({"a@b.test": (550, b""), "b@b.test": (451, b"")}), False),
     ],
 )
-def test_only_what_is_said_of_the_mail_itself_is_final(
+def test_only_refusals_of_the_mail_itself_are_final(
     monkeypatch: pytest.MonkeyPatch, error: smtplib.SMTPException, final: bool
 ) -> None:
     def fail(self: Any, *_: Any) -> None:
@@ -203,7 +203,7 @@ def test_only_what_is_said_of_the_mail_itself_is_final(
         send()
 
 
-def test_a_server_that_says_nothing_is_not_waited_for_for_ever(settings: Any) -> None:
+def test_the_wait_for_a_silent_server_ends(settings: Any) -> None:
     settings.EMAIL_TIMEOUT = 0.2
     with socket.create_server((HOST, 0)) as silent:
         settings.EMAIL_PORT = silent.getsockname()[1]
@@ -211,7 +211,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever(settings: Any) ->
             send()
 
 
-def test_one_that_is_away_is_tried_again(settings: Any) -> None:
+def test_a_server_that_is_away_is_tried_again(settings: Any) -> None:
     with socket.create_server((HOST, 0)) as gone:
         settings.EMAIL_PORT = gone.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):

@@ -56,24 +56,24 @@ def passed_on(peer: str, **meta: str) -> HttpRequest:
         ("", CLIENT, "127.0.0.1"),
     ],
 )
-def test_the_client_is_the_first_from_the_right_that_is_no_proxy_of_ours(
+def test_the_client_is_the_rightmost_address_that_is_no_trusted_proxy(
     peer: str, forwarded: str, client: str
 ) -> None:
     meta = {"HTTP_X_FORWARDED_FOR": forwarded} if forwarded else {}
     assert address_of(passed_on(peer, **meta)) == client
 
 
-def test_a_peer_on_a_unix_socket_is_believed_when_loopback_is(settings: Settings) -> None:
+def test_a_peer_on_a_unix_socket_is_trusted_when_loopback_is(settings: Settings) -> None:
     settings.TRUSTED_PROXIES = [ip_network("127.0.0.0/8")]
     assert address_of(passed_on("", HTTP_X_FORWARDED_FOR=CLIENT)) == CLIENT
 
 
-def test_nobody_is_believed_when_no_proxy_is_named(settings: Settings) -> None:
+def test_no_peer_is_trusted_without_trusted_proxies(settings: Settings) -> None:
     settings.TRUSTED_PROXIES = []
     assert address_of(passed_on("127.0.0.1", HTTP_X_FORWARDED_FOR=CLIENT)) == "127.0.0.1"
 
 
-def test_what_a_stranger_says_about_forwarding_is_gone(settings: Settings) -> None:
+def test_forwarded_headers_of_an_untrusted_peer_are_removed(settings: Settings) -> None:
     request = passed_on(
         CLIENT,
         HTTP_X_FORWARDED_FOR="198.51.100.1",
@@ -90,12 +90,12 @@ def test_what_a_stranger_says_about_forwarding_is_gone(settings: Settings) -> No
     assert not request.is_secure()
 
 
-def test_a_trusted_proxy_says_whether_the_client_came_by_https() -> None:
+def test_a_trusted_proxy_states_whether_the_client_used_https() -> None:
     assert passed_on(PROXY, HTTP_X_FORWARDED_PROTO="https").is_secure()
     assert not passed_on(PROXY, HTTP_X_FORWARDED_PROTO="http").is_secure()
 
 
-def test_a_request_that_went_past_the_middleware_has_its_peer_s_address() -> None:
+def test_a_request_without_the_middleware_has_the_address_of_its_peer() -> None:
     request = RequestFactory().get("/", REMOTE_ADDR=PROXY, HTTP_X_FORWARDED_FOR=CLIENT)
     assert address_of(request) == PROXY
 

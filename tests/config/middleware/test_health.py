@@ -45,7 +45,7 @@ def database_at(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patch:
         # Looked up anew by each thread, as Django's own name for it is.
         patch.setattr(health, "connection", _Elsewhere(elsewhere))
-        patch.setattr(health, "_database", Probe(health._ask_database, seconds=0.5))
+        patch.setattr(health, "_database", Probe(health._query_database, seconds=0.5))
         yield
         eventually(lambda: all(thread.name != "health" for thread in threading.enumerate()))
 
@@ -59,7 +59,7 @@ class _Elsewhere:
 
 
 @pytest.mark.django_db
-def test_a_healthy_service_says_ok_and_its_version(client: Client) -> None:
+def test_a_healthy_service_answers_ok_and_its_version(client: Client) -> None:
     response = client.get("/healthz")
     assert response.status_code == 200
     cache = "ok" if configured.CACHE_URL else "not_configured"
@@ -73,16 +73,14 @@ def test_a_healthy_service_says_ok_and_its_version(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_a_probe_may_come_by_plain_http_and_under_any_name(
-    client: Client, settings: Settings
-) -> None:
+def test_a_probe_may_use_plain_http_and_any_host(client: Client, settings: Settings) -> None:
     settings.SECURE_SSL_REDIRECT = True
     assert client.get("/healthz", HTTP_HOST="10.1.2.3:8000").status_code == 200
     assert client.get("/livez", HTTP_HOST="no such host!").status_code == 204
 
 
 @pytest.mark.django_db
-def test_the_database_connection_is_given_back(client: Client) -> None:
+def test_the_check_returns_its_database_connection(client: Client) -> None:
     for _ in range(40):
         assert client.get("/healthz").status_code == 200
     stats = connection.pool.get_stats()
@@ -101,7 +99,7 @@ def test_livez_touches_nothing(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_head_is_answered_as_get_is(client: Client) -> None:
+def test_head_is_answered_like_get(client: Client) -> None:
     assert client.head("/healthz").status_code == 200
 
 
@@ -117,7 +115,7 @@ def test_other_methods_are_refused_by_a_problem(client: Client, path: str, metho
 
 
 @pytest.mark.django_db
-def test_a_database_that_refuses_connections_makes_it_503(
+def test_a_database_that_refuses_connections_means_503(
     client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.CACHES = PROCESS_COUNTERS
@@ -134,7 +132,7 @@ def test_a_database_that_refuses_connections_makes_it_503(
 
 
 @pytest.mark.django_db
-def test_a_frozen_database_is_waited_for_once_and_not_for_long(
+def test_probes_share_one_short_wait_for_a_frozen_database(
     client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.CACHES = PROCESS_COUNTERS
@@ -183,7 +181,7 @@ def test_without_a_configured_cache_it_is_ok(client: Client, settings: Settings)
     assert client.get("/healthz").json()["checks"]["cache"] == "not_configured"
 
 
-def test_a_probe_is_not_asked_twice_while_it_hangs_and_recovers() -> None:
+def test_a_hanging_check_runs_once_and_recovers() -> None:
     go_on, looks = threading.Event(), []
 
     def look() -> None:
@@ -199,7 +197,7 @@ def test_a_probe_is_not_asked_twice_while_it_hangs_and_recovers() -> None:
     assert len(looks) >= 1
 
 
-def test_a_probe_that_fails_says_so_and_tells_no_one_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_check_is_reported_without_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     def look() -> None:
         raise OSError("secret")
 

@@ -104,7 +104,7 @@ def served(address: str, **environ: Any) -> Any:
 @pytest.mark.parametrize(
     "given", ["a1B2c3D4", "550e8400-e29b-41d4-a716-446655440000", "x" * 64, "build_7.retry-2"]
 )
-def test_a_sane_id_of_the_caller_is_kept(client: Client, given: str) -> None:
+def test_a_well_formed_id_of_the_caller_is_kept(client: Client, given: str) -> None:
     assert client.get("/nameless/x", headers={"X-Request-ID": given})["X-Request-ID"] == given
 
 
@@ -141,7 +141,7 @@ def test_a_refused_host_carries_an_id_too(client: Client) -> None:
     assert response["X-Request-ID"] == response.json()["request_id"]
 
 
-def test_lines_of_rules_carry_the_id_of_their_request(client: Client, written: Written) -> None:
+def test_log_lines_of_rules_carry_the_request_id(client: Client, written: Written) -> None:
     given = str(uuid4())
     client.get("/nameless/x", headers={"X-Request-ID": given})
     assert [line["request_id"] for line in written.lines()] == [given, given]
@@ -173,7 +173,7 @@ def test_a_request_is_one_line_with_its_route_and_never_its_path(
         ("/failing", "failing", 500),
     ],
 )
-def test_routes_without_a_name_are_known_by_their_pattern(
+def test_routes_without_a_name_are_logged_by_their_pattern(
     client: Client, written: Written, address: str, route: str, status: int
 ) -> None:
     client.get(address)
@@ -181,7 +181,7 @@ def test_routes_without_a_name_are_known_by_their_pattern(
     assert (line["route"], line["status"]) == (route, status)
 
 
-def test_methods_of_a_callers_own_are_not_repeated(client: Client, written: Written) -> None:
+def test_unknown_methods_are_not_repeated(client: Client, written: Written) -> None:
     client.generic("CANARY", "/nameless/x")
     assert written.requests()[0]["method"] == "OTHER"
 
@@ -197,7 +197,7 @@ def test_the_line_of_a_stream_is_written_when_it_has_ended(written: Written) -> 
     assert {line["request_id"] for line in written.lines()} == {"stream-0001"}
 
 
-def test_a_request_of_which_nothing_can_be_said_is_not_passed_over(
+def test_a_request_whose_facts_fail_is_still_logged(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> dict[str, object]:
@@ -211,7 +211,7 @@ def test_a_request_of_which_nothing_can_be_said_is_not_passed_over(
     ] == ["error"]
 
 
-def test_a_stream_whose_client_left_says_so(written: Written) -> None:
+def test_a_stream_whose_client_left_is_logged_as_cut(written: Written) -> None:
     answer = served("/streaming")
     assert next(iter(answer)) == b"123"
     answer.close()
@@ -219,7 +219,7 @@ def test_a_stream_whose_client_left_says_so(written: Written) -> None:
     assert (line["bytes"], line["ended"]) == (3, "cut")
 
 
-def test_a_stream_that_broke_says_so(written: Written) -> None:
+def test_a_broken_stream_is_logged_as_failed(written: Written) -> None:
     answer = served("/breaking")
     with pytest.raises(RuntimeError):
         list(answer)
@@ -228,7 +228,7 @@ def test_a_stream_that_broke_says_so(written: Written) -> None:
 
 
 @pytest.mark.parametrize(("told", "ended"), [("access_revoked", "access_revoked"), (None, "done")])
-def test_what_a_view_knows_of_the_end_of_its_stream_is_said(
+def test_a_view_may_report_how_its_stream_ended(
     written: Written, told: str | None, ended: str
 ) -> None:
     def view(request: HttpRequest) -> StreamingHttpResponse:
@@ -272,22 +272,22 @@ def user_in_line(written: Written, user: Any, **state: Any) -> Any:
     return written.requests()[0].get("user")
 
 
-def test_the_line_says_the_id_of_who_called(written: Written) -> None:
+def test_the_line_has_the_id_of_the_caller(written: Written) -> None:
     assert user_in_line(written, Someone()) == str(Someone.pk)
 
 
 @pytest.mark.parametrize("user", [None, AnonymousUser()])
-def test_nobody_is_not_mentioned(written: Written, user: Any) -> None:
+def test_the_line_of_an_anonymous_request_has_no_user(written: Written, user: Any) -> None:
     assert user_in_line(written, user) is None
 
 
-def test_nobody_is_looked_up_for_a_line(written: Written) -> None:
+def test_a_log_line_causes_no_query(written: Written) -> None:
     lazy = SimpleLazyObject(lambda: pytest.fail("looked up"))
     assert user_in_line(written, lazy, session=SessionBase()) is None
 
 
 @pytest.mark.parametrize("read", [True, False])
-def test_a_person_on_a_page_is_mentioned_once_the_session_has_been_read(
+def test_a_person_on_a_page_is_logged_once_the_session_was_read(
     written: Written, read: bool
 ) -> None:
     lazy = SimpleLazyObject(lambda: pytest.fail("looked up"))
@@ -297,7 +297,7 @@ def test_a_person_on_a_page_is_mentioned_once_the_session_has_been_read(
     assert user_in_line(written, lazy, session=session) == (str(Someone.pk) if read else None)
 
 
-def test_requests_at_the_same_time_keep_their_own_ids() -> None:
+def test_concurrent_requests_keep_separate_ids() -> None:
     meet = threading.Barrier(4, timeout=10)
     seen: dict[str, str] = {}
 
@@ -318,7 +318,7 @@ def test_requests_at_the_same_time_keep_their_own_ids() -> None:
     assert all(name == current for name, current in seen.items())
 
 
-def test_greenlets_of_one_thread_keep_their_own_ids() -> None:
+def test_greenlets_of_one_thread_keep_separate_ids() -> None:
     seen: dict[str, str] = {}
 
     def serve(name: str) -> None:

@@ -58,7 +58,7 @@ def test_several_lines_of_text_stay_one_line(written: Written) -> None:
     assert line_of(written)["event"] == "first\nsecond\u2028third\r"
 
 
-def test_numbers_of_ours_are_filled_in(written: Written) -> None:
+def test_numbers_of_own_code_are_filled_in(written: Written) -> None:
     ours.info("%d settled in %.1f s", 3, 0.25)
     assert line_of(written)["event"] == "3 settled in 0.2 s"
 
@@ -80,7 +80,7 @@ def test_texts_are_not_filled_in(written: Written, secret: str) -> None:
 @pytest.mark.parametrize(
     "logger", ["accounts.sessions.sign_in", "gunicorn.error", "asyncio", "urllib3.connectionpool"]
 )
-def test_text_that_was_put_together_is_not_written_whoever_logged_it(
+def test_assembled_text_is_not_written_whichever_library_logs_it(
     written: Written, logger: str, secret: str
 ) -> None:
     logging.getLogger(logger).warning(f"could not use {secret}")  # noqa: G004 - that is the point
@@ -96,14 +96,14 @@ def here() -> str:
     return sys._getframe(1).f_code.co_name
 
 
-def test_words_of_libraries_are_written_as_they_stand_in_their_code(written: Written) -> None:
+def test_literals_of_libraries_are_written(written: Written) -> None:
     logging.getLogger("gunicorn.error").info("Booting worker with pid: %s", 42)
     logging.getLogger("gunicorn.error").info("Worker reloading: %s modified", PASSWORD)
     assert [line["event"] for line in written.lines()][1] == "Worker reloading: %s modified"
     assert_no_secret(written)
 
 
-def test_words_that_passed_through_a_wrapper_are_known_still(written: Written) -> None:
+def test_literals_passed_through_a_wrapper_are_written(written: Written) -> None:
     def wrapper(message: str) -> None:
         ours.info(message)
 
@@ -131,7 +131,7 @@ def test_a_secret_under_an_allowed_name_is_not_written(written: Written, secret:
 @pytest.mark.parametrize(
     "value", [{"a": PROMPT}, [PROMPT], PROMPT.encode(), object(), float("nan"), 10**400]
 )
-def test_what_is_no_short_scalar_is_not_written(written: Written, value: object) -> None:
+def test_only_short_scalars_are_written(written: Written, value: object) -> None:
     ours.info(
         "asked",
         extra=dict.fromkeys(
@@ -207,7 +207,7 @@ def test_a_group_of_exceptions_is_written_without_messages(written: Written) -> 
     assert_no_secret(written)
 
 
-def test_arguments_that_do_not_fit_are_no_leak(
+def test_arguments_that_do_not_fit_leak_nothing(
     written: Written, capfd: pytest.CaptureFixture[str]
 ) -> None:
     record = ours.makeRecord(ours.name, logging.INFO, __file__, 1, "%d and %d", (1,), None)
@@ -217,7 +217,7 @@ def test_arguments_that_do_not_fit_are_no_leak(
     assert capfd.readouterr().err == ""
 
 
-def test_a_stack_that_was_asked_for_is_left_out(written: Written) -> None:
+def test_a_requested_stack_is_left_out(written: Written) -> None:
     ours.info("here", stack_info=True)
     assert "File" not in written.getvalue()
 
@@ -289,7 +289,7 @@ def test_warnings_are_written_by_kind_and_place() -> None:
 
 
 @pytest.mark.usefixtures("taken_over")
-def test_errors_that_nobody_caught_are_written_without_messages(
+def test_uncaught_errors_are_written_without_messages(
     written: Written, capfd: pytest.CaptureFixture[str]
 ) -> None:
     error = ValueError(PASSWORD)

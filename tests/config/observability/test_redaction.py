@@ -19,7 +19,7 @@ def caught(action: Callable[[], object]) -> BaseException:
     return caught.value
 
 
-def test_an_exception_is_told_by_class_and_frames() -> None:
+def test_an_exception_is_reduced_to_class_and_frames() -> None:
     def fail() -> None:
         raise ValueError(CANARY)
 
@@ -32,7 +32,7 @@ def test_an_exception_is_told_by_class_and_frames() -> None:
     assert CANARY not in repr(failure)
 
 
-def test_causes_and_contexts_are_told_in_turn() -> None:
+def test_causes_and_contexts_follow_in_turn() -> None:
     error, cause, context = NotFound(CANARY), OSError(errno.ENOSPC, CANARY), KeyError(CANARY)
     error.__cause__, cause.__context__ = cause, context
     failures = chain(error)
@@ -48,13 +48,13 @@ def test_causes_and_contexts_are_told_in_turn() -> None:
     ]
 
 
-def test_a_context_that_was_put_aside_is_not_told() -> None:
+def test_a_suppressed_context_is_left_out() -> None:
     error = ValueError()
     error.__context__, error.__suppress_context__ = KeyError(CANARY), True
     assert [failure.name for failure in chain(error)] == ["ValueError"]
 
 
-def test_members_of_a_group_are_told() -> None:
+def test_members_of_a_group_follow() -> None:
     group = ExceptionGroup(CANARY, [ValueError(CANARY), ExceptionGroup(CANARY, [KeyError(CANARY)])])
     assert [failure.name for failure in chain(group)] == [
         "ExceptionGroup",
@@ -64,7 +64,7 @@ def test_members_of_a_group_are_told() -> None:
     ]
 
 
-def test_a_circle_and_an_endless_chain_end() -> None:
+def test_circular_and_endless_chains_end() -> None:
     first, second = ValueError(), KeyError()
     first.__context__, second.__context__ = second, first
     assert len(chain(first)) == 2
@@ -75,7 +75,7 @@ def test_a_circle_and_an_endless_chain_end() -> None:
     assert len(chain(error)) == MAX_FAILURES
 
 
-def test_a_recursion_is_told_by_its_end() -> None:
+def test_a_recursion_keeps_its_last_frames() -> None:
     def fall() -> None:
         fall()
 
@@ -84,7 +84,7 @@ def test_a_recursion_is_told_by_its_end() -> None:
     assert len(failure.frames) == MAX_FRAMES
 
 
-def test_frames_of_others_are_left_out_but_for_the_last() -> None:
+def test_frames_of_libraries_are_left_out_except_the_last() -> None:
     def fail() -> None:
         logging.config.dictConfig(
             {"version": 1, "formatters": {"x": {"()": "nothing.of.the.kind"}}}
@@ -113,7 +113,7 @@ def test_a_broken_constraint_is_named_and_the_row_is_not() -> None:
     assert CANARY not in repr([django, driver])
 
 
-def test_names_leave_out_what_python_brings() -> None:
+def test_names_of_built_in_classes_have_no_module() -> None:
     assert class_name(ValueError()) == "ValueError"
     assert class_name(psycopg.OperationalError()) == "psycopg.OperationalError"
     assert class_name(IntegrityError()) == "django.db.utils.IntegrityError"

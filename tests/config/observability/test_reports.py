@@ -101,14 +101,12 @@ def client() -> Iterator[Client]:
         yield Client(raise_request_exception=False)
 
 
-def test_nothing_is_set_up_without_a_place() -> None:
+def test_nothing_is_set_up_without_an_address() -> None:
     reports.start("", "1.2.3")
     assert not sentry_sdk.get_client().is_active()
 
 
-def test_an_error_of_a_request_is_told_without_anything_it_held(
-    sink: Reports, client: Client
-) -> None:
+def test_a_report_holds_nothing_of_the_request(sink: Reports, client: Client) -> None:
     response = client.generic(
         "GET",
         f"/v1/breaking/{PATH_SECRET}?token={TOKEN}",
@@ -135,7 +133,7 @@ def test_an_error_of_a_request_is_told_without_anything_it_held(
     sink.assert_nothing_came()
 
 
-def test_exceptions_are_told_by_type_and_frames(sink: Reports) -> None:
+def test_exceptions_are_reported_by_type_and_frames(sink: Reports) -> None:
     try:
         break_down(PASSWORD, [{"content": PROMPT}])
     except RelayBroke:
@@ -155,7 +153,7 @@ def test_exceptions_are_told_by_type_and_frames(sink: Reports) -> None:
 
 
 @pytest.mark.parametrize("secret", [TOKEN, PASSWORD, PROMPT])
-def test_what_is_logged_beside_an_error_is_not_told(sink: Reports, secret: str) -> None:
+def test_other_log_lines_are_not_reported(sink: Reports, secret: str) -> None:
     log.info("before %s", secret)
     log.error(
         "relay_broke %s",
@@ -169,14 +167,14 @@ def test_what_is_logged_beside_an_error_is_not_told(sink: Reports, secret: str) 
 
 
 @pytest.mark.parametrize("secret", [TOKEN, PASSWORD, PROMPT])
-def test_text_that_was_put_together_is_not_told(sink: Reports, secret: str) -> None:
+def test_assembled_text_is_not_reported(sink: Reports, secret: str) -> None:
     logging.getLogger("asyncio").error(f"could not use {secret}")  # noqa: G004 - that is the point
     assert sink.event()["logentry"]["message"].startswith(
         "tests/config/observability/test_reports.py:"
     )
 
 
-def test_what_code_gives_the_library_itself_is_not_told(sink: Reports) -> None:
+def test_data_given_to_the_library_directly_is_not_reported(sink: Reports) -> None:
     scope = sentry_sdk.get_isolation_scope()
     scope.set_user({"email": PASSWORD})
     scope.set_tag("prompt", PROMPT)
