@@ -22,7 +22,9 @@ def alone(name: str) -> Iterator[bool]:
     connection back while it waits. A session-level lock would outlive its holder behind a pooler. Not for requests:
     each holder costs a connection.
     """
-    with closing(psycopg.connect(**connection.get_connection_params())) as holder:
+    # Values in the text: the portal of an extended query would keep a snapshot for as long as the lock is held.
+    options = {**connection.get_connection_params(), "cursor_factory": psycopg.ClientCursor}
+    with closing(psycopg.connect(**options)) as holder:
         holder.execute(_LIFT_LIMITS)
         row = holder.execute("SELECT pg_try_advisory_xact_lock(%s)", [_number(name)]).fetchone()
         yield bool(row and row[0])

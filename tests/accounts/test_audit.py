@@ -101,7 +101,7 @@ def test_what_operators_look_for_is_found_by_index(by: Actor, now: datetime) -> 
         "audit_by_request": "request_id = 'abc'",
         "audit_by_address": "address = '192.0.2.1'",
         "audit_by_target": "target_id = 'abc'",
-        "audit_newest_first": "at < now()",
+        "audit_newest_first": "at < now() ORDER BY at DESC LIMIT 1",
     }
     with connection.cursor() as cursor:
         # What the planner can use, not what it prefers for a table of nothing.
