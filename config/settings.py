@@ -283,7 +283,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
 # --- Identity ---------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "accounts.User"
-# One entry: a second one would let dormant accounts be told apart by the time a check takes.
+# One entry: with a second one, the time of a check would reveal dormant accounts.
 PASSWORD_HASHERS = ["accounts.hashers.GatedArgon2Hasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},

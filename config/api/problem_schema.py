@@ -115,7 +115,7 @@ def health_paths() -> dict[str, Described]:
         },
         "required": ["status", "version", "checks"],
     }
-    told: Described = {"content": {"application/json": {"schema": report}}}
+    answer: Described = {"content": {"application/json": {"schema": report}}}
     return {
         "/healthz": {
             "get": {
@@ -126,9 +126,9 @@ def health_paths() -> dict[str, Described]:
                 "responses": {
                     "200": {
                         "description": "The service works; `degraded` while only the cache is away.",
-                        **told,
+                        **answer,
                     },
-                    "503": {"description": "The database is away.", **told},
+                    "503": {"description": "The database is away.", **answer},
                 },
             }
         },

@@ -7,7 +7,7 @@ from hashlib import sha256
 import psycopg
 from django.db import connection
 
-# Lifts every limit on idle transactions; the server's version decides which of them there are.
+# Lifts every limit on idle transactions that the server's version has.
 _LIFT_LIMITS = """
 SELECT set_config(name, '0', true) FROM pg_settings
 WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
@@ -37,5 +37,5 @@ def lock_until_commit(name: str) -> None:
 
 
 def _number(name: str) -> int:
-    """The number of a lock: 63 bits of a hash of its name."""
+    """Returns the number of a lock: 63 bits of a hash of its name."""
     return int.from_bytes(sha256(name.encode()).digest()[:8]) >> 1

@@ -7,7 +7,7 @@ from django.apps import AppConfig
 from django.core import checks
 from django.db import connections
 
-# An index that is being built is not valid either, but not left over.
+# An index that is being built is invalid too, but not a leftover.
 _INVALID = """
 SELECT quote_ident(space.nspname) || '.' || quote_ident(class.relname) FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -21,7 +21,7 @@ WHERE NOT index.indisvalid AND pg_table_is_visible(index.indrelid) AND NOT EXIST
 def no_invalid_indexes(
     app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None, **options: Any
 ) -> list[checks.CheckMessage]:
-    """Warns of each index that PostgreSQL maintains and never reads, with the command that removes it.
+    """Warns of each index that PostgreSQL maintains but never reads, with the command that removes it.
 
     Checks the named databases only, as ``check --database default`` and ``migrate`` do.
     """
@@ -36,7 +36,7 @@ def _invalid(alias: str) -> list[str]:
 
 def _left_over(index: str) -> checks.CheckMessage:
     return checks.Warning(
-        f"The index {index} is invalid: its building was interrupted, or failed.",
+        f"The index {index} is invalid: its build failed or was interrupted.",
         hint=f"DROP INDEX CONCURRENTLY {index}; then manage.py migrate, which builds what is missing.",
         id="config.W001",
     )

@@ -1,7 +1,7 @@
 """UUIDs of version 7, for tables that grow without end.
 
-They begin with the time, so that an index on them grows at its end. An index on random ids takes each new entry into
-another page, which in a large table is read and logged whole for every row.
+The ids begin with the time, so that an index on them grows at its end. An index on random ids puts each new entry on
+another page, which a large table must read and log for every row.
 """
 
 import os
@@ -10,7 +10,7 @@ from uuid import UUID
 
 
 def timed_uuid() -> UUID:
-    """A new UUID of version 7 (RFC 9562): milliseconds since 1970, then 74 random bits. It is no secret."""
+    """Returns a UUID of version 7 (RFC 9562): milliseconds since 1970, then 74 random bits. It is no secret."""
     milliseconds = time.time_ns() // 1_000_000
     random = int.from_bytes(os.urandom(10))
     high = milliseconds << 16 | 7 << 12 | random >> 62 & 0xFFF
