@@ -60,7 +60,7 @@ class AppFilter(ChoiceFilter):
 
 
 class VersionFilter(ChoiceFilter):
-    """RestrictedAdmin once an app has been chosen, because the index begins with it."""
+    """Has choices only after the choice of an app, because the index begins with the app."""
 
     title, parameter_name = "shell version", "version"
 
@@ -108,7 +108,7 @@ class EventAdmin(ConsoleAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """One event by its id; no index finds anything by a word."""
+        """Finds an event by its id; no index finds words."""
         if search_term and uuid_in(search_term) is None:
             return queryset.none(), False
         return super().get_search_results(request, queryset, search_term)
@@ -127,7 +127,7 @@ class EventAdmin(ConsoleAdmin):
         return own + super().get_urls()
 
     def _volumes(self, request: HttpRequest) -> HttpResponse:
-        """How much came in on a day, by app and version; also long ago, when its events have been pruned."""
+        """The volumes of a day by app and version, also after its events were pruned."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         days = _last_days()
@@ -146,7 +146,7 @@ class EventAdmin(ConsoleAdmin):
 
     def _export(self, ending: str) -> Any:
         def view(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
-            """The events of a filtered list, all of them, as a file."""
+            """Exports all events of the filtered list as a file."""
             if not self.has_view_permission(request):
                 raise PermissionDenied
             try:
@@ -174,7 +174,7 @@ def _last_days() -> list[str]:
 
 
 def _day(text: str) -> str | None:
-    """A day that is not to come, as ``YYYY-MM-DD``."""
+    """A day that is not in the future, as ``YYYY-MM-DD``."""
     try:
         day = date.fromisoformat(text)
     except ValueError:

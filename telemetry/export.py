@@ -1,4 +1,4 @@
-"""Events as a file, however many: read in pages by index, so that no connection waits for a browser."""
+"""Exports events as a file, in pages by index, so that no connection waits for a browser."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,31 +32,31 @@ COLUMNS = (
 
 
 def lines(rows: QuerySet[Event], *, ending: str, page: int = PAGE) -> Iterator[bytes]:
-    """A file's bytes, page by page, the newest event first: ``csv`` with a header, or ``ndjson``.
+    """Yields the bytes of a file page by page, newest event first: ``csv`` with a header, or ``ndjson``.
 
-    An event that comes while it is written is not in it; one that is pruned may be left out.
+    Omits events received during the export, and perhaps events pruned meanwhile.
     """
     write = _csv if ending == "csv" else _ndjson
     if ending == "csv":
         yield _csv_lines([COLUMNS])
     ordered = rows.order_by("-received_at", "-id")
     after: Event | None = None
-    while found := list(_behind(ordered, after)[:page]):
+    while found := list(_older(ordered, after)[:page]):
         after = found[-1]
         release_connection()
         yield write(found)
 
 
-def _behind(rows: QuerySet[Event], after: Event | None) -> QuerySet[Event]:
+def _older(rows: QuerySet[Event], after: Event | None) -> QuerySet[Event]:
     if after is None:
         return rows
-    # The first condition says nothing new, but it is what the index is entered by.
+    # The first condition is redundant, but lets PostgreSQL use the index.
     return rows.filter(received_at__lte=after.received_at).filter(
         Q(received_at__lt=after.received_at) | Q(id__lt=after.pk)
     )
 
 
-def _said(event: Event) -> dict[str, Any]:
+def _row(event: Event) -> dict[str, Any]:
     return {
         "id": str(event.event_id),
         "client_id": str(event.client_id),
@@ -72,18 +72,18 @@ def _said(event: Event) -> dict[str, Any]:
 
 def _ndjson(events: Sequence[Event]) -> bytes:
     return "".join(
-        f"{dumps(_said(each), ensure_ascii=False, separators=(',', ':'))}\n" for each in events
+        f"{dumps(_row(each), ensure_ascii=False, separators=(',', ':'))}\n" for each in events
     ).encode()
 
 
 def _csv(events: Sequence[Event]) -> bytes:
-    """No cell can begin as a formula does: names, apps and versions begin with a letter or digit.
+    """No cell can start a formula: names, apps and versions begin with a letter, a digit or $.
 
-    Nor where a spreadsheet parts cells at semicolons or tabs: the former are escaped here, the latter by JSON.
+    This also holds for spreadsheets that split at semicolons or tabs: semicolons are escaped here, tabs by JSON.
     """
-    said = [_said(each) for each in events]
+    rows = [_row(each) for each in events]
     return _csv_lines(
-        [(*(each[name] for name in COLUMNS[:-1]), _escaped(each["properties"])) for each in said]
+        [(*(each[name] for name in COLUMNS[:-1]), _escaped(each["properties"])) for each in rows]
     )
 
 

@@ -1,4 +1,4 @@
-"""What is done for telemetry every night."""
+"""Nightly jobs of telemetry."""
 
 from datetime import datetime
 

@@ -1,17 +1,16 @@
-"""What of an event's properties is never kept: what looks like a token, a key, a password or an email address.
+"""Removes text that looks like a token, a key, a password or an email address from an event's properties.
 
-Nobody who reports an event means to send these; they come along in messages, addresses and headers. Only the
-part that looks like one is replaced, by a mark that says what it was:
+Such text comes along by accident in messages, addresses and headers. A mark replaces only the part that matches:
 
-- ``[token]``: JSON Web Tokens, what follows ``Bearer`` or ``Basic``, 32 or more hexadecimal digits, 32 or more
-  characters of base64url with capitals, small letters and digits among them (a UUID is none), 40 of base64;
-- ``[key]``: what begins as the keys of well-known services do (``sk-``, ``AKIA``, ``ghp_`` ...), private keys in PEM;
+- ``[token]``: JSON Web Tokens, credentials after ``Bearer`` or ``Basic``, 32 or more hexadecimal digits, 32 or more
+  characters of base64url with upper case, lower case and digits (except UUIDs), 40 characters of such base64;
+- ``[key]``: keys with the prefix of a well-known service (``sk-``, ``AKIA``, ``ghp_`` ...), private keys in PEM;
 - ``[email]``: email addresses;
-- ``[secret]``: passwords in addresses, and the whole value of a member whose name says that it is secret, such as
-  ``password``, ``refreshToken`` or ``Authorization``; only true, false and null stay.
+- ``[secret]``: passwords in addresses, and the whole value of a member with a secret's name, such as ``password``,
+  ``refreshToken`` or ``Authorization``, except true, false and null.
 
-Names of members are treated like texts. It is a guess either way: a long checksum goes, a short password that
-stands under an innocent name stays. Each pattern reads a text once, whatever the text.
+Names of members are scrubbed like values. The patterns guess: they remove a long checksum, and leave a short password
+under an innocent name. Each pattern reads any text in linear time.
 """
 
 import re
@@ -20,7 +19,7 @@ from functools import lru_cache
 from string import ascii_lowercase, digits
 from typing import Any
 
-# Shorter texts hold nothing that is looked for: `a@b.cc`.
+# No pattern matches a text shorter than `a@b.cc`.
 SHORTEST = 6
 MARKED_SECRET = "[secret]"  # noqa: S105 - a mark, not one
 
@@ -31,10 +30,10 @@ _WORDS = (
     "|(?:api|access|private|secret)[-_ ]?key"
 )
 _PASSWORDS = "password|passwd|passphrase"
-# By its end, so that `max_tokens` and `tokenCount`, which are numbers of something, stay; a password wherever it is.
+# Matches the end of a name, to spare numbers such as `max_tokens` and `tokenCount`; a password matches anywhere.
 _SECRET_NAME = re.compile(rf"{_PASSWORDS}|(?:{_WORDS})[-_ ]?\d*$", re.IGNORECASE)
 
-# What every pattern below needs at least one of, in small letters; or a long run, of which UUIDs are the usual ones.
+# Each pattern below needs one of these signs in lower case, or a long run that is not a UUID.
 _SIGN = re.compile(
     "@|%40|eyj|-----|sk-|sk_|ya29\\.|xox|whsec_|bearer|basic|passw|passphrase|secret|token|jwt"
     "|authorization|cookie|credential|passcode|pwd|session|key"
@@ -50,7 +49,7 @@ def _token_if_random(match: re.Match[str]) -> str:
     return "[token]" if _MIXED.match(text) and not _UUID.fullmatch(text) else text
 
 
-# In this order: what has a sure sign first, what is merely long and mixed last.
+# Patterns with a sure sign come first; long, mixed texts come last.
 _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(
@@ -94,16 +93,16 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
 
 
 def is_suspect(text: str) -> bool:
-    """Whether a text, or a value written as JSON, could hold anything that is looked for; most do not."""
+    """Whether any pattern could match a text or a value written as JSON; most cannot."""
     small = text.lower()
     if _SIGN.search(small):
         return True
-    # The second is sure, the first is quick: most have no run that is long.
+    # The quick check first: most texts have no long run.
     return _LONG_ALIKE in small.translate(_ALIKE) and _LONG.search(small) is not None
 
 
 def scrubbed(value: Any) -> Any:
-    """A JSON value without what looks like a secret; ``value`` itself is left as it is."""
+    """Returns a copy of a JSON value without text that looks like a secret."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, list):
@@ -123,7 +122,7 @@ def _members(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:
-    """A name that is not taken: two addresses may have become the same mark."""
+    """A free name, because two scrubbed names may be equal."""
     if name not in taken:
         return name
     number = len(taken) + 1
@@ -134,7 +133,7 @@ def _free(name: str, taken: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=4096)
 def _name(name: str) -> tuple[str, bool]:
-    """A name as it is kept, and whether it says that its value is secret. Names are few and come again."""
+    """The scrubbed name, and whether its value is secret. Names are few and repeat."""
     return _text(name), _SECRET_NAME.search(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What became of a batch, as a shell reads it."""
+"""Serializers of the result of a batch."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from telemetry.intake import MOST_EVENTS
 
 
 class RejectedSerializer(serializers.Serializer[Any]):
-    """An event that was left out, by its first fault."""
+    """A rejected event, by its first fault."""
 
     pointer = serializers.CharField(help_text="A JSON pointer into the batch: `/events/3/name`.")
     code = serializers.CharField(
@@ -21,15 +21,15 @@ class RejectedSerializer(serializers.Serializer[Any]):
 
 
 class TakenSerializer(serializers.Serializer[Any]):
-    """What became of a batch; the three together are its events."""
+    """The result of a batch; the three members together are its events."""
 
     accepted = serializers.IntegerField(
-        min_value=0, max_value=MOST_EVENTS, help_text="Kept, and committed."
+        min_value=0, max_value=MOST_EVENTS, help_text="Stored and committed."
     )
     duplicates = serializers.IntegerField(
-        min_value=0, max_value=MOST_EVENTS, help_text="There already; there is nothing to do."
+        min_value=0, max_value=MOST_EVENTS, help_text="Already stored."
     )
     rejected = serializers.ListField(
         child=RejectedSerializer(),
-        help_text="In the order of the batch. Sending one of them again, as it is, is no use.",
+        help_text="In the order of the batch. Sending them again unchanged fails again.",
     )

@@ -1,4 +1,4 @@
-"""Telemetry over HTTP: parse, take in, render."""
+"""Views of telemetry."""
 
 from typing import Any, cast
 
@@ -19,13 +19,13 @@ from telemetry.serializers import TakenSerializer
 
 
 class BatchParser(ObjectParser):
-    """Leaves the values of events to intake, so that a bad one does not refuse the batch."""
+    """Leaves the values to intake, which rejects single events instead of the batch."""
 
     checks_values = False
 
 
 class TelemetryViewSet(ViewSet):
-    """Events that shells report. A suspended client may go on reporting."""
+    """Takes in events of shells, also of suspended clients."""
 
     permission_classes = (IsAuthenticated,)
     parser_classes = (BatchParser,)
@@ -42,8 +42,8 @@ class TelemetryViewSet(ViewSet):
     def take_in(self, request: Request) -> Response:
         """Report a batch of events: at most 500, and 1 MiB.
 
-        A larger one answers 413 with `max_bytes`, and with `max_events` where it has too many. After no answer,
-        a 429 or a 5xx, send the same batch again: what was kept already is counted as duplicates.
+        A larger one gets 413 with `max_bytes`, and with `max_events` if it has too many events. After no answer,
+        a 429 or a 5xx, send the same batch again: stored events count as duplicates.
         """
         now = timezone.now()
         caller = caller_of(request)

@@ -1,6 +1,6 @@
 """Micro apps, their versions, channels and pins, and the actions that change what shells are offered."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -124,28 +124,33 @@ class PinPlan(VersionAction):
         return Result(f"{held}.", target)
 
 
+def offered_on(name: str) -> Callable[[MicroApp], str]:
+    """A list column for the version that a channel offers."""
+
+    @admin.display(description=name)
+    def column(app: MicroApp) -> str:
+        offers = (each.version.version for each in app.channels.all() if each.name == name)
+        return next(offers, "–")
+
+    return column
+
+
 @admin.register(MicroApp)
 class MicroAppAdmin(ConsoleAdmin):
     row_actions = (Promote(), MoveChannel(), PinClient(), PinPlan())
     change_form_template = "admin/console/app.html"
-    list_display = ("slug", "stable", "beta", "latest", moment("created_at"))
+    list_display = (
+        "slug",
+        offered_on("stable"),
+        offered_on("beta"),
+        offered_on("latest"),
+        moment("created_at"),
+    )
     search_fields = ("slug",)
     fields = ("slug", moment("created_at"))
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).prefetch_related("channels__version")
-
-    @admin.display(description="stable")
-    def stable(self, app: MicroApp) -> str:
-        return _of_channel(app, STABLE)
-
-    @admin.display(description="beta")
-    def beta(self, app: MicroApp) -> str:
-        return _of_channel(app, BETA)
-
-    @admin.display(description="latest")
-    def latest(self, app: MicroApp) -> str:
-        return _of_channel(app, AppChannel.Name.LATEST)
 
     def page_context(self, request: HttpRequest, row: MicroApp) -> dict[str, Any]:
         return {
@@ -153,11 +158,6 @@ class MicroAppAdmin(ConsoleAdmin):
             "versions": row.versions.defer("signature"),
             "pins": row.pins.select_related("version", "client", "plan"),
         }
-
-
-def _of_channel(app: MicroApp, name: str) -> str:
-    offers = (each.version.version for each in app.channels.all() if each.name == name)
-    return next(offers, "–")
 
 
 class Withdraw(Action):

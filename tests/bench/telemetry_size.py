@@ -82,7 +82,7 @@ def _sizes() -> str:
 
 
 def _plans(now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
-    from telemetry.export import PAGE, _behind
+    from telemetry.export import PAGE, _older
     from telemetry.models import Event
     from telemetry.pruning import BATCH
     from telemetry.volumes import by_version
@@ -100,7 +100,7 @@ def _plans(now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
     }
     for name, each in chosen.items():
         yield f"a page of the list: {name}", _explained(each[:100])
-        yield f"a page of a file: {name}", _explained(_behind(each, middle)[:PAGE])
+        yield f"a page of a file: {name}", _explained(_older(each, middle)[:PAGE])
     dense: date = (now - timedelta(days=45)).date()
     yield "the dense day counted", _explained(by_version(dense))
     oldest = Event.objects.received_before(now - timedelta(days=90)).order_by("received_at")
