@@ -32,8 +32,8 @@ class ChangeModel(Action):
     form_class = OfferForm
 
     def effects(self, target: LanguageModel) -> Iterable[str]:
-        yield "Counts for calls that start from now on; what runs goes on as it began."
-        yield "The ledger keeps the name of the request, so usage under an old name stays there."
+        yield "It counts for calls that start from now on; running calls are not affected."
+        yield "The ledger keeps the requested name, so usage under an old name stays there."
 
     def form(
         self, target: LanguageModel, data: Mapping[str, Any] | None, *, by: HttpRequest

@@ -1,4 +1,4 @@
-"""The pages of events, their export and their volumes. Nothing here counts or sorts the whole table."""
+"""The pages of events, their export and their volumes. No query here counts or sorts the whole table."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -44,9 +44,6 @@ class NameFilter(ChoiceFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         return [(name, name) for name in Event.objects.known("name")]
 
-    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(name=value)
-
 
 class AppFilter(ChoiceFilter):
     title, parameter_name = "app", "app"
@@ -62,18 +59,14 @@ class AppFilter(ChoiceFilter):
 class VersionFilter(ChoiceFilter):
     """Has choices only after the choice of an app, because the index begins with the app."""
 
-    title, parameter_name = "shell version", "version"
+    title, parameter_name, lookup = "shell version", "version", "shell_version"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         app = request.GET.get("app")
         if app is None or "\0" in app:
             return []
-        return [
-            (each, each) for each in Event.objects.known("shell_version", app=_app(app)) if each
-        ]
-
-    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(shell_version=value)
+        versions = Event.objects.known("shell_version", app=_app(app))
+        return [(each, each) for each in versions if each]
 
 
 @admin.register(Event)
@@ -115,7 +108,8 @@ class EventAdmin(ConsoleAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
-        own = [
+        volumes = path("volumes/", wrap(self._volumes), name="telemetry_event_volumes")
+        exports = [
             path(
                 f"export.{ending}",
                 wrap(self._export(ending)),
@@ -123,8 +117,7 @@ class EventAdmin(ConsoleAdmin):
             )
             for ending in FORMATS
         ]
-        own.append(path("volumes/", wrap(self._volumes), name="telemetry_event_volumes"))
-        return own + super().get_urls()
+        return [volumes, *exports, *super().get_urls()]
 
     def _volumes(self, request: HttpRequest) -> HttpResponse:
         """The volumes of a day by app and version, also after its events were pruned."""

@@ -1,4 +1,4 @@
-"""The operators' pages about sessions, keys, connections and the audit log, and what is done to people."""
+"""The operators' pages of sessions, keys, connections and the audit log, and the actions on people."""
 
 from accounts.admin import audit, connections, keys, sessions
 

@@ -11,23 +11,24 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, reverse, reverse_lazy
 from django.utils import timezone
 from django.utils.html import format_html
 
 from accounts.models import AuditEvent, Session
 from config.console.base import ConsoleAdmin, uuid_in
-from config.console.columns import moment
+from config.console.columns import ChoiceFilter, moment
 from config.console.template_tags import changes
 
-# Subjects and actions are offered if they occur among so many of the newest events.
+# The newest events whose subjects and actions the filters offer.
 RECENT = 2000
+LOG = reverse_lazy("admin:accounts_auditevent_changelist")
 EVENTS_SHOWN = 10
 SESSIONS_LOOKED_AT = 50
-# A subject with its colon, or a whole action.
+# A subject with its colon, or an action.
 ACT = re.compile(r"\A[a-z_]+:[a-z_]*\Z")
-# The page of an event's target, by the subject of its action. Events about something that belongs to a client, a
-# person or a channel are kept under its owner, whose history operators look for.
+# The page of an event's target, by the subject of its action. The target of an event about a possession is its owner
+# (a client, a person, a channel), whose history operators look for.
 PAGES = {
     "app": "releases_microapp",
     "brake": "licensing_brake",
@@ -58,8 +59,8 @@ def page_of_target(event: AuditEvent) -> str | None:
 
 
 def events_of_person(user_id: UUID) -> str:
-    """The address of the audit log as far as it is about a person and their sessions."""
-    return f"{reverse('admin:accounts_auditevent_changelist')}?{urlencode({'person': user_id})}"
+    """The address of the audit log, limited to a person and their sessions."""
+    return f"{LOG}?{urlencode({'person': user_id})}"
 
 
 def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
@@ -70,40 +71,31 @@ def events_about(ids: Sequence[object]) -> QuerySet[AuditEvent]:
 def ids_of_person(user_id: UUID) -> list[UUID]:
     """The targets of a person's events in the audit log: their own id and those of the sessions used last.
 
-    Ended ones too: a reused token ends its session, and operators then look for the reason.
+    Ended sessions too: a reused token ends its session, and operators then look for the reason.
     """
     used_last = Session.objects.filter(user_id=user_id).order_by("-last_used_at", "pk")
     return [user_id, *used_last.values_list("pk", flat=True)[:SESSIONS_LOOKED_AT]]
 
 
-class SubjectFilter(admin.SimpleListFilter):
+class SubjectFilter(ChoiceFilter):
     title, parameter_name = "subject", "subject"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         subjects = {action.partition(":")[0] for action in _recent_actions()} | {self.value()}
         return [(each, each.replace("_", " ")) for each in sorted(filter(None, subjects))]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        return queryset.filter(action__startswith=f"{value}:") if value else queryset
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(action__startswith=f"{value}:")
 
 
-class LinkedFilter(admin.SimpleListFilter):
-    """A filter that is shown only where a link of another page has set it."""
+class LinkedFilter(ChoiceFilter):
+    """A filter that is shown only if a link of another page has set it."""
+
+    caption = "only {:.8}…"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         value = self.value()
-        return [(value, self.only(value))] if value else []
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        return queryset.filter(self.query(value)) if value else queryset
-
-    def only(self, value: str) -> str:
-        return f"only {value[:8]}…"
-
-    def query(self, value: str) -> Q:
-        return Q(target_id=value)
+        return [(value, self.caption.format(value))] if value else []
 
 
 class TargetFilter(LinkedFilter):
@@ -114,28 +106,25 @@ class PersonFilter(LinkedFilter):
     """The events of a person and of their sessions."""
 
     title, parameter_name = "person", "person"
+    caption = "only {:.8}… and their sessions"
 
-    def only(self, value: str) -> str:
-        return f"only {value[:8]}… and their sessions"
-
-    def query(self, value: str) -> Q:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         person = uuid_in(value)
-        return Q(target_id__in=[str(each) for each in ids_of_person(person)] if person else [])
+        ids = ids_of_person(person) if person else []
+        return rows.filter(target_id__in=[str(each) for each in ids])
 
 
 class ActorFilter(LinkedFilter):
     title, parameter_name = "by", "actor"
+    caption = "only {}"
 
-    def only(self, value: str) -> str:
-        return f"only {value}"
-
-    def query(self, value: str) -> Q:
-        # The prefix is what the index serves.
-        return Q(actor__istartswith=value, actor=value)
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        # The index serves the prefix.
+        return rows.filter(actor__istartswith=value, actor=value)
 
 
-class ActionFilter(admin.SimpleListFilter):
-    """The actions of a subject, once one has been chosen."""
+class ActionFilter(ChoiceFilter):
+    """The recent actions, or those of the chosen subject."""
 
     title, parameter_name = "act", "action"
 
@@ -144,13 +133,9 @@ class ActionFilter(admin.SimpleListFilter):
         acts = {each for each in _recent_actions() if each.startswith(f"{subject}:")}
         return [(each, each) for each in sorted(acts | {self.value() or ""}) if each]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        return queryset.filter(action=value) if value else queryset
-
 
 class WhenFilter(admin.ListFilter):
-    """From one instant to another, in UTC; either may be left open. A plain form, which needs no script."""
+    """From one instant until another, in UTC; either may be empty. It needs no script."""
 
     title = "when (UTC)"
     template = "admin/console/when.html"
@@ -177,9 +162,9 @@ class WhenFilter(admin.ListFilter):
         return [*self.names]
 
     def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
-        """Shortcuts, and what the form holds."""
+        """The shortcuts, each with the values of the form."""
         day = timezone.now().date()
-        written = {name: self.used_parameters.get(name, "") for name in self.names}
+        entered = {name: self.used_parameters.get(name, "") for name in self.names}
         for label, since in (
             ("Any time", None),
             ("Today", day),
@@ -190,10 +175,10 @@ class WhenFilter(admin.ListFilter):
             new = {"since": start} if start else {}
             yield {
                 "display": label,
-                "selected": written == {"since": start, "until": ""},
+                "selected": entered == {"since": start, "until": ""},
                 "query_string": changelist.get_query_string(new, remove=list(self.names)),
                 "others": self.others,
-                **written,
+                **entered,
             }
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -205,17 +190,10 @@ class WhenFilter(admin.ListFilter):
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(ConsoleAdmin):
-    list_display = (
-        moment("at", "when"),
-        "action",
-        "target_link",
-        "changed",
-        "by",
-        "reason",
-    )
+    list_display = (moment("at", "when"), "action", "target_link", "changed", "by", "reason")
     list_filter = (TargetFilter, PersonFilter, ActorFilter, SubjectFilter, ActionFilter, WhenFilter)
     sortable_by = ()
-    # Only so that there is a place to write in; see get_search_results.
+    # Shows the search box; get_search_results does the search.
     search_fields = ("actor",)
     search_help_text = (
         "The beginning of the actor or target (an email, a name), an action or its subject (licence:), "
@@ -238,11 +216,11 @@ class AuditEventAdmin(ConsoleAdmin):
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
     ) -> tuple[QuerySet[Any], bool]:
-        """By what an index knows, so that a year of events answers as quickly as a day."""
+        """Searches by index alone, so that a year of events takes no longer than a day."""
         term = search_term.strip()
         if ACT.match(term):
             return queryset.filter(action__startswith=term), False
-        if is_address(term):
+        if _is_address(term):
             return queryset.filter(address=term), False
         either = Q(request_id=term)
         if identity := uuid_in(term):
@@ -259,29 +237,26 @@ class AuditEventAdmin(ConsoleAdmin):
 
     @admin.display(description="by")
     def by(self, event: AuditEvent) -> str:
-        log = reverse("admin:accounts_auditevent_changelist")
-        name = format_html(
-            '<a href="{}?{}">{}</a>', log, urlencode({"actor": event.actor}), event.actor
-        )
-        where = format_html('<br><span class="quiet">{}</span>', event.address or "")
-        return format_html("{}{}", name, where if event.address else "")
+        address = f"{LOG}?{urlencode({'actor': event.actor})}"
+        name = format_html('<a href="{}">{}</a>', address, event.actor)
+        where = '{}<br><span class="quiet">{}</span>'
+        return format_html(where, name, event.address) if event.address else name
 
     @admin.display(description="what changed")
     def changed(self, event: AuditEvent) -> str:
         return changes(event)
 
 
-def is_address(text: str) -> bool:
-    """Whether it is an IP address, of either kind."""
+def _is_address(text: str) -> bool:
+    """Whether a text is an IPv4 or IPv6 address."""
     try:
-        ip_address(text)
+        return bool(ip_address(text))
     except ValueError:
         return False
-    return True
 
 
 def _instant(text: str) -> datetime | None:
-    """The instant in a form's field, in UTC; None for an empty or invalid one."""
+    """Parses an instant in UTC; None for an empty or invalid one."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC)
     except ValueError:

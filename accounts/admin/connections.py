@@ -23,14 +23,14 @@ class Disconnect(BulkAction):
     destructive = True
 
     def effects(self, target: Connection | None) -> Iterable[str]:
-        yield "The grant is deleted here at once, and revoked at the provider as soon as that can be reached."
+        yield "The grant is deleted here at once, and revoked at the provider as soon as the provider answers."
         yield "The person can connect again."
 
     def do_one(self, target: Connection, **given: Any) -> int:
         try:
             disconnect(user_id=target.user_id, provider=target.provider, **given)
         except ConnectionNotFound:
-            # Another operator, or the person, was quicker.
+            # Another operator or the person has done it meanwhile.
             return 0
         return 1
 
@@ -102,7 +102,7 @@ class Retry(BulkAction):
         return target.gave_up_at is not None
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
-        yield "The revocation is sent again, at once and then less and less often, for another two weeks."
+        yield "The revocation is sent again at once, and then at growing intervals for another two weeks."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
         return retry(revocation_id=target.pk, **given)
@@ -116,8 +116,8 @@ class Dismiss(BulkAction):
     destructive = True
 
     def effects(self, target: ConnectionRevocation | None) -> Iterable[str]:
-        yield "The means to revoke this grant are deleted."
-        yield "If the provider still accepts it, only the person can end it, and only there."
+        yield "The token that could revoke this grant is deleted."
+        yield "If the provider still accepts the grant, only the person can end it, at the provider."
 
     def do_one(self, target: ConnectionRevocation, **given: Any) -> int:
         return dismiss(revocation_id=target.pk, **given)

@@ -12,19 +12,19 @@ from accounts.models import Client, User
 from accounts.people.clients import NoSuchClient, find_client
 from config.console.base import uuid_in
 
-# The most names suggested; any other can be typed in full.
+# The number of suggested names; any other can be typed in full.
 MOST_SUGGESTED = 1000
 
 
 class PersonField(forms.CharField):
-    """A person who belongs to a client, by email in any case or by id. It needs no script."""
+    """A person who belongs to a client, by email in any case or by id."""
 
     def __init__(self, **options: Any) -> None:
         attrs = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
         super().__init__(max_length=254, widget=forms.TextInput(attrs=attrs), **options)
 
     def prepare_value(self, value: Any) -> Any:
-        """Shows the email for an id, which links of mails and pages fill in."""
+        """Shows the email of a person whose id a link has filled in."""
         identity = uuid_in(value)
         person = identity and User.objects.filter(pk=identity).first()
         return person.email if person else value
@@ -34,15 +34,15 @@ class PersonField(forms.CharField):
         if not written:
             return None
         identity = uuid_in(written)
-        who = {"pk": identity} if identity else {"email": written.lower()}
-        person = User.objects.filter(client__isnull=False, erased_at=None, **who).first()
+        key = {"pk": identity} if identity else {"email": written.lower()}
+        person = User.objects.filter(client__isnull=False, erased_at=None, **key).first()
         if person is None:
             raise ValidationError("No client has a person of this email.", code="unknown")
         return person
 
 
 class SuggestingInput(forms.TextInput):
-    """A text input with suggestions, which browsers narrow during typing, without a script."""
+    """A text input with suggestions, which browsers narrow during typing."""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
         identity = f"{(attrs or {}).get('id', name)}_offered"
@@ -60,11 +60,8 @@ class ClientField(forms.CharField):
 
     def prepare_value(self, value: Any) -> Any:
         client = Client.objects.filter(pk=value).first() if uuid_in(value) else None
-        if client is None:
-            return value
-        return (
-            client.name if Client.objects.filter(name__iexact=client.name).count() == 1 else value
-        )
+        alike = Client.objects.filter(name__iexact=client.name) if client else Client.objects.none()
+        return client.name if client and alike.count() == 1 else value
 
     def clean(self, value: Any) -> Any:
         written = super().clean(value)

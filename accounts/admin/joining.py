@@ -1,4 +1,4 @@
-"""Adding people to a client: by invitation, or from a CSV file after a preview."""
+"""Actions that add people to a client: by invitation, or from a CSV file after a preview."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -34,7 +34,7 @@ LINK = f"They get a mail with a link to set a password; it works once, and for {
 
 
 def joined(user: User, *, now: datetime) -> str:
-    """How far a person has come, in a few words."""
+    """How far a person has come with joining, in a few words."""
     if user.erased_at is not None:
         return "erased"
     if not user.is_active:
@@ -50,7 +50,7 @@ def joined(user: User, *, now: datetime) -> str:
 
 
 class JoinedFilter(ChoiceFilter):
-    """How far people have come. Erased people are listed only by their own choice of this filter."""
+    """Filters people by their progress in joining; erased people are listed only by the choice *erased*."""
 
     title, parameter_name = "joined", "joined"
     choices_of = (
@@ -98,11 +98,11 @@ class InvitationForm(forms.Form):
         self.client, self.by = client, by
 
     def clean_emails(self) -> str:
-        """Checks that this operator may touch those who are invited again, since that voids their first link."""
+        """Checks that this operator may touch the people who are invited again, since that voids their first link."""
         text: str = self.cleaned_data["emails"]
         named = emails_in(text)
         if len(named) > MOST_PEOPLE:
-            # The rule refuses so many before it looks for anybody.
+            # The rule refuses so many without a query.
             return text
         verdicts = judge(named, client=self.client)
         waiting = [each.user_id for each in verdicts if each.fate == Fate.WAITING and each.user_id]
@@ -122,9 +122,9 @@ class InvitePeople(ClientPeopleAction):
         return InvitationForm(data, client=target, by=by)
 
     def effects(self, target: Client) -> Iterable[str]:
-        yield f"Whoever is new is added to {target}, without a password. {LINK}"
+        yield f"New people are added to {target}, without a password. {LINK}"
         yield "People who were invited before and have no password yet get a new link; the old one stops working."
-        yield "People who have a password already are left alone. If one email cannot be invited, nobody is."
+        yield "People who have a password already get no mail. If one email cannot be invited, nobody is."
 
     def do(self, target: Client, *, emails: Any, **given: Any) -> Result:
         done = invite(named=emails_in(emails), client=target, **given)
@@ -155,7 +155,7 @@ class FileForm(forms.Form):
     file = forms.FileField(
         label="CSV file",
         widget=forms.ClearableFileInput(attrs={"accept": ".csv,text/csv"}),
-        help_text="With a first line that names the columns, one of them “email”; other columns are not looked at. "
+        help_text="The first line names the columns, one of them “email”; other columns are ignored. "
         f"At most {MOST_PEOPLE:,} people and {MOST_BYTES // 1024} KiB.",
     )
     invited = forms.BooleanField(
@@ -168,21 +168,21 @@ class SeenForm(forms.Form):
 
     text = forms.CharField(widget=forms.HiddenInput, strip=False)
     invited = forms.BooleanField(widget=forms.HiddenInput, required=False)
-    # Where a refusal that speaks of the file is shown.
+    # For refusals about the file.
     file = forms.CharField(widget=forms.HiddenInput, required=False)
 
 
 class ImportPeople(ClientPeopleAction):
-    """Two steps: a preview that changes nothing, then the import."""
+    """Previews a file without any change, then imports it."""
 
     name = "import"
     label = "Import people"
     button = "Preview"
 
     def effects(self, target: Client) -> Iterable[str]:
-        yield "The next page shows what would happen, line by line. Nothing is changed before you say so there."
-        yield f"People who are new are added to {target}. People who are here already are left alone and get no mail."
-        yield "The same file can be given again without harm."
+        yield "The next page shows the effect of each line. Nothing is changed before you confirm it there."
+        yield f"New people are added to {target}. People who are here already are not changed and get no mail."
+        yield "The same file can be imported again without harm."
 
     def form(
         self, target: Client, data: Mapping[str, Any] | None, *, by: HttpRequest
@@ -206,10 +206,10 @@ def _foreseen(text: str, client: Client, *, invited: bool) -> Preview:
     new = sum(each.fate.is_new for each in verdicts)
     faults = sum(each.fate.is_fault for each in verdicts)
     ready = new and not faults
+    people = f"{new:,} {'person' if new == 1 else 'people'}{' and invite them' if invited else ''}"
+    entered = {"text": text, "invited": invited}
     return Preview(
-        form=SeenForm(initial={"text": text, "invited": invited})
-        if ready
-        else FileForm(initial={"invited": invited}),
+        form=SeenForm(initial=entered) if ready else FileForm(initial=entered),
         template="admin/console/import.html",
         shown={
             "verdicts": sorted(verdicts, key=lambda each: not each.fate.is_fault),
@@ -219,8 +219,5 @@ def _foreseen(text: str, client: Client, *, invited: bool) -> Preview:
             "ignored": sheet.ignored,
             "invited": invited,
         },
-        button=f"Add {new:,} {'person' if new == 1 else 'people'}"
-        + (" and invite them" if invited else "")
-        if ready
-        else "",
+        button=f"Add {people}" if ready else "",
     )

@@ -1,4 +1,4 @@
-"""Signing keys, to look at."""
+"""The page of signing keys."""
 
 from typing import Any
 

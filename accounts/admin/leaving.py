@@ -27,8 +27,8 @@ class ChangeEmail(PersonAction):
 
     def effects(self, target: User) -> Iterable[str]:
         yield "They sign in with the new email from now on; sessions go on."
-        yield "Links that were mailed to the old address do not work any more, an invitation included."
-        yield "The old address gets a mail that says when it was changed, without the new one."
+        yield "Links that were mailed to the old address stop working, an invitation included."
+        yield "The old address gets a mail with the time of the change, without the new address."
 
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
         return {"email": target.email}
@@ -69,7 +69,7 @@ class ErasureForm(ReasonForm):
         widget=forms.TextInput(
             attrs={"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}
         ),
-        help_text="So that nobody is erased by a slip.",
+        help_text="Confirms that this is the right person.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Help for a person who cannot sign in: a link by mail, or a one-time password if mail does not arrive."""
+"""Actions for a person who cannot sign in: a reset link by mail, or a one-time password if mail does not arrive."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -39,7 +39,7 @@ class SendReset(PersonAction):
 
 
 class SetOneTimePassword(PersonAction):
-    """For when mail is down; operators cannot set their own, which would lock them out."""
+    """For times without mail. Operators cannot set their own, which would lock them out."""
 
     name = "one_time"
     label = "Set one-time password"
@@ -54,7 +54,7 @@ class SetOneTimePassword(PersonAction):
         yield ENDS
         yield "Their password stops working. A one-time password takes its place and is shown to you once."
         yield f"Tell it to them. Within {HOURS} hours they choose a new password with it on a page of this service."
-        yield "They get a mail that it was done, without the password."
+        yield "They get a mail about it, without the password."
 
     def do(self, target: User, **given: Any) -> OneTimeResult:
         made = set_one_time_password(user_id=target.pk, **given)

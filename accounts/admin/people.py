@@ -1,4 +1,4 @@
-"""Actions on a person: adding them, ending sessions, keeping them out, operator's rights."""
+"""Actions that add, disable and enable people, end their sessions, and grant or revoke operator's rights."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -25,7 +25,7 @@ class RevokeAll(PersonAction, BulkAction):
     def effects(self, target: User | None) -> Iterable[str]:
         yield ENDS
         yield "They can sign in again at once, with the same password. To keep them out, disable them."
-        yield "An operator is signed out of this console as well."
+        yield "An operator is also signed out of this console."
 
     def do_one(self, target: User, **given: Any) -> int:
         return revoke_all(user_id=target.pk, **given)
@@ -44,7 +44,7 @@ class Disable(PersonAction, BulkAction):
     def effects(self, target: User | None) -> Iterable[str]:
         yield ENDS
         yield "They cannot sign in until somebody enables them again."
-        yield "Third parties they have connected are disconnected for good."
+        yield "Their connections to third parties are removed for good."
 
     def do_one(self, target: User, **given: Any) -> int:
         return disable(user_id=target.pk, **given)
@@ -77,7 +77,7 @@ class AddPerson(Action):
     form_class = PersonForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "They have no password at first, and cannot sign in until one is set on their page."
+        yield "They have no password and cannot sign in until one is set on their page."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         return {"client": by.GET.get("client")}
@@ -112,7 +112,7 @@ class DismissOperator(PersonAction):
         return target.is_staff and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
-        yield f"{target} can use this console no longer, from the next request on."
+        yield f"{target} cannot use this console any more, from the next request on."
 
     def do(self, target: User, **given: Any) -> Result:
         set_operator(user_id=target.pk, operator=False, **given)

@@ -14,7 +14,7 @@ ENDS = (
 
 
 class PersonAction(Action):
-    """Not available for erased people, nor for oneself where it would lock one out."""
+    """An action on a person who is not erased; operators cannot lock themselves out with it."""
 
     locks_out = False
 

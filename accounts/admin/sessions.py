@@ -1,4 +1,4 @@
-"""Sessions and their refresh tokens, to look at; a session can be ended."""
+"""The pages of sessions and refresh tokens, and the action that ends a session."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -33,11 +33,10 @@ class EndSession(BulkAction):
     def effects(self, target: Session | None) -> Iterable[str]:
         yield "The tokens of this session are refused from the next request on."
         yield "Its running model calls end within 15 seconds."
-        yield "The person can sign in again; other sessions are not touched."
+        yield "The person can sign in again; other sessions go on."
 
     def do_one(self, target: Session, **given: Any) -> int:
-        why = Session.Ended.REVOKED
-        return end_session(session=target, why=why, **given)
+        return end_session(session=target, why=Session.Ended.REVOKED, **given)
 
 
 class SessionState(ChoiceFilter):
@@ -50,7 +49,7 @@ class SessionState(ChoiceFilter):
         now = timezone.now()
         if value == "live":
             return rows & Session.objects.live(at=now)
-        # No token expires before this, which saves a look at those of every session since.
+        # No token expires earlier, so the tokens of younger sessions need no look.
         old = Q(started_at__lte=now - settings.REFRESH_LIFETIME) | Q(expires_at__lte=now)
         return rows.filter(old, ended_at=None).exclude(live_tokens(at=now))
 
@@ -69,7 +68,7 @@ class SessionAdmin(LargeList):
         moment("ended_at"),
         "ended_by",
     )
-    list_filter = (SessionState, "ended_by", ("started_at", admin.DateFieldListFilter))
+    list_filter = (SessionState, "ended_by", "started_at")
     link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a user."
@@ -113,7 +112,7 @@ class TokenState(ChoiceFilter):
 
 @admin.register(RefreshToken)
 class RefreshTokenAdmin(LargeList):
-    """A list only: a row's own address would show its id, which is half of a token."""
+    """A list without pages of rows: their addresses would show ids, and an id is half of a token."""
 
     list_display = (
         "__str__",
@@ -125,7 +124,7 @@ class RefreshTokenAdmin(LargeList):
         moment("revoked_at"),
     )
     list_display_links = None
-    list_filter = (TokenState, ("issued_at", admin.DateFieldListFilter))
+    list_filter = (TokenState, "issued_at")
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, or the id of a user or a session."
     uuid_fields = ("user_id", "session_id")

@@ -1,8 +1,8 @@
-"""The pages of actions: one for a row or for adding one, one for several rows that were chosen in a list."""
+"""The pages of actions: one for a single row or a new one, one for the rows chosen in a list."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -29,50 +29,36 @@ from config.console.actions import (
     show_refusal,
 )
 
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[Any]
-else:
-    _ModelAdmin = admin.ModelAdmin
-
 MOST_CHOSEN = 500
 SENT_BEFORE = "That was sent already, and is done only once. To do it again, begin anew."
 NOT_AVAILABLE = "That cannot be done, or not any more."
 
 
-class OperatorSite(Protocol):
-    """The console's site, as far as these pages need it: it knows who its operators are."""
-
-    def actor_of(self, request: HttpRequest) -> Any:
-        """The signed-in operator, as the rules and the audit log name them."""
-
-    def why_not_touch(self, request: HttpRequest, person: Any) -> str:
-        """Why this operator may do nothing to a person; "" where they may."""
-
-
 class ResultRedirect(HttpResponseRedirect):
-    """Leads on from a submission, with a message about its outcome."""
+    """The redirect after a submission, with a message about its outcome."""
 
     def __init__(self, address: str, message: str = "", level: int = messages.INFO) -> None:
         super().__init__(address)
         self.message, self.level = message, level
 
 
-class ActionAdmin(_ModelAdmin):
-    """Rows with actions. Every action has a page, and opening it changes nothing."""
+class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Rows with actions. Every action has a page, and opening the page changes nothing."""
 
     row_actions: ClassVar[Sequence[Action]] = ()
     add_action: ClassVar[Action | None] = None
 
     @property
-    def operators(self) -> OperatorSite:
-        return cast("OperatorSite", self.admin_site)
+    def operators(self) -> Any:
+        """The console's site (``ConsoleSite``), which knows its operators and their rights over people."""
+        return self.admin_site
 
     def row_name(self, row: Any) -> str:
-        """The name of a row wherever the console speaks of it."""
+        """The name of a row throughout the console."""
         return str(row)
 
     def owner(self, row: Any) -> Any:
-        """The person whom actions on a row are about: the row itself, or its ``user``."""
+        """The person affected by actions on a row: the row itself, or its ``user``."""
         return row if isinstance(row, get_user_model()) else getattr(row, "user", None)
 
     def may(self, request: HttpRequest, action: Action) -> bool:
@@ -81,10 +67,10 @@ class ActionAdmin(_ModelAdmin):
         return request.user.has_perm(f"{label}.{action.permission}_{model}")
 
     def available(self, request: HttpRequest, action: Action, row: Any) -> bool:
-        """Whether this operator may do this to this row as it is now."""
+        """Whether this operator may take an action on a row as it is now."""
         if not action.available(row, by=request):
             return False
-        # The owner need not be read for operators who may touch everybody.
+        # Saves the query of the owner for operators who may touch everybody.
         return request.user.is_superuser or not self.operators.why_not_touch(
             request, self.owner(row)
         )
@@ -95,9 +81,10 @@ class ActionAdmin(_ModelAdmin):
         for action in self.row_actions:
             route = self._route(action)
             address = f"<path:object_id>/{action.name}/"
-            own.append(path(address, wrap(self._row_view(action)), name=route))
+            view = self._view(action, self._single, atomic=action.atomic)
+            own.append(path(address, wrap(view), name=route))
             if isinstance(action, BulkAction):
-                several = wrap(self._bulk_view(action))
+                several = wrap(self._view(action, self._several, atomic=False))
                 own.append(path(f"{action.name}/", several, name=f"{route}_several"))
         return own + super().get_urls()
 
@@ -115,7 +102,7 @@ class ActionAdmin(_ModelAdmin):
         return super().response_action(request, queryset, *where)
 
     def buttons(self, request: HttpRequest, row: Any) -> list[dict[str, Any]]:
-        """What this operator may do to a row as it is now."""
+        """The actions that this operator may take on a row as it is now."""
         return [
             {"label": action.label, "destructive": action.destructive, "url": address}
             for action in self.row_actions
@@ -123,12 +110,12 @@ class ActionAdmin(_ModelAdmin):
         ]
 
     def link(self, request: HttpRequest, name: str, row: Any) -> str:
-        """The address of an action on a row; "" where this operator may not, or the row does not allow it."""
+        """The address of an action on a row; "" if this operator or the row does not allow it."""
         (action,) = (each for each in self.row_actions if each.name == name)
         return self._address(request, action, row)
 
     def missing(self, request: HttpRequest) -> HttpResponse:
-        """The response for a row that does not exist, or no longer."""
+        """The response for a row that does not exist."""
         self.message_user(request, f"There is no such {self.opts.verbose_name}.", messages.WARNING)
         return HttpResponseRedirect(reverse("admin:index"))
 
@@ -149,7 +136,7 @@ class ActionAdmin(_ModelAdmin):
                     then = page_of(outcome.then) if outcome.then else self._list()
                     return self._done(request, outcome.message, then)
                 if isinstance(outcome, OneTimeResult):
-                    # Not kept as done: a repeated submission shows the secret, since its response is the one seen.
+                    # Not kept as done: after a double click the browser shows the second response.
                     return self._render(
                         request, outcome.template, action, shown=outcome.shown, **where
                     )
@@ -160,7 +147,7 @@ class ActionAdmin(_ModelAdmin):
     def bulk_page(
         self, request: HttpRequest, action: BulkAction, rows: Sequence[Any], *, submitted: bool
     ) -> HttpResponse:
-        """The same for several rows; ``submitted`` once this page has been shown."""
+        """The page of an action on several rows; ``submitted`` is False when the list opens it."""
         form = action.form(None, request.POST if submitted else None, by=request)
         several = [(row.pk, self.row_name(row)) for row in rows]
         if submitted and self._is_valid(form, request):
@@ -168,7 +155,7 @@ class ActionAdmin(_ModelAdmin):
                 message = action.do_all(rows, **form.cleaned_data, **self._who_and_when(request))
             except Problem as problem:
                 self._refuse(request, form, problem)
-                # The page shows what is still to be done.
+                # The page shows the rows that remain.
                 several = several[problem.done :] if isinstance(problem, BulkFailure) else several
             else:
                 return self._done(request, message, self._list())
@@ -185,24 +172,22 @@ class ActionAdmin(_ModelAdmin):
     def once(
         self, request: HttpRequest, answer: Callable[[], HttpResponse], *, atomic: bool
     ) -> HttpResponse:
-        """The response to a submission; one that was sent before leads to where it led then."""
-        if not atomic:
-            # Claimed first, because others see it while it runs.
-            address = double_submit.claim(request, self._list())
-            response = _sent_before(address) if address else answer()
-            if not isinstance(response, ResultRedirect):
-                double_submit.release(request)
-        else:
-            with transaction.atomic() if request.POST else nullcontext():
-                address = double_submit.where_it_led(request)
-                response = _sent_before(address) if address else answer()
+        """Answers a submission; a repeated one is redirected to where the first one led."""
+        # Without a transaction, it is claimed first: a repeated one may arrive while it runs.
+        claimed = None if atomic else self._list()
+        with transaction.atomic() if atomic and request.POST else nullcontext():
+            address = double_submit.where_it_led(request, claimed=claimed)
+            repeated = ResultRedirect(address, SENT_BEFORE, messages.WARNING) if address else None
+            response = repeated or answer()
+        if claimed and not isinstance(response, ResultRedirect):
+            double_submit.keep(request, None)
         if isinstance(response, ResultRedirect):
             # After the commit.
             self.message_user(request, response.message, response.level)
         return response
 
     def _is_valid(self, form: Any, request: HttpRequest) -> bool:
-        """Whether a form is valid and names nobody whom this operator may not touch."""
+        """Whether a form is valid and this operator may touch everybody it names."""
         given = form.cleaned_data.items() if form.is_valid() else ()
         people = {name: each for name, each in given if isinstance(each, get_user_model())}
         for name, person in people.items():
@@ -252,40 +237,34 @@ class ActionAdmin(_ModelAdmin):
         each = self.admin_site.each_context(request)
         return TemplateResponse(request, template, {**each, **own, **context})
 
-    def _row_view(self, action: Action) -> Callable[..., HttpResponse]:
-        def answer(request: HttpRequest, object_id: str) -> HttpResponse:
-            row = self.get_object(request, unquote(object_id))
-            if row is None:
-                return self.missing(request)
-            if not self.available(request, action, row):
-                self.message_user(request, NOT_AVAILABLE, messages.WARNING)
-                return HttpResponseRedirect(page_of(row))
-            return self.action_page(request, action, row)
-
-        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+    def _view(
+        self, action: Action, answer: Callable[..., HttpResponse], *, atomic: bool
+    ) -> Callable[..., HttpResponse]:
+        def view(request: HttpRequest, **where: str) -> HttpResponse:
             if not self.may(request, action):
                 raise PermissionDenied
-            return self.once(request, lambda: answer(request, object_id), atomic=action.atomic)
+            return self.once(request, lambda: answer(request, action, **where), atomic=atomic)
 
         return view
 
-    def _bulk_view(self, action: BulkAction) -> Callable[..., HttpResponse]:
-        def answer(request: HttpRequest) -> HttpResponse:
-            chosen = self.get_queryset(request).filter(pk__in=self._keys(request, "target") or [])
-            rows = [row for row in chosen if self.available(request, action, row)]
-            if not rows:
-                return HttpResponseRedirect(self._list())
-            return self.bulk_page(request, action, rows, submitted=True)
+    def _single(self, request: HttpRequest, action: Action, object_id: str) -> HttpResponse:
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
+            return self.missing(request)
+        if not self.available(request, action, row):
+            self.message_user(request, NOT_AVAILABLE, messages.WARNING)
+            return HttpResponseRedirect(page_of(row))
+        return self.action_page(request, action, row)
 
-        def view(request: HttpRequest) -> HttpResponse:
-            if not self.may(request, action):
-                raise PermissionDenied
-            return self.once(request, lambda: answer(request), atomic=False)
-
-        return view
+    def _several(self, request: HttpRequest, action: BulkAction) -> HttpResponse:
+        chosen = self.get_queryset(request).filter(pk__in=self._keys(request, "target") or [])
+        rows = [row for row in chosen if self.available(request, action, row)]
+        if not rows:
+            return HttpResponseRedirect(self._list())
+        return self.bulk_page(request, action, rows, submitted=True)
 
     def _keys(self, request: HttpRequest, name: str) -> list[Any] | None:
-        """The chosen keys; None where one is not of this model's kind, which a list never sends."""
+        """The chosen keys; None if one is malformed, which a list never sends."""
         try:
             return [self.opts.pk.clean(each, None) for each in request.POST.getlist(name)]
         except ValidationError:
@@ -309,12 +288,8 @@ def page_of(row: Model) -> str:
     return reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk])
 
 
-def _sent_before(address: str) -> HttpResponse:
-    return ResultRedirect(address, SENT_BEFORE, messages.WARNING)
-
-
 def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:
-    """What a list does with the chosen rows: it shows the action's page."""
+    """Django's action of a list, which shows the action's page for the chosen rows."""
 
     def show(console: ActionAdmin, request: HttpRequest, rows: QuerySet[Any]) -> Any:
         chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.available(request, action, row)]

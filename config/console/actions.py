@@ -1,7 +1,7 @@
-"""Actions of the operators' console: each has a page that says what will happen, and then calls one rule.
+"""Actions of the operators' console: each has a page that describes its effects, and calls one rule.
 
 Nothing is edited in place. Opening the page changes nothing; the rule checks and writes the audit log, and its
-refusal stands as an error beside the field it is about.
+refusal is shown as an error beside its field.
 """
 
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ class UtcDateTimeField(forms.DateTimeField):
 
 
 class ReasonForm(forms.Form):
-    """The form of an action that needs a reason, which the audit log keeps."""
+    """The form of an action with a reason, which the audit log keeps."""
 
     reason = forms.CharField(
         max_length=500,
@@ -49,7 +49,7 @@ class ReasonForm(forms.Form):
 
 
 class TrackedForm(forms.BaseForm):
-    """A form that sends back the values it showed, which come as ``shown`` with its cleaned data."""
+    """A form that submits the values it showed as well, as ``shown`` in its cleaned data."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -67,7 +67,7 @@ class TrackedForm(forms.BaseForm):
 
 
 class Result(NamedTuple):
-    """A sentence that says what was done, and the row whose page comes next (None: the list)."""
+    """The message after an action, and the row whose page comes next (None: the list)."""
 
     message: str
     then: Model | None = None
@@ -75,37 +75,37 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What an action would do. The form is shown next and holds what was entered so far."""
+    """The preview of an action, and the next form, which holds the values entered so far."""
 
     form: forms.BaseForm
     template: str
     shown: dict[str, Any]
-    # The label of the next button; "" for that of the action.
+    # The label of the next button; "" for the action's.
     button: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTimeResult:
-    """A result that holds a secret: shown in this response alone, never in a message, which is a cookie."""
+    """A result with a secret: shown in this response alone, never in a message, which is stored in a cookie."""
 
     template: str
     shown: dict[str, Any]
 
 
 class Action(ABC):
-    """One thing that operators do to one row, or that adds one (then its target is None)."""
+    """An operators' action on one row, or one that adds a row (its target is None)."""
 
     # The last part of its address and of its route's name.
     name: ClassVar[str]
     label: ClassVar[str]
-    # The label of the button on its page, if another.
+    # The label of the button on its page, if not the same.
     button: ClassVar[str] = ""
     form_class: ClassVar[type[Any]] = ReasonForm
-    # The Django permission it needs on its model: add, change or delete.
+    # The required Django permission on its model: add, change or delete.
     permission: ClassVar[str] = "change"
-    # Takes something from people; its button is red.
+    # Whether it takes something from people; its button is red.
     destructive: ClassVar[bool] = False
-    # Runs in one transaction, which also remembers the submission. False for one that waits for other services.
+    # Whether it runs in one transaction with the record of its submission. False if it waits for other services.
     atomic: ClassVar[bool] = True
 
     def available(self, target: Any, *, by: HttpRequest) -> bool:
@@ -113,7 +113,7 @@ class Action(ABC):
         return True
 
     def effects(self, target: Any) -> Iterable[str]:
-        """What will happen, in sentences."""
+        """The effects, in sentences."""
         return ()
 
     def initial(self, target: Any, *, by: HttpRequest) -> dict[str, Any]:
@@ -125,13 +125,13 @@ class Action(ABC):
 
     @abstractmethod
     def do(self, target: Any, *args: Any, **given: Any) -> Result | Preview | OneTimeResult:
-        """Calls the rule with the form's values, ``by`` and ``now``, or previews it. May raise what the rule raises."""
+        """Calls the rule with the form's values, ``by`` and ``now``, or previews it. Raises the rule's problems."""
 
 
 class BulkAction(Action):
-    """An action that lists also offer for several chosen rows: one call of the rule, one transaction, for each."""
+    """An action that lists also offer for several rows: the rule is called for each, in a transaction each."""
 
-    # The message afterwards; may name the {number} that the rule returned in all, the {rows} and {whose} they are.
+    # The message afterwards. {number} is the sum of what the rule returned, {rows} their number, {whose} the owner.
     message: ClassVar[str]
 
     def do(self, target: Any, *args: Any, **given: Any) -> Result:
@@ -146,11 +146,11 @@ class BulkAction(Action):
 
     @abstractmethod
     def do_one(self, target: Any, *args: Any, **given: Any) -> int:
-        """Calls the rule for one target; returns the number that is added up."""
+        """Calls the rule for one target; returns the number to be summed."""
 
 
 class BulkFailure(Problem):
-    """One of several failed: those before it are done for good, and none after it was tried."""
+    """The failure of one row of several: the rows before it are done, the rows after it are untouched."""
 
     def __init__(self, why: Problem, *, target: Any, done: int, of: int) -> None:
         super().__init__(why.detail, errors=why.errors)
@@ -158,9 +158,9 @@ class BulkFailure(Problem):
 
 
 def apply_to_each(targets: Sequence[Row], rule: Callable[[Row], int]) -> int:
-    """Calls a rule, a transaction of its own, for each target and adds up what it returns.
+    """Calls a rule for each target, in a transaction each, and sums the numbers it returns.
 
-    Raises ``BulkFailure`` where one of several fails by a problem or by the database, or no longer exists.
+    Raises ``BulkFailure`` if one of several fails by a problem or by the database, or no longer exists.
     """
     number = 0
     for done, each in enumerate(targets):
@@ -170,14 +170,14 @@ def apply_to_each(targets: Sequence[Row], rule: Callable[[Row], int]) -> int:
             why = NotFound() if isinstance(error, ObjectDoesNotExist) else problem_of(error)
             if why is None or len(targets) == 1:
                 raise
-            # The page that reports it must not query over a connection that may have failed.
+            # The connection may have failed, and the page that reports it must query.
             release_connection()
             raise BulkFailure(why, target=each, done=done, of=len(targets)) from error
     return number
 
 
 def show_refusal(form: forms.BaseForm, problem: Problem) -> None:
-    """Puts a rule's refusal beside the fields it is about."""
+    """Adds a rule's refusal to the form, each fault at its field."""
     for fault in problem.errors:
         field = fault.pointer.removeprefix("/").partition("/")[0]
         form.add_error(field if field in form.fields else None, fault.detail)

@@ -1,6 +1,6 @@
 """The conditions that operators should act on, each found by one short query by index or over a small table.
 
-The front page shows them all. ``config.console.watch`` mails those that also have a subject and a text.
+The front page shows them all; ``config.console.watch`` mails those with a subject and a text.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,13 +24,13 @@ from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
 from usage.models import UsageRecord
 
-# A worker beats every ten seconds, takes up what is due within one, and sweeps abandoned calls every minute.
+# A worker beats every ten seconds, starts due jobs within one, and settles abandoned calls every minute.
 BEAT_OVERDUE = timedelta(minutes=1)
 STILL_AFTER = timedelta(minutes=5)
 QUEUE_OVERDUE = timedelta(minutes=10)
 SWEEP_OVERDUE = timedelta(minutes=3)
 STORE_OVERDUE = timedelta(minutes=5)
-# The farthest that a worker's clock may be ahead of the database's.
+# The tolerated lead of a worker's clock over the database's.
 AHEAD = timedelta(minutes=2)
 
 
@@ -52,7 +52,7 @@ def alerts(*, now: datetime, operator: User | None = None) -> Iterator[Alert]:
 
 
 def alerts_by_mail(*, now: datetime) -> Iterator[Alert]:
-    """Those that are mailed: what stands still while nobody looks."""
+    """The conditions that are mailed: those of the worker, its queue and the nightly jobs."""
     for find in (_worker, _queue, _nights):
         yield from (alert for alert in find(now) if alert.subject)
 
@@ -65,7 +65,7 @@ def _worker(now: datetime) -> Iterator[Alert]:
     jobs = _list_of("procrastinate_procrastinatejob")
     beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
     tick = _last_tick()
-    # Beats are in the database's time, ticks in the worker's: one from a clock that is ahead proves nothing.
+    # Beats are in the database's time, ticks in the worker's: a tick in the future proves nothing.
     past = (each for each in (beat, tick) if each and each < now + AHEAD)
     life = max(past, default=None)
     stands_still = life is None or life < now - STILL_AFTER
@@ -84,16 +84,16 @@ def _worker(now: datetime) -> Iterator[Alert]:
             "The clock of a worker is ahead.",
             jobs,
             "The clock of a worker is ahead",
-            f"It has done what is due at {instant(tick)}, and by the database it is {instant(now)}. Set the clock of "
-            "its host. Until then, nothing that the clock asks for is done again once it is right: abandoned calls "
-            "hold their tokens, and what a killed worker was doing waits.",
+            f"It has run the periodic jobs of {instant(tick)}, and by the database it is {instant(now)}. Correct the "
+            "clock of its host. Until that time has come, no periodic job runs again: abandoned calls hold their "
+            "tokens, and the jobs of a killed worker wait.",
         )
 
 
 def _last_tick() -> datetime | None:
-    """The time up to which a worker has queued what is due by the clock.
+    """The time up to which a worker has queued the periodic jobs.
 
-    A worker that stops in peace removes its heartbeats and leaves this; another may be about to take its place.
+    A worker that stops cleanly removes its heartbeats and leaves this; another may be about to replace it.
     """
     tick = ProcrastinatePeriodicDefer.objects.aggregate(last=Max("defer_timestamp"))["last"]
     return datetime.fromtimestamp(tick, UTC) if tick else None
@@ -126,7 +126,7 @@ def _suspensions(now: datetime) -> Iterator[Alert]:
 def _queue(now: datetime) -> Iterator[Alert]:
     jobs = _list_of("procrastinate_procrastinatejob")
     since = now - QUEUE_OVERDUE
-    # A job to be done at once has no time of its own.
+    # A job that is due at once has no scheduled time.
     due = Q(scheduled_at__lt=since) | Q(scheduled_at=None, procrastinateevent__at__lt=since)
     number = ProcrastinateJob.objects.filter(status__in=("todo", "failed")).aggregate(
         waiting=Count("pk", filter=Q(due, status="todo"), distinct=True),
@@ -147,21 +147,20 @@ def _queue(now: datetime) -> Iterator[Alert]:
             f"Jobs that failed for good: {failed}.",
             f"{jobs}?status=failed",
             "Queued work has failed for good",
-            f"Jobs that have failed at every try: {failed}. The console can queue them again once the cause is "
-            "mended.",
+            f"Jobs that have failed at every try: {failed}. Queue them again in the console once the cause is mended.",
         )
 
 
 def _nights(now: datetime) -> Iterator[Alert]:
     for run in nightly.missed(now=now):
-        ended = f"ended well {instant(run.done_at)}" if run.done_at else "has never ended well"
+        ended = f"last succeeded {instant(run.done_at)}" if run.done_at else "has never succeeded"
         yield Alert(
             f"night: {run.job}",
-            f"A job of the night that has not ended well for more than a night: {run.job}.",
+            f"A nightly job has not succeeded for more than a night: {run.job}.",
             f"{_list_of('accounts_auditevent')}?subject=nightly",
             f"A night was missed: {run.job}",
-            f"The job {run.job} {ended} for the last time. See that manage.py nightly runs every night; to make "
-            f"up for it now, run manage.py {run.job}.",
+            f"The job {run.job} {ended}. Check that manage.py nightly runs every night; to run the job now, run "
+            f"manage.py {run.job}.",
         )
 
 
@@ -186,7 +185,7 @@ def _releases(now: datetime) -> Iterator[Alert]:
             says = f"{publication.release} was published but is not in storage."
             yield _of_channel("not stored", publication.release.channel_id, says)
     for row in ShellChannel.objects.filter(unplaced_since__lt=now - STORE_OVERDUE):
-        yield _of_channel("not placed", row.pk, f"What {row} has to offer has not reached storage.")
+        yield _of_channel("not placed", row.pk, f"The offer of {row} has not reached storage.")
     for purge in Purge.objects.newest() if is_purged() else ():
         if purge.failed:
             says = f"The CDN does not serve what {purge.channel_id} offers ({purge.failure})."
@@ -205,7 +204,7 @@ def _connections(now: datetime) -> Iterator[Alert]:
         yield Alert("connections", says, page)
 
 
-# Each with the permission to view what it is about.
+# Each with the permission that shows it to an operator.
 CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Alert]]], ...] = (
     ("procrastinate.view_procrastinatejob", _worker),
     ("accounts.view_signingkey", _signing_key),

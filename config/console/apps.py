@@ -4,11 +4,11 @@ from django.contrib.admin.apps import AdminConfig
 
 
 class ConsoleConfig(AdminConfig):
-    """The operators' console: Django's admin with a site of our own."""
+    """The operators' console: Django's admin with the project's site."""
 
     default_site = "config.console.site.ConsoleSite"
 
     def ready(self) -> None:
         super().ready()
-        # After every app's own pages: those that know more than one app.
+        # The pages that cross apps come after every app's pages.
         import_module("config.console.pages")

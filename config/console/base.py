@@ -1,13 +1,12 @@
 """The base of the operators' pages: lists that stay quick, read-only rows, and their actions.
 
-Django's own log of edits is not kept: it would be a second truth beside the audit log, and would keep the names of
-erased people.
+Django's own log of edits is not kept: it would duplicate the audit log, and would keep the names of erased people.
 """
 
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -27,16 +26,11 @@ from django.utils.text import capfirst
 from config.console.action_views import ActionAdmin
 from config.console.list_filters import RestrictedAdmin
 
-if TYPE_CHECKING:
-    _Paginator = Paginator[Any]
-else:
-    _Paginator = Paginator
-
 COUNTED_ROWS = 10_000
 
 
-class BoundedPaginator(_Paginator):
-    """Counts to 10 000 and no further: counting a whole ledger takes longer than showing it."""
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Stops counting at 10 000 rows: counting a whole ledger takes longer than showing a page of it."""
 
     @cached_property
     def count(self) -> int:
@@ -52,7 +46,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
 
     actions = ()
     change_form_template = "admin/console/row.html"
-    # Names and columns alike; the base class knows of names only.
+    # Names and columns; the base class allows only names.
     fields: ClassVar[Any] = None
     list_per_page = 50
     paginator = BoundedPaginator
@@ -81,7 +75,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         return queryset.filter(self.uuid_query(identity)), False
 
     def uuid_query(self, identity: UUID) -> Q:
-        """The query of the rows that a uuid names, or that belong to it."""
+        """The query of the rows with this uuid in one of ``uuid_fields``."""
         return reduce(or_, (Q(**{field: identity}) for field in self.uuid_fields))
 
     def changelist_view(
@@ -125,7 +119,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Leads to the audit log, which keeps what happened to a row."""
+        """Redirects to the events of a row in the audit log."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = self.get_object(request, unquote(object_id))
@@ -157,7 +151,7 @@ def events_of(subject: object) -> str:
 
 
 def uuid_in(text: object) -> UUID | None:
-    """The uuid that a text is; None if it is none."""
+    """Parses a uuid; None for any other text."""
     try:
         return UUID(str(text).strip())
     except ValueError:

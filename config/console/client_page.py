@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, Q, Sum
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -29,7 +29,6 @@ from releases.micro_apps.offers import Explained, explain
 from usage.limits import Caps, effective_of_all
 from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.periods import Period
-from usage.summaries import Share
 
 PEOPLE_SHOWN = 25
 SESSIONS_SHOWN = 10
@@ -49,8 +48,8 @@ class AddClient(Action):
     form_class = ClientForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "The client and its licence are made together; the licence is active at once."
-        yield "Its page, which comes next, invites people or imports them from a file."
+        yield "The client is added with its licence, which is active at once."
+        yield "The next page is the client's, where people are invited or imported from a file."
 
     def do(self, target: None, **given: Any) -> Result:
         client = create_client(**given)
@@ -93,8 +92,7 @@ class DeleteClient(Action):
 
 
 class LicenceStatusFilter(StatusFilter):
-    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(licence__status=value)
+    lookup = "licence__status"
 
 
 @admin.register(Client)
@@ -110,11 +108,8 @@ class ClientAdmin(ConsoleAdmin):
     fields = ("id", "name", moment("created_at"))
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        return (
-            super()
-            .get_queryset(request)
-            .annotate(people_count=Count("users", filter=Q(users__erased_at=None)))
-        )
+        number = Count("users", filter=Q(users__erased_at=None))
+        return super().get_queryset(request).annotate(people_count=number)
 
     @admin.display(description="licence", ordering="licence__status")
     def status(self, client: Any) -> str:
@@ -135,6 +130,7 @@ class ClientAdmin(ConsoleAdmin):
         licence = Licence.objects.select_related("plan").filter(client=row).first()
         sessions = Session.objects.filter(user__client=row).live(at=now).select_related("user")
         people = _people(row, by=request, now=now)
+        calls = RunningCall.objects.filter(user__client=row).select_related("user")
         users = reverse("admin:accounts_user_changelist")
         return {
             "licence": licence,
@@ -148,15 +144,13 @@ class ClientAdmin(ConsoleAdmin):
             "period": Period.of(now),
             "sessions": sessions.order_by("-last_used_at")[:SESSIONS_SHOWN],
             "sessions_number": sessions.count(),
-            "calls": RunningCall.objects.filter(user__client=row).select_related("user")[
-                :CALLS_SHOWN
-            ],
+            "calls": calls[:CALLS_SHOWN],
             "recent_events": events_about([row.pk, *(person["user"].pk for person in people)]),
         }
 
 
 def _apps_of(licence: Licence | None) -> list[Explained]:
-    """The version of each micro app that the client gets, and why."""
+    """The version of each micro app for the client, and the reason."""
     if licence is None or not licence.all_entitlements:
         return []
     return explain(
@@ -165,7 +159,7 @@ def _apps_of(licence: Licence | None) -> list[Explained]:
 
 
 def _people(client: Client, *, by: HttpRequest, now: datetime) -> list[dict[str, Any]]:
-    """The first of a client's people by email, with their live sessions and what they have used this month."""
+    """The first of a client's people by email, with their live sessions and their usage of this month."""
     users = list(User.objects.filter(client=client, erased_at=None)[:PEOPLE_SHOWN])
     live = Session.objects.filter(user__in=users).live(at=now).order_by()
     sessions = dict(live.values_list("user").annotate(Count("pk")))
@@ -175,6 +169,7 @@ def _people(client: Client, *, by: HttpRequest, now: datetime) -> list[dict[str,
     overrides = {row.user_id: row for row in in_force.order_by("ends_at")}
     caps = effective_of_all(user_ids=[user.pk for user in users], now=now)
     stopped = set(Stop.objects.in_force(at=now).filter(user__in=users).values_list("pk", flat=True))
+    nothing = MonthlyUsage()
     return [
         {
             "user": user,
@@ -183,26 +178,15 @@ def _people(client: Client, *, by: HttpRequest, now: datetime) -> list[dict[str,
             "override": overrides.get(user.pk),
             "stopped": user.pk in stopped,
             "touchable": may_touch(by, user),
-            **_shares(used.get(user.pk), caps.get(user.pk, NO_CAPS)),
+            "used": used.get(user.pk, nothing),
+            "caps": caps.get(user.pk, NO_CAPS),
         }
         for user in users
     ]
 
 
-def _shares(month: MonthlyUsage | None, caps: Caps) -> dict[str, Share]:
-    """A person's tokens of the month beside the caps that count for them."""
-    return {
-        kind: Share(
-            used=getattr(month, f"{kind}_used", 0),
-            in_flight=getattr(month, f"{kind}_reserved", 0),
-            cap=getattr(caps, kind),
-        )
-        for kind in ("input", "output")
-    }
-
-
 def _month_of_all(client: Client, *, now: datetime) -> dict[str, int]:
-    """Tokens of this month, of everybody who belongs to the client now."""
+    """This month's tokens of all people who belong to the client now."""
     rows = MonthlyUsage.objects.filter(user__client=client, period=Period.of(now).month)
     sums = rows.aggregate(
         input=Sum("input_used"),

@@ -1,6 +1,5 @@
 """Columns and filters of the console's lists; none runs a query."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -13,49 +12,46 @@ from config.console.template_tags import instant
 
 
 def moment(field: str, label: str = "") -> Callable[[Any], str]:
-    """A list column for an instant: UTC, and by the console's script the operator's own time beside it."""
-
-    @admin.display(description=label or field.removesuffix("_at").replace("_", " "), ordering=field)
-    def column(row: Any) -> str:
-        return instant(getattr(row, field))
-
-    return column
+    """A list column for an instant in UTC; the console's script adds the operator's local time."""
+    return _column(field, label or field.removesuffix("_at").replace("_", " "), instant)
 
 
-def yes_no(field: str, label: str) -> Callable[[Any], str]:
-    """A list column for a truth, in words: an icon for "no" would look like an error where "no" is the rule."""
-
-    @admin.display(description=label, ordering=field)
-    def column(row: Any) -> str:
-        return "yes" if getattr(row, field) else "no"
-
-    return column
+def yes_no(field: str, label: str = "") -> Callable[[Any], str]:
+    """A list column for a boolean, in words: Django's icon for "no" looks like an error."""
+    return _column(field, label, lambda value: "yes" if value else "no")
 
 
 def tokens(field: str, label: str = "") -> Callable[[Any], str]:
     """A list column for a number of tokens, in groups of three."""
+    return _column(field, label, _number)
 
+
+def _number(value: int | None) -> str:
+    return "" if value is None else format_html('<span class="number">{}</span>', f"{value:,}")
+
+
+def _column(field: str, label: str, shown: Callable[[Any], str]) -> Callable[[Any], str]:
     @admin.display(description=label or field.replace("_", " "), ordering=field)
     def column(row: Any) -> str:
-        value = getattr(row, field)
-        return "" if value is None else format_html('<span class="number">{}</span>', f"{value:,}")
+        return shown(getattr(row, field))
 
     return column
 
 
-class ChoiceFilter(admin.SimpleListFilter, ABC):
-    """A filter of fixed choices, shown without a query."""
+class ChoiceFilter(admin.SimpleListFilter):
+    """A filter by the choices it offers; any other value leaves the list whole."""
 
     choices_of: ClassVar[Sequence[tuple[str, str]]] = ()
+    # The lookup of the chosen value, if it is not the name of the parameter.
+    lookup: ClassVar[str] = ""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
         return self.choices_of
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
-        known = value is not None and value in dict(self.lookup_choices)
-        return self.filtered(queryset, value) if known and value is not None else queryset
+        return self.filtered(queryset, value) if value in dict(self.lookup_choices) else queryset
 
-    @abstractmethod
     def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
         """The rows of one choice."""
+        return rows.filter(**{str(self.lookup or self.parameter_name): value})

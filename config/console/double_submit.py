@@ -1,7 +1,7 @@
-"""Guards against double submission, as by a double click: what one page of the console sends twice is done once.
+"""Guards against double submission, as by a double click: a form that is sent twice takes effect once.
 
-Every action's page carries a new number. The operator's session keeps where a submission led, by that number and all
-other values of the form: a form that is changed and sent again from the same page is another submission.
+Every action's page carries a new number. The operator's session keeps the address that a submission led to, by that
+number and all other values of the form: a form that is changed and sent again is another submission.
 """
 
 from hashlib import sha256
@@ -20,42 +20,27 @@ def new_number() -> str:
     return uuid4().hex
 
 
-def where_it_led(request: HttpRequest) -> str | None:
+def where_it_led(request: HttpRequest, *, claimed: str | None) -> str | None:
     """The address that the same submission led to before; None for a new one.
 
-    Within a transaction the submissions of one session wait for each other.
+    Within a transaction the submissions of one session wait for each other. Outside one, a new submission leads to
+    ``claimed`` until it is kept.
     """
     if FIELD not in request.POST:
         return None
     with transaction.atomic():
         session = _locked(request)
-    return _sent(session).get(_key(request))
-
-
-def claim(request: HttpRequest, address: str) -> str | None:
-    """The same, and a new submission leads to this address from now on, until it is kept or released."""
-    if FIELD not in request.POST:
-        return None
-    with transaction.atomic():
-        session = _locked(request)
         led = _sent(session).get(_key(request))
-        if led is None:
-            _write(request, session, address)
-        return led
+        if led is None and claimed:
+            _write(request, session, claimed)
+    return led
 
 
-def keep(request: HttpRequest, address: str) -> None:
-    """Records that a submission was carried out and leads to this address."""
+def keep(request: HttpRequest, address: str | None) -> None:
+    """Records the address that a submission leads to; None for a refused one, which may be sent again."""
     if FIELD in request.POST:
         with transaction.atomic():
             _write(request, _locked(request), address)
-
-
-def release(request: HttpRequest) -> None:
-    """Records that a submission was refused and may be sent again."""
-    if FIELD in request.POST:
-        with transaction.atomic():
-            _write(request, _locked(request), None)
 
 
 def _sent(session: Session | None) -> dict[str, str]:
@@ -69,13 +54,13 @@ def _write(request: HttpRequest, session: Session | None, address: str | None) -
     if address is not None:
         sent[_key(request)] = address
     data = {**session.get_decoded(), KEPT: dict(list(sent.items())[-MOST_KEPT:])}
-    # The row alone, which leaves the session's expiry as it is.
+    # Updates the data alone, which leaves the session's expiry as it is.
     encoded = request.session.encode(data)
     Session.objects.filter(pk=session.pk).update(session_data=encoded)
 
 
 def _locked(request: HttpRequest) -> Session | None:
-    """The session as it is now, which other requests may have changed; None after a sign-out."""
+    """The session as stored now, since other requests may have changed it; None after a sign-out."""
     sessions = Session.objects.select_for_update(no_key=True)
     return sessions.filter(pk=request.session.session_key).first()
 

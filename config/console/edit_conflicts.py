@@ -1,4 +1,4 @@
-"""Detects edits that overlap: only the values that a form changed are written, compared with those it showed."""
+"""Detects overlapping edits: a form writes only the values it changed, if they still are as it showed them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from config.api.problems import Fault, InvalidRequest
 
 
 class ChangedMeanwhile(InvalidRequest):
-    """Somebody else has changed the same field since the form was shown; ``present`` holds the values by field."""
+    """Another edit has changed the same field since the form was shown; ``present`` holds the values by field."""
 
     def __init__(self, present: Mapping[str, Any]) -> None:
         super().__init__(
@@ -41,4 +41,4 @@ def change(
 def _described(value: Any) -> str:
     words = ", ".join(value) if isinstance(value, list) else value
     now = "empty" if words in {None, ""} else words
-    return f"Somebody has changed this; it is {now} now. Send it again to have yours all the same."
+    return f"Somebody has changed this; it is {now} now. Send the form again to replace it."

@@ -1,4 +1,4 @@
-"""The front page: the state of the service in a handful of short queries by index or over small tables."""
+"""The front page: the state of the service, in short queries by index or over small tables."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The page of queued work. A job's arguments are not shown: a mail may hold a link that lets people in."""
+"""The page of queued work. A job's arguments are not shown: a mail may hold a link that signs people in."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateEvent, ProcrastinateJob
 from procrastinate.exceptions import UniqueViolation
 
-from accounts.audit import Actor, record
+from accounts.audit import record
 from config.console.actions import Action, BulkAction, Result, apply_to_each
 from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, moment
@@ -39,40 +39,31 @@ class Retry(BulkAction):
         rest = f" Others: {others}; they have not failed any more, or the same waits already."
         return f"Jobs queued again: {queued}.{rest if others else ''}"
 
-    def do_one(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> int:
-        """Queued with as many tries before it as a new one; 0 if it has not failed, or the same waits already."""
+    def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
+        """Queues the job with all its tries; returns 0 if it has not failed, or the same job waits already."""
         with transaction.atomic():
-            failed = ProcrastinateJob.objects.filter(pk=target.pk, status="failed")
-            job = failed.select_for_update().first()
-            if job is None:
+            if not _failed(target).select_for_update().first():
                 return 0
             try:
                 with transaction.atomic():
                     app.job_manager.retry_job_by_id(target.pk, retry_at=now)
             except UniqueViolation:
-                # The clock has queued it anew; once that is done, this failure is forgotten.
+                # The schedule has queued it anew; once that is done, this failure is forgotten.
                 return 0
             ProcrastinateJob.objects.filter(pk=target.pk).update(attempts=0)
-            record(
-                "job:retried",
-                by=by,
-                now=now,
-                target=job.task_name,
-                target_id=target.pk,
-                reason=reason,
-            )
+            _record("job:retried", target, now=now, **given)
         return 1
 
 
 class RetryAlike(Action):
-    """After an outage: queues all failed jobs of one task again, without choosing them page by page."""
+    """Queues all failed jobs of one task again, as after an outage."""
 
     name = "retry_alike"
     label = "Retry all failed of this task"
     atomic = False
 
     def available(self, target: ProcrastinateJob, *, by: HttpRequest) -> bool:
-        # Also on the page of a job that is queued again already: the action may have stopped after it.
+        # Also for a job that is queued again already: the action may have stopped after it.
         return bool(_alike(target).exists())
 
     def effects(self, target: ProcrastinateJob) -> Iterable[str]:
@@ -80,14 +71,12 @@ class RetryAlike(Action):
         yield f"Failed jobs of {target.task_name}: {number}. They are queued again, at most {MOST_AT_ONCE} at once."
         yield "Work that they did before they failed may be done twice."
 
-    def do(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> Result:
+    def do(self, target: ProcrastinateJob, **given: Any) -> Result:
         alike = list(_alike(target).order_by("pk").only("task_name")[:MOST_AT_ONCE])
-        return Result(Retry().do_all(alike, reason=reason, by=by, now=now))
+        return Result(Retry().do_all(alike, **given))
 
 
 class Discard(BulkAction):
-    """Gives up failed jobs for good."""
-
     name = "discard"
     label = "Discard failed jobs"
     message = "Jobs discarded: {number}."
@@ -99,26 +88,24 @@ class Discard(BulkAction):
     def effects(self, target: ProcrastinateJob | None) -> Iterable[str]:
         yield "The work is never done, and the console stops listing it as failed. It is deleted after a week."
 
-    def do_one(self, target: ProcrastinateJob, *, reason: str, by: Actor, now: datetime) -> int:
+    def do_one(self, target: ProcrastinateJob, *, now: datetime, **given: Any) -> int:
         """Returns 0 if the job has not failed, or another operator was quicker."""
         with transaction.atomic():
-            failed = ProcrastinateJob.objects.filter(pk=target.pk, status="failed")
-            job = failed.select_for_update().first()
-            if job is None:
-                return 0
             # The package's own functions cancel only a job that has not begun.
-            failed.update(status="cancelled")
+            if not _failed(target).update(status="cancelled"):
+                return 0
             # The days until its deletion count from this event on.
-            ProcrastinateEvent.objects.create(job=job, type="cancelled", at=now)
-            record(
-                "job:discarded",
-                by=by,
-                now=now,
-                target=job.task_name,
-                target_id=target.pk,
-                reason=reason,
-            )
+            ProcrastinateEvent.objects.create(job_id=target.pk, type="cancelled", at=now)
+            _record("job:discarded", target, now=now, **given)
         return 1
+
+
+def _failed(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
+    return ProcrastinateJob.objects.filter(pk=job.pk, status="failed")
+
+
+def _record(action: str, job: ProcrastinateJob, **given: Any) -> None:
+    record(action, target=job.task_name, target_id=job.pk, **given)
 
 
 def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
@@ -128,9 +115,6 @@ def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
 class StatusFilter(ChoiceFilter):
     title, parameter_name = "status", "status"
     choices_of = tuple((each, each) for each in ProcrastinateJob.STATUSES)
-
-    def filtered(self, rows: Any, value: str) -> Any:
-        return rows.filter(status=value)
 
 
 class JobAdmin(ConsoleAdmin):

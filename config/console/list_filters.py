@@ -5,7 +5,7 @@ hash that no page shows, letter by letter.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
@@ -15,14 +15,9 @@ from django.http import HttpRequest
 
 from config.api.problems import MalformedRequest
 
-if TYPE_CHECKING:
-    _ModelAdmin = admin.ModelAdmin[Any]
-else:
-    _ModelAdmin = admin.ModelAdmin
-
 
 class UnknownFilter(MalformedRequest):
-    """Refused and not ignored: an operator would take all rows for the filtered ones, and act on them."""
+    """An unknown filter is refused: if it were ignored, an operator might act on all rows."""
 
     default_detail = "This list cannot be filtered by that."
 
@@ -31,14 +26,14 @@ class RestrictedChangeList(ChangeList):
     model_admin: "RestrictedAdmin"
 
     def get_filters(self, request: HttpRequest) -> Any:
-        """Raises ``UnknownFilter`` for a parameter of no filter, of no calendar and of no link that leads here."""
+        """Raises ``UnknownFilter`` for a parameter that no filter, no calendar and no link of the console uses."""
         try:
             found = super().get_filters(request)
         except DisallowedModelAdminLookup:
             raise UnknownFilter from None
         days = self.date_hierarchy
         offered = {*self.model_admin.link_lookups, f"{days}__gte", f"{days}__lt"}
-        # Django would look up in the table whatever no filter has taken.
+        # Django applies every remaining parameter as a lookup.
         _, _, left, *_ = found
         if not offered.issuperset(left):
             raise UnknownFilter
@@ -46,13 +41,13 @@ class RestrictedChangeList(ChangeList):
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         if not self.sortable_by:
-            # Django leaves out the links and would still sort by the address.
+            # Django omits the links and still sorts by the address's parameter.
             self.params.pop(ORDER_VAR, None)
         return super().get_ordering(request, queryset)
 
 
-class RestrictedAdmin(_ModelAdmin):
-    """Rows that are found only by the filters of their page. The console's site makes every page one."""
+class RestrictedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Lists that accept only the filters of their page. The console's site makes every page one."""
 
     # The lookups that links of other pages use, such as ``user__id__exact``.
     link_lookups: ClassVar[Sequence[str]] = ()

@@ -1,4 +1,4 @@
-"""The pages that know more than one app; each module registers its own."""
+"""The pages that cross apps; each module registers its pages."""
 
 from config.console import client_page, jobs, person_page
 

@@ -24,9 +24,7 @@ from accounts.admin.people import (
 from accounts.admin.person_action import PersonAction
 from accounts.models import Session, User
 from accounts.people.operators import may_touch
-from accounts.people.users import (
-    delete_user,
-)
+from accounts.people.users import delete_user
 from config.console.actions import Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
@@ -48,7 +46,7 @@ class Delete(PersonAction):
     locks_out = True
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
-        # A person with usage in the ledger can be erased instead; the rule says so as well.
+        # A person with usage in the ledger can be erased instead; the rule refuses the deletion as well.
         used = MonthlyUsage.objects.filter(user=target).exists()
         return not used and super().available(target, by=by)
 
@@ -149,5 +147,5 @@ def _month(user: User, *, now: datetime) -> Summary | None:
     return summary(user_id=user.pk, plan=caps, now=now)
 
 
-# Nobody's rights come from a group here: an operator may do everything.
+# Groups are not used: an operator has every right.
 admin.site.unregister(Group)

@@ -1,4 +1,4 @@
-"""How operators come in, and how they change their own password."""
+"""Operators' sign-in to the console, and the change of their own password."""
 
 import logging
 from typing import Any
@@ -37,7 +37,7 @@ def password_field(label: str, autocomplete: str, help_text: Any = "") -> forms.
 
 
 class OperatorSignIn(AdminAuthenticationForm):
-    """Email and password of an operator. Failures count as those of the API do, and all look alike."""
+    """The sign-in form. Failures count towards the API's limits, and all look alike."""
 
     error_messages: dict[str, Any] = {
         **AdminAuthenticationForm.error_messages,
@@ -65,14 +65,14 @@ class OwnPasswordForm(PasswordChangeForm):
     )
 
     def clean_old_password(self) -> str:
-        """Left to the rule, which checks it once and under its limit."""
+        """Leaves the check to the rule, which applies its rate limit."""
         return str(self.cleaned_data["old_password"])
 
 
 class OwnPassword(PasswordChangeView):
-    """An operator's own password, changed by the rule: this browser stays signed in, everything else ends.
+    """Changes an operator's own password by its rule: this browser stays signed in, every other session ends.
 
-    Who is deleted meanwhile is asked to sign in, as they are at their next request.
+    An operator who has been deleted meanwhile is redirected to the sign-in, as at any other request.
     """
 
     form_class = OwnPasswordForm

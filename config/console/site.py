@@ -16,12 +16,12 @@ from config.console.front import at_a_glance
 from config.console.list_filters import RestrictedAdmin
 from config.console.signing_in import OperatorSignIn, OwnPassword
 
-# The pages need nothing from elsewhere and run no script that stands in a page.
+# The pages load nothing from other origins and have no inline scripts.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-# By frequency of use.
+# The order on the front page, by frequency of use.
 APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "procrastinate")
 
 
@@ -40,7 +40,7 @@ class ConsoleSite(AdminSite):
         return "" if may_touch(request, person) else IS_AN_OPERATOR
 
     def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
-        """Restricts the filters of every page, whoever registers it."""
+        """Restricts the filters of every page, also of those that packages register."""
         page = admin_class or ModelAdmin
         if not issubclass(page, RestrictedAdmin):
             page = type(page.__name__, (RestrictedAdmin, page), {})
@@ -55,18 +55,14 @@ class ConsoleSite(AdminSite):
         response = super().login(request, extra_context)
         # A refused form is shown again; only a sign-in redirects.
         if request.method == "POST" and response.status_code == 302:
-            by = actor_of(request)
-            record("operator:signed_in", by=by, now=timezone.now(), target=by.name, target_id=by.id)
+            _record("operator:signed_in", request)
         elif request.method == "POST" and _was_refused(response):
             record_refused_sign_in(request.POST.get("username", ""), request, now=timezone.now())
         return _guarded(response)
 
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         if request.method == "POST" and request.user.is_authenticated:
-            by = actor_of(request)
-            record(
-                "operator:signed_out", by=by, now=timezone.now(), target=by.name, target_id=by.id
-            )
+            _record("operator:signed_out", request)
         return super().logout(request, extra_context)
 
     def password_change(
@@ -79,7 +75,7 @@ class ConsoleSite(AdminSite):
         return view(request)
 
     def autocomplete_view(self, request: HttpRequest) -> Any:
-        """Off: no form uses it, and it reveals ids; that of a refresh token is half of the token."""
+        """Disabled: no form uses it, and it reveals ids; the id of a refresh token is half of the token."""
         raise Http404
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:  # noqa: FBT001, FBT002
@@ -99,12 +95,17 @@ class ConsoleSite(AdminSite):
         return sorted(apps, key=lambda app: order.get(app["app_label"], len(order)))
 
 
+def _record(action: str, request: HttpRequest) -> None:
+    by = actor_of(request)
+    record(action, by=by, now=timezone.now(), target=by.name, target_id=by.id)
+
+
 def _guarded(response: HttpResponse) -> HttpResponse:
     response.headers.setdefault("Content-Security-Policy", POLICY)
     return response
 
 
 def _was_refused(response: Any) -> bool:
-    """Whether a password was wrong; a form without one tried none."""
+    """Whether a password was wrong; a form without a password is not an attempt."""
     form = (getattr(response, "context_data", None) or {}).get("form")
     return form is not None and form.has_error(NON_FIELD_ERRORS, "invalid_login")

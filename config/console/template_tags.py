@@ -31,7 +31,7 @@ def instant(at: datetime | None) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def link(context: Context, act: str, row: Model) -> str:
-    """The address of an action on a row; "" where this operator may not take it, and no link is shown."""
+    """The address of an action on a row; "" if this operator may not take it."""
     console: Any = admin.site.get_model_admin(type(row))
     return str(console.link(context["request"], act, row))
 
@@ -44,7 +44,7 @@ def grouped(number: int | None) -> str:
 
 @register.filter
 def share(part: int, whole: int | None) -> int | None:
-    """Percent of a cap, or None where there is none; a cap of 0 is full."""
+    """Percent of a cap; None without a cap, 100 for a cap of 0."""
     if whole is None:
         return None
     return 100 if whole == 0 else min(100, 100 * part // whole)
@@ -55,14 +55,13 @@ def changes(event: Any) -> SafeString:
     """The changes of an audit event, a line for each member: before → after."""
     before, after = event.before or {}, event.after or {}
     lines = []
+    both = event.before is not None and event.after is not None
     for name in [*before, *(name for name in after if name not in before)]:
         was, has = _said(before.get(name)), _said(after.get(name))
-        if event.before is not None and event.after is not None and was == has:
+        if both and was == has:
             continue
-        text = f"{was} → {has}" if event.before is not None and event.after is not None else has
-        if event.after is None:
-            text = was
-        lines.append((name.replace("_", " "), text))
+        one = has if event.before is None else was
+        lines.append((name.replace("_", " "), f"{was} → {has}" if both else one))
     return format_html_join(SafeString("<br>"), '<span class="quiet">{}</span> {}', lines)
 
 
@@ -83,11 +82,11 @@ def _said(value: Any) -> str:
 
 @register.filter
 def standing(status: str) -> SafeString:
-    """A licence's status, marked so that it is distinct without colours."""
+    """A licence's status, distinguishable without colours."""
     return format_html('<span class="standing standing-{}">{}</span>', status, status)
 
 
 @register.filter
 def first_part(identity: UUID) -> str:
-    """Enough of a uuid to tell rows apart."""
+    """The beginning of a uuid, enough to tell rows apart."""
     return str(identity)[:8]

@@ -1,8 +1,8 @@
-"""Mails operators what stands still while nobody looks: the worker, its queue, and the jobs of the night.
+"""Mails operators about a worker, a queue or a nightly job that stands still.
 
-Web processes watch, because a worker that stands still cannot say so. An alert is raised once, as an audit event and a
-mail, again each day while it lasts, and cleared by another event when it is over. While no worker runs, the mail is
-handed to the mail server from here.
+Web processes watch, because a stopped worker cannot report itself. An alert is raised once, as an audit event and a
+mail, again each day while it lasts, and cleared by another event when it is over. While no worker runs, this process
+sends the mail itself.
 """
 
 import logging
@@ -32,7 +32,7 @@ WATCH = Actor(name="the watch")
 
 
 def watch(*, now: datetime) -> list[str]:
-    """Raises and clears alerts; returns the names of those that hold. One process does, the others leave it."""
+    """Raises and clears alerts, in one process at a time; returns the names of those that hold."""
     with alone("operators' watch") as first:
         if not first:
             return []
@@ -48,7 +48,7 @@ def watch(*, now: datetime) -> list[str]:
 
 
 def _standing() -> dict[str, datetime]:
-    """The alerts that were raised and not cleared, each with the time it was raised last."""
+    """The alerts that were raised and not cleared, each with the time it was last raised."""
     newest = (
         AuditEvent.objects.filter(action__in=(RAISED, CLEARED))
         .order_by("target", "-at", "-id")
@@ -58,9 +58,9 @@ def _standing() -> dict[str, datetime]:
 
 
 def _raise(alert: Alert, *, by_hand: bool, now: datetime) -> None:
-    """Sends the mail and writes the event. A mail that cannot be handed over is tried again at the next look.
+    """Sends the mail and writes the event. A mail that cannot be sent is tried again a minute later.
 
-    One that is refused for good is not: the console shows the alert.
+    A mail that is refused for good is not; the console shows the alert.
     """
     if alert.name == WORKER:
         log.error("worker_stands_still")
@@ -82,7 +82,7 @@ def _raise(alert: Alert, *, by_hand: bool, now: datetime) -> None:
 
 
 def start() -> threading.Thread:
-    """Watches every minute for as long as this process lives, first after the time that a worker may take to start."""
+    """Watches every minute for the life of this process, first once a worker has had time to start."""
     thread = threading.Thread(target=_look_for_ever, name="watch", daemon=True)
     thread.start()
     return thread
@@ -93,10 +93,10 @@ def _look_for_ever() -> None:
     pause.wait(alerts.STILL_AFTER.total_seconds())
     while True:
         try:
-            # By the database's clock: a host whose own is wrong must raise no alarm.
+            # By the database's clock: a wrong clock of this host must raise no alert.
             watch(now=database_now())
         except Exception:
-            # The next look may be better; without a database there is nothing to look at.
+            # Tried again a minute later, for instance once the database answers.
             log.warning("watch_failed", exc_info=True)
         release_connection()
         # Spreads processes that started together.

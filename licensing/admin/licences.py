@@ -1,4 +1,4 @@
-"""Licences: their status, terms and customer, each changed by its rule."""
+"""The page of licences, and the actions that change their status, terms and customer."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -41,7 +41,7 @@ class StatusForm(ReasonForm):
 
 
 class SetStatus(Action):
-    """Sets the operator's decision on a licence, which comes before what billing says."""
+    """Sets the operator's decision on a licence, which takes precedence over billing."""
 
     name = "status"
     label = "Change status"
@@ -51,7 +51,7 @@ class SetStatus(Action):
         yield f"Now: {target.status}. Billing says: {target.billing_status}."
         yield "Shells see a change within a minute."
         yield "Suspending ends running model calls within 15 seconds; signing in and looking up usage still work."
-        yield "Billing never undoes an operator's decision, which ends within an hour of its end."
+        yield "Billing never overrides an operator's decision; after its end, billing decides again within the hour."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {
@@ -79,7 +79,7 @@ class TermsForm(TrackedForm, ReasonForm):
         forms.SlugField(max_length=60),
         label="Beyond the plan",
         required=False,
-        help_text=f"What this client may use besides what the plan gives. {ENTITLEMENTS_HELP}",
+        help_text=f"Entitlements besides those of the plan. {ENTITLEMENTS_HELP}",
     )
 
 
@@ -92,7 +92,7 @@ class SetTerms(Action):
 
     def effects(self, target: Licence) -> Iterable[str]:
         yield f"{target.client} has the plan {target.plan} now."
-        yield "Caps and entitlements of the new plan count from the next request on; what was used stays used."
+        yield "Caps and entitlements of the new plan count from the next request on; tokens used so far still count."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
         return {"plan": target.plan_id, "entitlements": target.entitlements}
@@ -121,7 +121,7 @@ class SetCustomer(Action):
     form_class = CustomerForm
 
     def effects(self, target: Licence) -> Iterable[str]:
-        yield "From the next night on, this customer's subscription decides what billing says of the licence."
+        yield "From the next night on, this customer's subscription decides billing's status of the licence."
         yield f"Billing says now: {target.billing_status}. Without a customer that stays as it is."
 
     def initial(self, target: Licence, *, by: HttpRequest) -> dict[str, Any]:
@@ -136,9 +136,6 @@ class SetCustomer(Action):
 class StatusFilter(ChoiceFilter):
     title, parameter_name = "status", "status"
     choices_of = tuple(Standing.choices)
-
-    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return rows.filter(status=value)
 
 
 class DecisionFilter(ChoiceFilter):

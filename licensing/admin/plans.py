@@ -1,4 +1,4 @@
-"""Plans: their caps and entitlements."""
+"""The page of plans, and the actions that add and change them."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy

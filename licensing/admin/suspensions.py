@@ -1,4 +1,4 @@
-"""Suspensions that wait for an operator because a run would suspend many clients at once."""
+"""The page of held suspensions: a run that would suspend many clients waits for an operator."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +16,7 @@ CLIENTS_NAMED = 20
 
 
 class ConfirmBrake(Action):
-    """Lets the next run suspend as many clients as it would."""
+    """Allows the next run to suspend the clients that it would."""
 
     name = "confirm"
     label = "Confirm the suspensions"
@@ -29,14 +29,13 @@ class ConfirmBrake(Action):
         yield f"The next run of {target.job} suspends {len(target.licence_ids)} of {target.clients} clients."
         yield f"Among them: {', '.join(_clients_of(target)[:CLIENTS_NAMED])}."
         yield "Their shells lock within a minute of it, and their model calls are refused."
-        yield (
-            "A run that would suspend more others than it may by itself asks again; "
-            "so does one more than three days from now."
-        )
+        yield "A run that would suspend many other clients, or one more than three days from now, waits again."
 
     def do(self, target: Brake, **given: Any) -> Result:
         suspension_guard.confirm(brake_id=target.pk, **given)
-        return Result("Confirmed. The next run does it; to do it now, run the command.", target)
+        return Result(
+            "Confirmed. The next run suspends them; run the command to do so now.", target
+        )
 
 
 def _clients_of(held: Brake) -> list[str]:

@@ -1,13 +1,11 @@
-"""Actions on a channel of the shell; each says what it means for shells that have updated already."""
+"""Actions on a channel of the shell; each describes its effect on shells that have updated already."""
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any
 
 from django import forms
 from django.http import HttpRequest
 
-from accounts.audit import Actor
 from config.console.actions import Action, Preview, ReasonForm, Result
 from releases import channel_control
 from releases.delivery import cdn, purging
@@ -26,13 +24,22 @@ def _cdn_follows() -> str:
 
 
 def _said(done: str, *, placed: bool) -> str:
-    later = "" if placed else " Storage has not taken it yet; a worker goes on with that."
+    later = "" if placed else " Storage does not have it yet; a worker keeps trying."
     return f"{done}{later}"
 
 
 class RollBackForm(ReasonForm):
     to = forms.ChoiceField(label="Go back to")
+    # The choice whose preview was shown.
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, channel: ShellChannel, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field: Any = self.fields["to"]
+        field.choices = [
+            (each.pk, f"{each.release.version} (published {each.published_at:%Y-%m-%d %H:%M} UTC)")
+            for each in channel_control.earlier(channel.pk)
+        ]
 
 
 class RollBack(Action):
@@ -47,7 +54,7 @@ class RollBack(Action):
         return bool(channel_control.earlier(target.pk))
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
-        yield "The channel offers an earlier release again, with the bytes and the signature that it had."
+        yield "The channel offers an earlier release again, with the same bytes and the same signature."
         yield (
             "Shells that have updated already stay on the newer version: a shell takes no older one. "
             "To change those, publish a newer version."
@@ -57,59 +64,38 @@ class RollBack(Action):
     def form(
         self, target: ShellChannel, data: Mapping[str, Any] | None, *, by: HttpRequest
     ) -> RollBackForm:
-        return _roll_back_form(target, data)
+        return RollBackForm(data, channel=target)
 
     def do(
-        self, target: ShellChannel, *, by: Actor, now: datetime, **given: Any
+        self, target: ShellChannel, *, to: str, seen: str, reason: str, **given: Any
     ) -> Result | Preview:
-        chosen = next(
-            each for each in channel_control.earlier(target.pk) if str(each.pk) == given["to"]
-        )
-        if given["seen"] != given["to"]:
-            initial = {**given, "seen": given["to"]}
+        chosen = next(each for each in channel_control.earlier(target.pk) if str(each.pk) == to)
+        if seen != to:
+            entered = {"to": to, "seen": to, "reason": reason}
             return Preview(
-                form=_roll_back_form(target, None, initial=initial),
+                form=RollBackForm(initial=entered, channel=target),
                 template="admin/console/rollback.html",
                 shown=_preview(target, chosen),
                 button=self.label,
             )
         placed = channel_control.roll_back(
-            channel=target.pk, publication_id=chosen.pk, reason=given["reason"], by=by, now=now
+            channel=target.pk, publication_id=chosen.pk, reason=reason, **given
         )
-        return Result(
-            _said(f"{target} offers {chosen.release.version} again.", placed=placed), target
-        )
-
-
-def _roll_back_form(
-    target: ShellChannel,
-    data: Mapping[str, Any] | None,
-    *,
-    initial: dict[str, Any] | None = None,
-) -> RollBackForm:
-    form = RollBackForm(data, initial=initial)
-    choices = [
-        (str(each.pk), f"{each.release.version} (published {each.published_at:%Y-%m-%d %H:%M} UTC)")
-        for each in channel_control.earlier(target.pk)
-    ]
-    field = form.fields["to"]
-    assert isinstance(field, forms.ChoiceField)
-    field.choices = choices
-    return form
+        done = f"{target} offers {chosen.release.version} again."
+        return Result(_said(done, placed=placed), target)
 
 
 def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
     """The offer of the channel before and after."""
     current = Publication.objects.of(target.pk).wanted().first()
-    now_offered = current.release.version if current else ""
+    before, after = current.release.version if current else "", chosen.release.version
+    platforms = current.release.platforms if current else ()
     return {
         "channel": target,
-        "before": now_offered,
-        "after": chosen.release.version,
-        "is_older": Version.parse(chosen.release.version) < Version.parse(now_offered),
-        "lost": sorted(
-            set(current.release.platforms if current else ()) - set(chosen.release.platforms)
-        ),
+        "before": before,
+        "after": after,
+        "is_older": Version.parse(after) < Version.parse(before),
+        "lost": sorted(set(platforms) - set(chosen.release.platforms)),
         "chosen": chosen,
     }
 
@@ -126,14 +112,14 @@ class Halt(Action):
     def effects(self, target: ShellChannel) -> Iterable[str]:
         yield "The update address answers 204 to every shell of this channel from now on: there is no update."
         yield (
-            "The manifest is removed from storage. A shell that reads it from the CDN itself finds none, says so in "
-            "its log, and goes on with what it has."
+            "The manifest is removed from storage. A shell that reads it from the CDN finds none, logs that, and "
+            "keeps its version."
         )
         yield (
             "Shells that have updated already stay on their version. "
             "To change those, resume and publish a newer one."
         )
-        yield "A publish that is under way is ended, and others are refused until the channel is resumed."
+        yield "A publish under way is ended, and others are refused until the channel is resumed."
         yield _cdn_follows()
 
     def do(self, target: ShellChannel, **given: Any) -> Result:
@@ -151,8 +137,8 @@ class Resume(Action):
 
     def effects(self, target: ShellChannel) -> Iterable[str]:
         current = Publication.objects.of(target.pk).wanted().first()
-        what = f"version {current.release.version}" if current else "what is published next"
-        yield f"The channel offers {what} again. Roll back first if that must not be."
+        offer = f"version {current.release.version}" if current else "the next published version"
+        yield f"The channel offers {offer} again. To offer an earlier one, roll back first."
         yield "Publishing works again."
         yield _cdn_follows()
 

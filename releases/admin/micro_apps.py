@@ -1,4 +1,4 @@
-"""Micro apps, their versions, channels and pins, and the actions that change what shells are offered."""
+"""The pages of micro apps, their versions and pins, and the actions that change the offer to shells."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ NEXT = "Shells get it at their next update check and keep their installed versio
 
 
 def offerable(app: MicroApp) -> QuerySet[AppVersion]:
-    """The versions that a channel or a pin of an app may name."""
+    """The versions that a channel or a pin of an app may offer."""
     return AppVersion.objects.offerable().filter(app=app)
 
 
@@ -38,9 +38,14 @@ class VersionAction(Action):
         return form
 
 
-class MoveForm(ReasonForm):
-    channel = forms.ChoiceField(choices=AppChannel.Name, initial=STABLE)
+class VersionForm(ReasonForm):
     version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
+
+
+class MoveForm(VersionForm):
+    channel = forms.ChoiceField(choices=AppChannel.Name, initial=STABLE)
+
+    field_order = ("channel", "version")
 
 
 class MoveChannel(VersionAction):
@@ -52,7 +57,7 @@ class MoveChannel(VersionAction):
         for channel in AppChannel.objects.filter(app=target).select_related("version"):
             yield f"{channel.name} offers {channel.version.version} now."
         yield NEXT
-        yield "Clients and plans that are pinned keep what they are pinned to."
+        yield "Clients and plans with a pin keep its version."
 
     def do(self, target: MicroApp, *, channel: Any, version: Any, **given: Any) -> Result:
         moved = move_channel(name=channel, version_id=version.pk, **given)
@@ -86,27 +91,24 @@ def versions_of(app: MicroApp) -> dict[str, str]:
     return dict(rows.values_list("name", "version__version"))
 
 
-class PinForm(ReasonForm):
-    version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
+class ClientPinForm(VersionForm):
     client = ClientField(help_text="By name or id.")
 
 
 class PinClient(VersionAction):
     name = "pin_client"
     label = "Pin a client"
-    form_class = PinForm
+    form_class = ClientPinForm
 
     def effects(self, target: MicroApp) -> Iterable[str]:
         yield "This client gets this version on every channel, until the pin is removed."
         yield NEXT
 
     def do(self, target: MicroApp, *, version: Any, client: Client, **given: Any) -> Result:
-        held = pin(version_id=version.pk, client_id=client.pk, **given)
-        return Result(f"{held}.", target)
+        return Result(f"{pin(version_id=version.pk, client_id=client.pk, **given)}.", target)
 
 
-class PlanPinForm(ReasonForm):
-    version = forms.ModelChoiceField(AppVersion.objects.none(), empty_label=None)
+class PlanPinForm(VersionForm):
     plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
 
 
@@ -116,12 +118,11 @@ class PinPlan(VersionAction):
     form_class = PlanPinForm
 
     def effects(self, target: MicroApp) -> Iterable[str]:
-        yield "Every client on this plan gets this version on every channel, unless it has a pin of its own."
+        yield "Every client on this plan gets this version on every channel, except clients with their own pin."
         yield NEXT
 
     def do(self, target: MicroApp, *, version: Any, plan: Plan, **given: Any) -> Result:
-        held = pin(version_id=version.pk, plan_id=plan.pk, **given)
-        return Result(f"{held}.", target)
+        return Result(f"{pin(version_id=version.pk, plan_id=plan.pk, **given)}.", target)
 
 
 def offered_on(name: str) -> Callable[[MicroApp], str]:
@@ -169,11 +170,10 @@ class Withdraw(Action):
         return target.withdrawn_at is None
 
     def effects(self, target: AppVersion) -> Iterable[str]:
-        named = [str(each) for each in target.channels.all()]
-        named += [str(each) for each in target.pins.all()]
-        if named:
-            yield f"Still named by: {', '.join(named)}. Move these first; until then this is refused."
-        yield "No channel and no pin can name it any more. Shells that have it keep it until something newer comes."
+        used = [str(each) for each in (*target.channels.all(), *target.pins.all())]
+        if used:
+            yield f"Still offered by: {', '.join(used)}. Move these first; until then this is refused."
+        yield "No channel and no pin can offer it any more. Shells that have it keep it until they get a newer one."
         yield "This cannot be undone; publish the next version instead."
 
     def do(self, target: AppVersion, **given: Any) -> Result:
@@ -214,8 +214,8 @@ class Unpin(Action):
     destructive = True
 
     def effects(self, target: AppPin) -> Iterable[str]:
-        whom = "its plan's pin, or the channel," if target.client_id else "the channel"
-        yield f"For {target.client or target.plan}, {whom} counts again."
+        rule = "its plan's pin, or the channel," if target.client_id else "the channel"
+        yield f"For {target.client or target.plan}, {rule} counts again."
         yield NEXT
 
     def do(self, target: AppPin, **given: Any) -> Result:

@@ -1,4 +1,4 @@
-"""Channels and releases of the shell; the pipeline publishes them."""
+"""The pages of the shell's channels and releases, which the pipeline publishes."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ class ExplainForm(forms.Form):
 
 @admin.register(ShellChannel)
 class ShellChannelAdmin(ConsoleAdmin):
-    """A channel: what it offers and since when, whether the CDN serves that, and its history."""
+    """A channel: its offer, whether the CDN serves that, and its history."""
 
     row_actions = (RollBack(), Halt(), Resume(), RetryPurge())
     change_form_template = "admin/console/channel.html"
@@ -67,11 +67,8 @@ class ShellChannelAdmin(ConsoleAdmin):
         failing = When(confirmed_at=None, attempts__gt=0, then=F("failure"))
         purges = Purge.objects.filter(channel=OuterRef("pk")).order_by("-pk")
         failure = purges.annotate(told=Case(in_time, failing, default=Value(""))).values("told")[:1]
-        rows: QuerySet[Any] = super().get_queryset(request)
-        told: QuerySet[Any] = rows.annotate(
-            live_version=Subquery(live), purge_failure=Subquery(failure)
-        )
-        return told
+        rows: Any = super().get_queryset(request)
+        return rows.annotate(live_version=Subquery(live), purge_failure=Subquery(failure))  # type: ignore[no-any-return]
 
     @admin.display(description="offers")
     def offers(self, channel: Any) -> str:
@@ -126,7 +123,7 @@ class ShellChannelAdmin(ConsoleAdmin):
 
 
 def _live(channel: ShellChannel) -> Publication | None:
-    """The publication it offers; for a halted channel the one it would offer, which may be a roll-back since."""
+    """The publication it offers; for a halted channel the one it would offer once resumed."""
     ours = Publication.objects.of(channel.pk)
     offered = ours.wanted() if channel.halted_at else ours.stored()
     return offered.defer("signature", "release__manifest").first()
@@ -135,13 +132,7 @@ def _live(channel: ShellChannel) -> Publication | None:
 @admin.register(ShellRelease)
 class ShellReleaseAdmin(ConsoleAdmin):
     change_form_template = "admin/console/release.html"
-    list_display = (
-        "version",
-        "channel",
-        "platform_names",
-        moment("published_at"),
-        "published_by",
-    )
+    list_display = ("version", "channel", "platform_names", moment("published_at"), "published_by")
     list_filter = ("channel",)
     list_select_related = ("channel",)
     date_hierarchy = "published_at"
@@ -150,7 +141,7 @@ class ShellReleaseAdmin(ConsoleAdmin):
     readonly_fields = ("platform_names", "document")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # The documents are read on a row's own page only.
+        # Only the page of a row reads the manifest.
         return super().get_queryset(request).defer("manifest")
 
     @admin.display(description="platforms")
@@ -166,10 +157,9 @@ class ShellReleaseAdmin(ConsoleAdmin):
 
     def page_context(self, request: HttpRequest, row: ShellRelease) -> dict[str, Any]:
         publications = Publication.objects.filter(release=row).defer("signature")
+        publications = publications.select_related("release").prefetch_related("purges")
         return {
-            "publications": publications.select_related("release").prefetch_related("purges")[
-                :SHOWN
-            ],
+            "publications": publications[:SHOWN],
             "artifacts": verified(row),
             "is_purged": cdn.is_purged(),
         }

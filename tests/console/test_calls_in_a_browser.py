@@ -27,7 +27,7 @@ def test_a_person_is_stopped_and_let_go_on(base_url: str, operator: User, world:
         page.get_by_role("link", name="Restart model calls").click()
         page.get_by_label("Reason").fill("It was a loop in a script, now mended.")
         page.get_by_role("button", name="Restart model calls").click()
-        expect(page.locator(".messagelist")).to_contain_text("are answered again")
+        expect(page.locator(".messagelist")).to_contain_text("work again")
         expect(page.get_by_role("status")).to_have_count(0)
     assert not Stop.objects.exists()
 

@@ -1,4 +1,4 @@
-"""Calls in flight, and the actions that end one call or stop all of a person's."""
+"""The page of calls in flight, and the actions that end one call or stop all calls of a person."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -38,7 +38,7 @@ class StopModelCalls(PersonAction, BulkAction):
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
-        yield "Output delivered until then is charged. Everything else goes on: they stay signed in."
+        yield "Output delivered until then is charged. They stay signed in."
 
     def do_one(self, target: User, **given: Any) -> int:
         return stop_model_calls(user_id=target.pk, **given)
@@ -47,7 +47,7 @@ class StopModelCalls(PersonAction, BulkAction):
 class RestartModelCalls(PersonAction, BulkAction):
     name = "restart_calls"
     label = "Restart model calls"
-    message = "Model calls {whose} are answered again."
+    message = "Model calls {whose} work again."
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return super().available(target, by=by) and is_stopped(
@@ -55,7 +55,7 @@ class RestartModelCalls(PersonAction, BulkAction):
         )
 
     def effects(self, target: User | None) -> Iterable[str]:
-        yield "Model calls are answered again, from the next one on."
+        yield "Model calls work again, from the next one on."
 
     def do_one(self, target: User, **given: Any) -> int:
         return restart_model_calls(user_id=target.pk, **given)
@@ -71,12 +71,12 @@ class EndCall(BulkAction):
         return target.told_to_end_at is None and target.expires_at > timezone.now()
 
     def effects(self, target: RunningCall | None) -> Iterable[str]:
-        yield "The call ends within 15 seconds, and its caller reads that an operator has stopped it."
+        yield "The call ends within 15 seconds, with an error that names an operator's stop."
         yield "Output delivered until then is charged."
-        yield "The person can start other calls at once; to keep them from it, stop their model calls."
+        yield "The person can start other calls at once; to prevent that, stop their model calls."
 
     def do(self, target: RunningCall, *args: Any, **given: Any) -> Result:
-        # The list comes next: the page goes with the call.
+        # The list comes next: an ended call has no page.
         return Result(self.do_all([target], **given))
 
     def do_one(self, target: RunningCall, **given: Any) -> int:

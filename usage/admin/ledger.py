@@ -1,4 +1,4 @@
-"""The ledger and its totals, to look at; overrides, to grant and to end."""
+"""The pages of the ledger, its totals and alerts, and of overrides with their actions."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -25,26 +25,26 @@ from usage.periods import Period
 MONTHS_SHOWN = 13
 
 
-class MonthFilter(admin.SimpleListFilter):
+class MonthFilter(ChoiceFilter):
     title, parameter_name = "month", "month"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(each, each) for each in _last_months(MONTHS_SHOWN)]
+        """The current month and those before it, the newest first."""
+        first = Period.of(timezone.now()).month
+        newest = first.year * 12 + first.month - 1
+        months = (divmod(newest - back, 12) for back in range(MONTHS_SHOWN))
+        names = [f"{year:04}-{month + 1:02}" for year, month in months]
+        return [(each, each) for each in names]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        month = self.value()
-        if month is None or month not in _last_months(MONTHS_SHOWN):
-            return queryset
-        return self.filtered(queryset, Period.of(datetime.fromisoformat(f"{month}-01T00:00:00Z")))
-
-    def filtered(self, rows: QuerySet[Any], period: Period) -> QuerySet[Any]:
-        return rows.filter(period=period.month)
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(period=f"{value}-01")
 
 
 class AdmissionFilter(MonthFilter):
-    """The same by the moment of admission, along which the ledger is listed: no month before it is looked through."""
+    """Filters by the time of admission, whose index also gives the order of the list."""
 
-    def filtered(self, rows: QuerySet[Any], period: Period) -> QuerySet[Any]:
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        period = Period.of(datetime.fromisoformat(f"{value}-01T00:00:00Z"))
         return rows.filter(opened_at__gte=period.month_start, opened_at__lt=period.next_month)
 
 
@@ -61,13 +61,7 @@ class UsageRecordAdmin(LargeList):
         "end",
         yes_no("streamed", "streamed"),
     )
-    list_filter = (
-        "state",
-        "end",
-        "source",
-        AdmissionFilter,
-        ("opened_at", admin.DateFieldListFilter),
-    )
+    list_filter = ("state", "end", "source", AdmissionFilter, "opened_at")
     link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
     search_help_text = (
@@ -107,10 +101,10 @@ class UsageRecordAdmin(LargeList):
         return Q(model=term) | Q(request_id=term)
 
     def uuid_query(self, identity: UUID) -> Q:
-        # By whose it is, for as long as that is known: a ledger with an index for this would pay for it at every call.
-        whose = Session.objects.filter(pk=identity).values_list("user_id", flat=True).first()
+        # A session's calls are found by its person, while the session exists: an index would burden every call.
+        person = Session.objects.filter(pk=identity).values_list("user_id", flat=True).first()
         either = super().uuid_query(identity)
-        return either | Q(user=whose, session_id=identity) if whose else either
+        return either | Q(user=person, session_id=identity) if person else either
 
 
 @admin.register(MonthlyUsage)
@@ -150,7 +144,7 @@ class AlertAdmin(ConsoleAdmin):
         tokens("cap"),
         moment("told_at", "mail queued"),
     )
-    list_filter = ("kind", ("noticed_at", admin.DateFieldListFilter))
+    list_filter = ("kind", "noticed_at")
     list_select_related = ("user",)
     search_fields = ("user__email",)
     uuid_fields = ("user_id",)
@@ -179,9 +173,7 @@ class OverrideForm(ReasonForm):
         help_text="On top: until the end of this month at most.",
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.order_fields(["user", "on_top"])
+    field_order = ("user", "on_top")
 
 
 class GrantOverride(Action):
@@ -191,9 +183,9 @@ class GrantOverride(Action):
     form_class = OverrideForm
 
     def effects(self, target: None) -> Iterable[str]:
-        yield "What is chosen counts for this one person, from the next model call on, until its end."
-        yield "Instead of the plan's: an empty number is the plan's, 0 stops model calls, and the latest counts alone."
-        yield "On top: added to whatever else counts, and several add up. The daily limit may have to grow as well."
+        yield "The numbers count for this one person, from the next model call until their end."
+        yield "Instead of the plan's: an empty number is the plan's, 0 stops model calls; only the latest counts."
+        yield "On top: added to all other numbers, and several add up. The daily limit may have to grow as well."
 
     def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
         on_top = "yes" if by.GET.get("on_top") == "yes" else ""
@@ -202,10 +194,7 @@ class GrantOverride(Action):
 
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         numbers = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
-        grant, what = (
-            (grant_extra, "extra allowance") if given["on_top"] else (grant_override, "override")
-        )
-        override = grant(
+        override = (grant_extra if given["on_top"] else grant_override)(
             user_id=given["user"].pk,
             allowance=Allowance(**{name: given[name] for name in numbers}),
             ends_at=given["ends_at"],
@@ -213,7 +202,7 @@ class GrantOverride(Action):
             by=by,
             now=now,
         )
-        return Result(f"The {what} for {given['user']} is in force.", override)
+        return Result(f"The {_kind(override)} for {given['user']} is in force.", override)
 
 
 class EndOverride(Action):
@@ -226,14 +215,17 @@ class EndOverride(Action):
 
     def effects(self, target: Override) -> Iterable[str]:
         if target.is_extra:
-            yield "From the next model call on its numbers are no longer added."
+            yield "Its numbers are not added any more, from the next model call on."
         else:
-            yield "From the next model call on the plan's numbers count, or those of an earlier override in force."
+            yield "The plan's numbers count from the next model call on, or those of an earlier override in force."
 
     def do(self, target: Override, **given: Any) -> Result:
         end_override(override_id=target.pk, **given)
-        what = "extra allowance" if target.is_extra else "override"
-        return Result(f"The {what} for {target.user} has ended.", target)
+        return Result(f"The {_kind(target)} for {target.user} has ended.", target)
+
+
+def _kind(override: Override) -> str:
+    return "extra allowance" if override.is_extra else "override"
 
 
 class InForce(ChoiceFilter):
@@ -269,10 +261,3 @@ class OverrideAdmin(ConsoleAdmin):
 
     def audit_target(self, row: Override) -> object:
         return row.user_id
-
-
-def _last_months(number: int) -> list[str]:
-    """The current month and those before it, as ``YYYY-MM``, newest first."""
-    first = Period.of(timezone.now()).month
-    months = first.year * 12 + first.month - 1
-    return [f"{each // 12:04}-{each % 12 + 1:02}" for each in range(months, months - number, -1)]
