@@ -1,8 +1,8 @@
-"""What operators are told of usage, once each: 80 % of a monthly cap, the daily limit, and the 95th percentile.
+"""Usage alerts to operators: 80 % of a monthly cap, the daily limit, and the 95th percentile of all shares.
 
-Noticing is a row, unique for a person, kind and period, written by the statement that settles a call or by the
-refusal of one. Telling is the worker's: within a minute it queues mail for the rows that wait, in the transaction
-that marks them told. So nothing is told twice, nothing is lost with a process, and many at once are one mail.
+An alert is a row, unique for a person, kind and period, written by the statement that settles a call or when a call is
+refused. Within a minute a worker queues mail for the waiting rows, in the transaction that marks them as sent: no alert
+is mailed twice, none is lost with a process, and many at once are one mail.
 """
 
 import math
@@ -19,7 +19,7 @@ from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
 
 PERCENTILE = 0.95
-# More mails an hour than this are gathered into one, and those come at most four times an hour.
+# Above so many mails an hour, alerts are gathered into one mail, sent at most four times an hour.
 MAILS_AN_HOUR = 10
 _MONTHLY = (Alert.Kind.INPUT, Alert.Kind.OUTPUT)
 HOUR = timedelta(hours=1)
@@ -27,7 +27,7 @@ GATHERED_FOR = timedelta(minutes=15)
 
 
 class Checked(NamedTuple):
-    """The result of a check. ``percentile``: percent of the cap, None where nobody has one."""
+    """The result of a check. ``percentile``: percent of the cap, None if nobody has a cap."""
 
     noticed: int
     people: int
@@ -36,20 +36,20 @@ class Checked(NamedTuple):
 
 
 def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: datetime) -> None:
-    """Notes that somebody has reached the daily limit; once a person and day. Tokens."""
+    """Writes the alert that a person has reached the daily limit, once for each day. Tokens."""
     alert = Alert(
         user_id=user_id, kind=Alert.Kind.DAY, period=day, used=used, cap=cap, noticed_at=now
     )
-    # A caller who goes on asking costs no write.
+    # Further refused calls of that day cost no write.
     if not Alert.objects.filter(user=user_id, kind=Alert.Kind.DAY, period=day).exists():
         Alert.objects.bulk_create([alert], ignore_conflicts=True)
 
 
 def check(*, now: datetime, dry_run: bool = False) -> Checked:
-    """Looks at the month of everybody who has used any of it, and tells operators what waits to be told.
+    """Checks this month's usage of all people, and mails the waiting alerts; with ``dry_run`` it only checks.
 
-    Notes who stands at 80 % of a cap that was lowered since their last call, and, once a month, that the 95th
-    percentile of people's shares (each the greater of their two) has come to 80 %. With ``dry_run`` it only looks.
+    Notices people above 80 % of a cap that was lowered since their last call and, once a month, that the 95th
+    percentile of people's shares (each person's greater one) has reached 80 %.
     """
     month = Period.of(now).month
     shares = _shares(month, now=now)
@@ -64,7 +64,7 @@ def check(*, now: datetime, dry_run: bool = False) -> Checked:
 
 
 def _shares(month: date, *, now: datetime) -> list[Alert]:
-    """The alert that each person's share of each cap would be. A cap of 0 is an operator's refusal and no budget."""
+    """An unsaved alert for each person's share of each cap, except caps of 0, which are an operator's refusal."""
     used = MonthlyUsage.objects.filter(period=month, user__erased_at=None)
     totals = {
         user_id: numbers
@@ -82,7 +82,7 @@ def _shares(month: date, *, now: datetime) -> list[Alert]:
 
 
 def _highest(shares: list[Alert]) -> list[float]:
-    """Each person's share in percent, the greater of their two."""
+    """Each person's greater share in percent, in order."""
     highest: dict[UUID | None, float] = {}
     for each in shares:
         percent = 100 * each.used / each.cap
@@ -91,7 +91,7 @@ def _highest(shares: list[Alert]) -> list[float]:
 
 
 def _percentile(values: list[float]) -> float | None:
-    """As PostgreSQL's ``percentile_cont``, of values in order."""
+    """The percentile of ordered values, as PostgreSQL's ``percentile_cont``."""
     if not values:
         return None
     rest, place = math.modf(PERCENTILE * (len(values) - 1))
@@ -104,24 +104,21 @@ def _notice(shares: list[Alert]) -> int:
     crossed = [each for each in shares if each.used * 100 >= each.cap * SHARE_PERCENT]
     if not crossed:
         return 0
-    noted = set(
-        Alert.objects.filter(kind__in=_MONTHLY, period=crossed[0].period).values_list(
-            "user", "kind"
-        )
-    )
-    new = [each for each in crossed if (each.user_id, each.kind) not in noted]
+    written = Alert.objects.filter(kind__in=_MONTHLY, period=crossed[0].period)
+    known = set(written.values_list("user", "kind"))
+    new = [each for each in crossed if (each.user_id, each.kind) not in known]
     Alert.objects.bulk_create(new, ignore_conflicts=True)
     return len(new)
 
 
 def tell(*, now: datetime) -> int:
-    """Queues mail to operators for what they have not been told of; gives the number of alerts told.
+    """Queues mail to operators for the waiting alerts; returns their number.
 
-    One mail each; where that would be more than a few in an hour, one for all that wait. Of who is erased nobody is
-    told.
+    One mail for each alert, or one for all of them if that would be more than a few in an hour. Alerts about erased
+    people are deleted.
     """
     with transaction.atomic():
-        # A call that outlives its person is settled, and so may be noticed, when their alerts are gone.
+        # A call may be settled, and write an alert, after its person has been erased.
         Alert.objects.waiting().filter(user__erased_at__isnull=False).delete()
         waiting = list(Alert.objects.waiting().select_for_update(skip_locked=True).order_by("pk"))
         if not waiting:
@@ -138,7 +135,7 @@ def tell(*, now: datetime) -> int:
 
 
 def _note_percentile(month: date, *, percent: int, people: int, now: datetime) -> None:
-    """With its mail, which has no other chance to say of how many people it speaks."""
+    """Writes the alert once a month with its mail, which also states the number of people."""
     with transaction.atomic():
         alert, is_new = Alert.objects.get_or_create(
             user=None,
@@ -151,7 +148,7 @@ def _note_percentile(month: date, *, percent: int, people: int, now: datetime) -
 
 
 def _with_people(alerts: list[Alert]) -> list[Alert]:
-    """The same with who they are about and their clients, which a lock need not hold."""
+    """The alerts with their people and clients, whose rows need no lock."""
     ids = [each.pk for each in alerts]
     return list(
         Alert.objects.filter(pk__in=ids).select_related("user__client").order_by("user__email")

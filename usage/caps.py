@@ -1,7 +1,7 @@
-"""Caps: money, per person, per calendar month and day (UTC).
+"""Admission: checks a person's caps for the calendar month and day (UTC), and reserves tokens for a call.
 
-A call reserves before it starts, in one statement that is both check and reservation, and settles
-exactly once. What is reserved is always the sum of open records, because the same statements write both.
+One statement checks and reserves before a call starts; the call is settled exactly once. The reserved totals always
+equal the sum of open records, because the same statements write both.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from usage.models import MonthlyUsage
 from usage.periods import Period
 from usage.refusals import LEAST_OUTPUT, RESERVED_RETRY, CapReserved, refusal
 
-# Between a refused admission and the look at why, room can have come free; then it is tried again.
+# Another call may end between a refused admission and the query for its reason; then admission is tried again.
 TRIES = 5
 # A reservation outlives the longest call by this much before the worker settles it.
 EXPIRY_MARGIN = timedelta(seconds=60)
@@ -30,7 +30,7 @@ EXPIRY_MARGIN = timedelta(seconds=60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A call, whose it is, and what it wants to spend at most. Tokens."""
+    """A call to be admitted: its person, and the most tokens it may use."""
 
     user_id: UUID
     session_id: UUID | None
@@ -44,7 +44,7 @@ class Asked:
 
 
 class Reservation(NamedTuple):
-    """An open record: its id, the output limit it was given, and what is left beside it (None: no cap)."""
+    """An open record: its id, its granted output limit, and the tokens left beside it (None: no cap)."""
 
     record_id: UUID
     output_limit: int
@@ -52,7 +52,7 @@ class Reservation(NamedTuple):
     remaining_day: int | None
 
 
-# What is left of output for one call: LEAST ignores NULL, which is how "no cap" drops out.
+# The output left for one call. LEAST ignores NULL, which stands for "no cap".
 _TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
 _TODAY_RESERVED = "CASE WHEN m.day >= %(day)s THEN m.day_reserved ELSE 0 END"
 _LEFT = """LEAST(
@@ -102,10 +102,10 @@ SELECT granted, left_month, left_day FROM admitted
 
 
 def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
-    """Opens a record for a call, or refuses it at no cost.
+    """Opens a record for a call, or refuses the call without any charge.
 
     The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``MonthlyCapExceeded``,
-    ``DailyLimitReached``, or ``CapReserved`` where only calls still running hold what is left.
+    ``DailyLimitReached``, or ``CapReserved`` if running calls hold the tokens that are left.
     """
     values = _values(asked, now) | plan.values()
     for _ in range(TRIES):
@@ -116,10 +116,10 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
 
 
 def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
-    """Raises the reason why a call was not admitted; returns where there is none any more."""
+    """Raises the reason of a refused admission; returns if it does not hold any more."""
     found = balance(user_id=asked.user_id, plan=plan, now=now)
     if found.day is None and not found.stopped:
-        # A person's first call of a month, at whose beginning that is everybody's.
+        # A person's first call of the month; at its beginning many people's rows are missing at once.
         period = Period.of(now)
         first = MonthlyUsage(user_id=asked.user_id, period=period.month, day=period.day)
         MonthlyUsage.objects.bulk_create([first], ignore_conflicts=True)
@@ -147,10 +147,9 @@ def _values(asked: Asked, now: datetime) -> dict[str, Any]:
     }
 
 
-# Sixty seconds from now by the database's clock, the only one that all hosts share: the reservation of a call
-# that is known to run does not expire because a host's clock is wrong. Open is what has not been settled, as in
-# settling. What is locked is about to be settled: waiting for it would be in vain, and since settling locks several
-# at once as well, without end.
+# The new expiry is by the database's clock, the only one that all hosts share: a wrong clock of a host does not let the
+# reservation of a running call expire. A locked record is about to be settled, so it is skipped: waiting for it is
+# useless, and could deadlock with settling, which also locks several at once.
 _CHECKPOINT = """
 WITH s AS (
     SELECT * FROM unnest(%(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[])
@@ -171,7 +170,7 @@ RETURNING r.id
 
 
 class SoFar(NamedTuple):
-    """What a running call has cost so far, in tokens; both None where only its whole answer tells."""
+    """The tokens that a running call has used so far; both None if only its complete answer reports them."""
 
     record_id: UUID
     input: int | None
@@ -180,7 +179,7 @@ class SoFar(NamedTuple):
 
 
 def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
-    """Notes this of open records, all in one statement, and that they run. Gives which were open and free."""
+    """Updates open records and extends their reservations in one statement; returns those that were not locked."""
     if not calls:
         return set()
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""What usage holds of a person beside the ledger, and what goes when they are erased; settings name it."""
+"""The rows about a person that erasure deletes, beside the ledger, which stays; settings name these functions."""
 
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,7 @@ from usage.models import Alert, Override, Stop
 
 
 def overrides(user_id: UUID) -> QuerySet[Any]:
-    """With the reasons that operators wrote, which may name people."""
+    """Overrides, with operators' reasons, which may name people."""
     return Override.objects.filter(user=user_id)
 
 

@@ -1,6 +1,6 @@
-"""Limits: the plan's numbers, an operator's override instead, extra allowances on top; and what is used of them.
+"""Limits: the numbers of the plan or of an override, plus extra allowances; and the usage beside them.
 
-The arithmetic is in the database, so that admission stays one statement and every reader has the same numbers.
+The database does the arithmetic, so that admission stays one statement and every reader gets the same numbers.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ class PlanCaps:
 
 
 class Balance(NamedTuple):
-    """A person's limits beside the totals of this month and its day: zeros, and no ``day``, before its first call.
+    """A person's limits beside the totals of this month and its day: zeros and no ``day`` before the first call.
 
     The day's numbers count for ``day``. Tokens.
     """
@@ -67,7 +67,7 @@ class Balance(NamedTuple):
 
 
 class Caps(NamedTuple):
-    """What counts for one person now, in tokens; overrides and extra allowances included. None: no cap."""
+    """A person's caps now, in tokens, with overrides and extra allowances. None: no cap."""
 
     input: int | None
     output: int | None
@@ -148,14 +148,14 @@ def balance(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Balance:
 
 
 def effective_of_all(*, user_ids: Iterable[UUID], now: datetime) -> dict[UUID, Caps]:
-    """The caps of several people now; whoever has no client with a licence is missing."""
+    """The caps of several people now; people without a licensed client are missing."""
     with connection.cursor() as cursor:
         cursor.execute(_OF_ALL, {"users": list(user_ids), "now": now})
         return {row[0]: Caps(*row[1:]) for row in cursor.fetchall()}
 
 
 def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
-    """The headers of a call's answer that say what is left beside it. Tokens; None: no cap."""
+    """The headers with the tokens left beside a call. None: no cap."""
     return {
         f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
         for name, left in (("Month", month), ("Day", day))

@@ -1,4 +1,4 @@
-"""The mails about usage: who, how much of what, what happens next and until when, and where to change it."""
+"""The mails about usage: the person, the numbers, the consequence and its end, and the page to change it."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ from config.jobs.mail import queue_for_operators
 from usage.models import Alert
 from usage.periods import Period
 
-# A mail that names more people than this is read by nobody; the console has all of them.
+# A mail names so many people at most; the console lists all of them.
 PEOPLE_NAMED = 50
 
 
 def alert(alert: Alert) -> None:
-    """To operators: one person has come to 80 % of a monthly cap, or to the daily limit."""
+    """Queues the mail that one person has used 80 % of a monthly cap, or reached the daily limit."""
     user = alert.user
     assert user is not None
     period = Period(month=alert.period.replace(day=1), day=alert.period)
@@ -26,8 +26,8 @@ def alert(alert: Alert) -> None:
             f"{_who(user)} was refused a model call: {alert.used:,} of {alert.cap:,} tokens of {alert.period} "
             "(UTC) are used, and not even a small call fits into the rest.\n\n"
             "Model calls are refused (daily_limit_reached), except the very smallest, until "
-            f"{period.next_day:%Y-%m-%d %H:%M} UTC. The limit is there to stop what runs away: look at their "
-            "calls before you raise it."
+            f"{period.next_day:%Y-%m-%d %H:%M} UTC. The limit exists to stop runaway clients: look at their calls "
+            "before you raise it."
         )
     else:
         subject = f"{user.email} has used {percent} % of this month's {alert.kind} tokens"
@@ -46,7 +46,7 @@ def alert(alert: Alert) -> None:
 
 
 def alerts(alerts: Sequence[Alert]) -> None:
-    """To operators: many people at once."""
+    """Queues one mail about many people."""
     lines = [
         f"- {_who(each.user)}: {each.used:,} of {each.cap:,} tokens, {_limit(each)} {each.period}"
         for each in alerts[:PEOPLE_NAMED]
@@ -57,8 +57,8 @@ def alerts(alerts: Sequence[Alert]) -> None:
     queue_for_operators(
         subject=f"{len(alerts)} people are near or at a limit of model tokens",
         text=(
-            "These have come to 80 % of a monthly cap, or to their daily limit. A cap or limit that is reached "
-            "refuses model calls until the next month or day (UTC).\n\n"
+            "These people have used 80 % of a monthly cap, or reached their daily limit. Once a cap or limit is "
+            "reached, model calls are refused until the next month or day (UTC).\n\n"
             + "\n".join(lines)
             + "\n\nAll alerts, each with the person it is about:"
         ),
@@ -67,17 +67,17 @@ def alerts(alerts: Sequence[Alert]) -> None:
 
 
 def percentile(alert: Alert, *, people: int) -> None:
-    """To operators: caps are about to bind many people."""
+    """Queues the mail that many people are near their caps."""
     period = Period(month=alert.period, day=alert.period)
     queue_for_operators(
-        subject=f"The 95th percentile of people's monthly caps stands at {alert.used} %",
+        subject=f"The 95th percentile of monthly usage is {alert.used} % of the cap",
         text=(
             f"Of the {people:,} people who have a cap and have used models in {alert.period:%Y-%m}, one in twenty "
             f"has used {alert.used} % of it or more.\n\n"
-            "They are refused model calls one after the other as they reach it, until "
-            f"{period.next_month:%Y-%m-%d %H:%M} UTC. If that is not meant, the plan's caps are too small for how "
-            "people work. There is no further mail about this this month.\n\n"
-            "The month of everybody:"
+            "Each person's model calls are refused once they reach it, until "
+            f"{period.next_month:%Y-%m-%d %H:%M} UTC. If that is not intended, the plan's caps are too small. There "
+            "is no further mail about this in this month.\n\n"
+            "The usage of all people this month:"
         ),
         path=f"{reverse('admin:usage_monthlyusage_changelist')}?month={alert.period:%Y-%m}",
     )

@@ -1,4 +1,4 @@
-"""The ledger of model calls, its running totals, and what operators allow beyond the plan."""
+"""The ledger of model calls, its running totals, and operators' overrides, stops and alerts."""
 
 from datetime import date, datetime
 from uuid import UUID, uuid4
@@ -12,10 +12,9 @@ from django.utils import timezone
 
 
 def _none_below_zero(*names: str) -> GreaterThanOrEqual:
-    """A condition on all of these numbers; an empty one counts for nothing.
+    """A condition that none of these numbers is negative; NULL is ignored.
 
-    One, and not one a column: in every statement that writes to a table, PostgreSQL reads the text of each of its
-    constraints anew.
+    One condition for all columns: in every statement that writes to a table, PostgreSQL parses each of its constraints.
     """
     return GreaterThanOrEqual(Least(*names), 0)
 
@@ -25,7 +24,7 @@ class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
         return self.filter(state=UsageRecord.State.OPEN)
 
     def abandoned(self, *, at: datetime) -> "UsageRecordQuerySet":
-        """Open records whose call must have died: their reservation has expired."""
+        """Open records with an expired reservation, whose process must have died."""
         return self.open().filter(expires_at__lte=at)
 
     def of_month(self, *, user_id: UUID, period: date) -> "UsageRecordQuerySet":
@@ -33,14 +32,14 @@ class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
 
 
 class UsageRecord(models.Model):
-    """One model call. Opened with what it may cost at most, settled exactly once to what it did cost. No content."""
+    """One model call, without content. Opened with the most it may use, and settled exactly once to its usage."""
 
     class State(models.TextChoices):
         OPEN = "open", "running"
         SETTLED = "settled", "settled"
 
     class Source(models.TextChoices):
-        """How the settled numbers are known."""
+        """The source of the settled numbers."""
 
         PROVIDER = "provider", "the provider's report"
         COUNTED = "counted", "counted while it was delivered"
@@ -129,7 +128,7 @@ class UsageRecord(models.Model):
             ),
         )
         indexes = (
-            # All that a person's month is told from: their calls lie far apart in the table.
+            # Serves a person's month alone: their calls are scattered over the table.
             models.Index(
                 fields=("user", "period", "day", "model"),
                 include=("input_tokens", "output_tokens"),
@@ -138,8 +137,8 @@ class UsageRecord(models.Model):
             models.Index(
                 fields=("expires_at",), condition=Q(state="open"), name="usage_open_by_expiry"
             ),
-            # What operators look for, the newest first. Few clients and models have many rows each, so an entry of
-            # these is a few bytes; what is not out of the ordinary is in neither of the last two.
+            # For operators' searches, the newest first. Clients and models repeat, so their entries are a few bytes;
+            # the last two leave out ordinary calls.
             models.Index(fields=("opened_at",), name="usage_by_time"),
             models.Index(fields=("client_id",), name="usage_by_client"),
             models.Index(fields=("model",), name="usage_by_model"),
@@ -168,7 +167,7 @@ class RunningCallManager(models.Manager["RunningCall"]):
 
 
 class RunningCall(UsageRecord):
-    """A record that is open: a call in flight, or one that died and waits for the worker to settle it."""
+    """An open record: a call in flight, or one whose process has died and that a worker will settle."""
 
     objects = RunningCallManager()  # type: ignore[assignment, misc]
 
@@ -185,11 +184,10 @@ class RunningCall(UsageRecord):
 class MonthlyUsage(models.Model):
     """Running totals of one person in one month, with those of the month's current day.
 
-    ``*_used`` is the sum of settled records and ``*_reserved`` the sum of open ones; the day's columns
-    count for ``day`` only and start again when a later day is written. One row, so that admission is
-    one conditional update. ``granted`` is the output limit given to the latest admission: it is how that
-    statement tells its caller what it decided. ``*_cap`` are the caps that admission went by (None: none),
-    kept so that settling can see a share crossed without asking for plan and overrides again.
+    ``*_used`` is the sum of settled records and ``*_reserved`` the sum of open ones; the day's columns count for
+    ``day`` only and start anew with a later day. One row, so that admission is one conditional update. ``granted`` is
+    the output limit of the latest admission, which that statement returns. ``*_cap`` are its caps (None: no cap), by
+    which settlement notices a crossed share without a query of plan and overrides.
     """
 
     # Its index is the one that the unique constraint makes.
@@ -233,7 +231,7 @@ class MonthlyUsage(models.Model):
                 name="usage_totals_not_below_zero",
             ),
         )
-        # A look at everybody's month reads that month alone.
+        # For queries over all people of one month.
         indexes = (models.Index(fields=("period", "id"), name="usage_months"),)
 
     def __str__(self) -> str:
@@ -241,10 +239,10 @@ class MonthlyUsage(models.Model):
 
 
 class Override(models.Model):
-    """What an operator allows one person, until a date: instead of the plan's numbers, or on top of them.
+    """An operator's numbers for one person until a date, instead of the plan's or on top of them.
 
-    Instead: of several in force the latest counts, and an empty number is the plan's. On top (``is_extra``):
-    all in force count together, and an empty number is nothing.
+    Instead: only the latest in force counts, and an empty number is the plan's. On top (``is_extra``): all in force
+    add up, and an empty number is 0.
     """
 
     user = models.ForeignKey(
@@ -278,7 +276,7 @@ class StopQuerySet(models.QuerySet["Stop"]):
 
 
 class Stop(models.Model):
-    """An operator's word that one person may make no model calls, until it is taken back or ends."""
+    """An operator's stop of a person's model calls, until its end or their restart."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL,
@@ -310,14 +308,14 @@ class Stop(models.Model):
 
 class AlertQuerySet(models.QuerySet["Alert"]):
     def waiting(self) -> "AlertQuerySet":
-        """Those operators have not been told of."""
+        """The alerts that have not been mailed."""
         return self.filter(told_at=None)
 
 
 class Alert(models.Model):
-    """Something operators are told of once: the row is what makes it once, and what waits to be told.
+    """A usage alert to operators; its unique row makes it one mail, and waits to be mailed.
 
-    ``used`` and ``cap`` are tokens as they stood when it was noticed; of the percentile they are percent.
+    ``used`` and ``cap`` are the tokens at the time it was noticed, or percent for the percentile.
     """
 
     class Kind(models.TextChoices):

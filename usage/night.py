@@ -1,4 +1,4 @@
-"""What is done for usage every night."""
+"""The nightly job of usage."""
 
 from datetime import datetime
 

@@ -1,7 +1,7 @@
-"""Overrides: what an operator allows one person until a date, instead of the plan's numbers or on top of them.
+"""Overrides: an operator's numbers for one person until a date, instead of the plan's or on top of them.
 
-Of several that stand instead the latest counts, alone; extra allowances add up, on top of whatever else counts.
-None is edited: another one is granted, or one is ended early.
+Of several instead of the plan's, only the latest counts; extra allowances add up on top of all other numbers. An
+override is never edited: operators grant another one, or end one early.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ from config.api.problems import Fault, InvalidRequest, instant
 from usage.models import Override
 from usage.periods import Period
 
-# More than anybody can spend, and few enough that sums of them stay numbers of the database.
+# More than anybody can use, and small enough that sums fit the database's type.
 MOST_TOKENS = 10**15
 
 
@@ -33,50 +33,39 @@ class Allowance:
 def grant_override(
     *, user_id: UUID, allowance: Allowance, ends_at: datetime, reason: str, by: Actor, now: datetime
 ) -> Override:
-    """Other numbers for one person, from now until ``ends_at``.
+    """Grants one person other numbers than the plan's, from now until ``ends_at``.
 
     Raises ``InvalidRequest`` without a reason, without any number, or for an end that has passed.
     """
     _check(allowance, ends_at=ends_at, reason=reason, now=now)
-    return _grant(
-        Override(user_id=user_id, **asdict(allowance), starts_at=now, ends_at=ends_at),
-        "override:granted",
-        reason=reason,
-        by=by,
-        now=now,
-    )
+    override = Override(user_id=user_id, **asdict(allowance), starts_at=now, ends_at=ends_at)
+    return _grant(override, "override:granted", reason=reason, by=by, now=now)
 
 
 def grant_extra(
     *, user_id: UUID, allowance: Allowance, ends_at: datetime, reason: str, by: Actor, now: datetime
 ) -> Override:
-    """More of this month's tokens for one person, on top of what else counts, from now until ``ends_at``.
+    """Grants one person more of this month's tokens, on top of all other numbers, from now until ``ends_at``.
 
-    Raises ``InvalidRequest`` without a reason, without any number above 0, for an end that has passed, or for one
-    beyond this month, in which "more of this month's" would be given a second time.
+    Raises ``InvalidRequest`` without a reason, without any number above 0, for an end that has passed, or for an end
+    beyond this month, because the next month would get the allowance a second time.
     """
     _check(allowance, ends_at=ends_at, reason=reason, now=now)
     faults = []
     if ends_at > Period.of(now).next_month:
-        faults.append(Fault("/ends_at", "invalid", "Not beyond this month; grant it again then."))
+        faults.append(Fault("/ends_at", "invalid", "The end must be within this month."))
     if not any(asdict(allowance).values()):
         faults.append(Fault("", "required", "Give at least one number above 0."))
     if faults:
         raise InvalidRequest(errors=faults)
-    return _grant(
-        Override(
-            user_id=user_id, **asdict(allowance), is_extra=True, starts_at=now, ends_at=ends_at
-        ),
-        "override:extra_granted",
-        reason=reason,
-        by=by,
-        now=now,
-    )
+    override = Override(user_id=user_id, **asdict(allowance), starts_at=now, ends_at=ends_at)
+    override.is_extra = True
+    return _grant(override, "override:extra_granted", reason=reason, by=by, now=now)
 
 
 def _grant(override: Override, action: str, *, reason: str, by: Actor, now: datetime) -> Override:
     with transaction.atomic():
-        # The key lock of the new row's reference keeps the person from going away meanwhile.
+        # The key lock of the new row's reference prevents the person's deletion meanwhile.
         user = User.objects.only("email").get(pk=override.user_id)
         override.user, override.reason = user, reason
         override.save(force_insert=True)
@@ -93,7 +82,7 @@ def _grant(override: Override, action: str, *, reason: str, by: Actor, now: date
 
 
 def end_override(*, override_id: int, reason: str, by: Actor, now: datetime) -> bool:
-    """Ends an override before its time; False where it had ended."""
+    """Ends an override early; returns False if it had ended already."""
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
     with transaction.atomic():
@@ -102,7 +91,7 @@ def end_override(*, override_id: int, reason: str, by: Actor, now: datetime) -> 
         if override.ends_at <= now:
             return False
         before = _seen(override)
-        # One that was to begin later or begins now must still end after it begins.
+        # The end stays after the start, also of an override that begins now or later.
         override.ends_at = max(now, override.starts_at + timedelta(microseconds=1))
         override.save(update_fields=["ends_at"])
         record(
@@ -134,10 +123,8 @@ def _check(allowance: Allowance, *, ends_at: datetime, reason: str, now: datetim
 
 
 def _seen(override: Override) -> dict[str, Any]:
-    """An override as the audit log keeps it; only the numbers it sets."""
-    numbers = {
-        name: getattr(override, name)
-        for name in ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
-        if getattr(override, name) is not None
-    }
-    return {**numbers, "ends_at": instant(override.ends_at)}
+    """The representation in the audit log, with the numbers that are set."""
+    names = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
+    numbers = {name: getattr(override, name) for name in names}
+    given = {name: number for name, number in numbers.items() if number is not None}
+    return {**given, "ends_at": instant(override.ends_at)}

@@ -1,6 +1,6 @@
-"""Why there is no room for a call: the caps that it met, and what its caller is told.
+"""The refusals of a call by caps and limits.
 
-A cap that is spent is told from one that only running calls hold, and a call that is too large for the rest from
+They distinguish a cap that is used up from one that running calls hold, and a call that is too large for the rest from
 tokens that are used up.
 """
 
@@ -14,36 +14,38 @@ from usage.limits import Balance, remaining_headers
 from usage.periods import Period
 from usage.stops import ModelCallsStopped
 
-# Less than this many output tokens left is none left: an answer that is cut at once helps nobody.
+# Fewer output tokens than this count as none: an answer that is cut at once is useless.
 LEAST_OUTPUT = 16
-# A daily limit is reached when not even a small prompt fits beside that: one of this many tokens, as calls are
-# estimated, or of this percent of the limit where that is fewer.
+# A daily limit is reached when not even a small prompt fits beside that: one of so many estimated tokens, or of this
+# percent of the limit if that is fewer.
 SMALL_PROMPT = 1_000
 SMALL_PERCENT = 1
-# How long a caller waits when only running calls hold what is left.
+# The Retry-After while running calls hold the tokens that are left.
 RESERVED_RETRY = timedelta(seconds=5)
 
 
 class MonthlyCapExceeded(RefusedUntil):
     code = "monthly_cap_exceeded"
     title = "Monthly cap reached"
-    default_detail = "This month's tokens are used up. They start again on the first of next month."
+    default_detail = (
+        "This month's tokens are used up. The cap starts anew on the first of next month."
+    )
 
 
 class DailyLimitReached(RefusedUntil):
     code = "daily_limit_reached"
     title = "Daily limit reached"
-    default_detail = "Today's tokens are used up. They start again at midnight UTC."
+    default_detail = "Today's tokens are used up. The limit starts anew at midnight UTC."
 
 
 class CapReserved(RefusedUntil):
     code = "cap_reserved"
     title = "Waiting for running calls"
-    default_detail = "Calls that are still running hold what is left. Please try again in a moment."
+    default_detail = "Running calls hold the tokens that are left. Please try again in a moment."
 
 
 def refusal(balance: Balance, *, user_id: UUID, prompt: int, now: datetime) -> Problem | None:
-    """Why there was no room for a prompt of so many tokens; None where there is some by now."""
+    """The refusal of a prompt of so many tokens; None if it fits by now."""
     if balance.stopped:
         return ModelCallsStopped()
     period = Period.of(now)
@@ -73,7 +75,7 @@ def refusal(balance: Balance, *, user_id: UUID, prompt: int, now: datetime) -> P
 
 
 class _Share(NamedTuple):
-    """A cap (None: no cap) beside what is spent and held of it, and what a call wants at least."""
+    """A cap (None: no cap) beside the used and reserved tokens, and the least that a call needs."""
 
     dimension: str | None
     cap: int | None
@@ -95,9 +97,9 @@ class _Share(NamedTuple):
         return self.cap is not None and self.used + self.wanted > self.cap
 
     def note(self, user_id: UUID, *, period: Period, now: datetime) -> None:
-        """Operators hear of a daily limit that is reached, not of a single call that is too large for what is left.
+        """Alerts operators of a daily limit that is reached, but not of a single call that is too large for the rest.
 
-        A limit in which no small prompt ever fits is a word of an operator and is not reached by anybody.
+        A limit too small for any small prompt is an operator's refusal, and raises no alert.
         """
         if self.cap is None:
             return
@@ -106,7 +108,7 @@ class _Share(NamedTuple):
             note_daily_limit(user_id=user_id, day=period.day, used=self.used, cap=self.cap, now=now)
 
     def refusal(self, *, period: Period, headers: dict[str, str], now: datetime) -> RefusedUntil:
-        """Until the next month of a dimension, or the next day: waiting for running calls would not help."""
+        """The refusal until the next month or day, because waiting for running calls would not help."""
         detail = self._sentence()
         headers = {"x-should-retry": "false", **headers}
         numbers: dict[str, Any] = {
@@ -126,7 +128,7 @@ class _Share(NamedTuple):
         )
 
     def _sentence(self) -> str | None:
-        """What a person is told; None where everything is used up, which the problem itself says."""
+        """The detail of the problem; None (its default) if everything is used up."""
         assert self.cap is not None
         if self.wanted > self.cap:
             return f"This call may need {self.wanted:,} tokens, more than the whole limit of {self.cap:,}."

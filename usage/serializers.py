@@ -1,4 +1,4 @@
-"""Usage as a shell shows it. Tokens; instants in UTC."""
+"""The representation of usage for shells. Tokens; instants in UTC."""
 
 from typing import Any
 
@@ -11,11 +11,13 @@ class PeriodSerializer(serializers.Serializer[Any]):
 
 
 class ShareSerializer(serializers.Serializer[Any]):
-    used = serializers.IntegerField(help_text="Settled; a call that runs counts once it has ended.")
-    in_flight = serializers.IntegerField(help_text="Held by calls that are still running.")
+    used = serializers.IntegerField(
+        help_text="Settled tokens; a running call counts once it has ended."
+    )
+    in_flight = serializers.IntegerField(help_text="Tokens reserved by running calls.")
     cap = serializers.IntegerField(allow_null=True, help_text="null: no cap.")
     remaining = serializers.IntegerField(
-        allow_null=True, help_text="What a new call can still ask for, never below 0. null: no cap."
+        allow_null=True, help_text="Tokens left for a new call, never below 0. null: no cap."
     )
 
 
@@ -42,6 +44,6 @@ class UsageSerializer(serializers.Serializer[Any]):
     input = ShareSerializer()
     output = ShareSerializer()
     day = DayShareSerializer()
-    calls = serializers.IntegerField(help_text="Of this month, those still running included.")
-    by_day = ByDaySerializer(many=True, help_text="Days with calls, the earliest first.")
+    calls = serializers.IntegerField(help_text="Calls of this month, with those still running.")
+    by_day = ByDaySerializer(many=True, help_text="The days with calls, in order.")
     by_model = ByModelSerializer(many=True, help_text="By name.")

@@ -1,6 +1,6 @@
-"""Settling: an open record becomes what the call did cost, exactly once, and the totals follow at once.
+"""Settlement: writes the actual tokens of a call to its open record, exactly once, and updates the totals.
 
-The same statement notes a person who has used 80 % of a cap; the worker tells operators (``usage.alerts``).
+The same statement writes the alert of a person who has used 80 % of a cap; a worker mails it (``usage.alerts``).
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from config.db.batching import BatchedStatement
 from usage.models import UsageRecord
 
 SHARE_PERCENT = 80
-# An open record is one that has not been settled, which a constraint holds. So it is found by its id: the index of open
-# records would offer itself, and grows with the calls that run.
+# Finds the open record by its id and ``settled_at``, which a constraint ties to ``state``: with ``state`` PostgreSQL
+# might choose the index of open records, which grows with the running calls.
 _SETTLE = BatchedStatement(
     f"""
 WITH settled AS (
@@ -77,7 +77,7 @@ def settle(
     now: datetime,
     first_byte_at: datetime | None = None,
 ) -> bool:
-    """Settles a person's record; False where it had been settled before, which changes nothing."""
+    """Settles a person's record; returns False and changes nothing if it had been settled before."""
     values = {
         "id": record_id,
         "user": user_id,
@@ -94,11 +94,10 @@ def settle(
 
 
 def settle_abandoned(*, now: datetime) -> int:
-    """Settles what died with its process: open records whose reservation has expired. Gives how many.
+    """Settles the open records with an expired reservation, whose process has died; returns their number.
 
-    Such a call is charged its last checkpoint. One without any is charged what it may have cost at most:
-    nobody knows more of it. Both are marked as estimates. Each is settled by itself, so that nobody waits
-    for more than one, and two runs at once settle each once.
+    Such a call is charged its last checkpoint, or without one its whole reservation, and marked as an estimate. Each
+    is settled separately, so that other calls wait for one at most, and concurrent runs settle each once.
     """
     settled = 0
     while batch := list(

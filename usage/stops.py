@@ -1,6 +1,6 @@
-"""Stopping model calls: all of one person's, until somebody lets them go on, or one call that runs.
+"""Stops: an operator stops all model calls of a person, or ends one running call.
 
-Admission asks for a stop in its own statement; what runs is ended by the watch over running calls.
+Admission checks for a stop in its statement; the watch over running calls ends those under way.
 """
 
 from collections.abc import Iterable
@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from accounts.audit import Actor, record
+from accounts.models import User
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
 from usage.models import Stop, UsageRecord
@@ -27,10 +28,10 @@ class ModelCallsStopped(Problem):
 def stop_model_calls(
     *, user_id: UUID, reason: str, ends_at: datetime | None, by: Actor, now: datetime
 ) -> int:
-    """No model call of a person starts any more, and running ones end within seconds; gives how many run.
+    """Refuses a person's new model calls, and ends running ones within seconds; returns the number of those.
 
-    Until ``ends_at``, or until somebody takes it back where that is None. A stop that is in force is replaced.
-    Raises ``InvalidRequest`` without a reason, or for an end that has passed.
+    Until ``ends_at``; None means until an operator restarts them. A stop in force is replaced. Raises
+    ``InvalidRequest`` without a reason, or for an end that has passed.
     """
     faults = _without_reason(reason)
     if ends_at is not None and ends_at <= now:
@@ -43,21 +44,16 @@ def stop_model_calls(
         Stop.objects.update_or_create(
             user=user, defaults={"stopped_at": now, "ends_at": ends_at, "reason": reason}
         )
-        record(
-            "user:model_calls_stopped",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user.pk,
-            reason=reason,
-            before=_seen(before) if before else None,
-            after=_seen(Stop(user=user, ends_at=ends_at)),
-        )
+        seen = {
+            "before": _seen(before) if before else None,
+            "after": _seen(Stop(user=user, ends_at=ends_at)),
+        }
+        _record("user:model_calls_stopped", user, reason=reason, by=by, now=now, **seen)
         return UsageRecord.objects.open().filter(user=user, expires_at__gt=now).count()
 
 
 def restart_model_calls(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
-    """A person may make model calls again, from the next one on; False where nothing was stopped.
+    """Allows a person's model calls again; returns False if they were not stopped.
 
     Raises ``InvalidRequest`` without a reason.
     """
@@ -69,20 +65,13 @@ def restart_model_calls(*, user_id: UUID, reason: str, by: Actor, now: datetime)
         if stop is None:
             return False
         stop.delete()
-        record(
-            "user:model_calls_restarted",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user.pk,
-            reason=reason,
-            before=_seen(stop),
-        )
+        before = _seen(stop)
+        _record("user:model_calls_restarted", user, reason=reason, by=by, now=now, before=before)
     return True
 
 
 def end_call(*, record_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
-    """Tells one running call to end, which it does within seconds; False where it has ended or been told before.
+    """Ends one running call within seconds; returns False if it has ended or is ending already.
 
     Raises ``InvalidRequest`` without a reason.
     """
@@ -93,25 +82,18 @@ def end_call(*, record_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
         if not running.update(told_to_end_at=now):
             return False
         call = UsageRecord.objects.select_related("user").get(pk=record_id)
-        record(
-            "user:model_call_ended",
-            by=by,
-            now=now,
-            target=call.user.email,
-            target_id=call.user_id,
-            reason=reason,
-            after={"call": str(call.pk), "model": call.model},
-        )
+        after = {"call": str(call.pk), "model": call.model}
+        _record("user:model_call_ended", call.user, reason=reason, by=by, now=now, after=after)
     return True
 
 
 def is_stopped(*, user_id: UUID, now: datetime) -> bool:
-    """Whether a person may make no model calls."""
+    """Whether a person's model calls are stopped."""
     return Stop.objects.in_force(at=now).filter(user_id=user_id).exists()
 
 
 def told_to_end(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:
-    """Which of these calls an operator has ended, alone or with all of their person's. One query."""
+    """The calls among these that an operator has ended, alone or with all of their person's. One query."""
     stopped = Exists(Stop.objects.in_force(at=now).filter(user_id=OuterRef("user_id")))
     calls = UsageRecord.objects.filter(pk__in=record_ids).order_by()
     ended = calls.filter(Q(told_to_end_at__isnull=False) | stopped)
@@ -122,6 +104,10 @@ def _without_reason(reason: str) -> list[Fault]:
     return [] if reason.strip() else [Fault("/reason", "required", "Say why.")]
 
 
+def _record(action: str, user: User, **given: Any) -> None:
+    record(action, target=user.email, target_id=user.pk, **given)
+
+
 def _seen(stop: Stop) -> dict[str, Any]:
-    """A stop as the audit log keeps it."""
+    """The representation in the audit log."""
     return {"model_calls": "stopped", "until": instant(stop.ends_at) if stop.ends_at else None}

@@ -1,4 +1,4 @@
-"""What a person has used: the month's totals from its running row, the series from the ledger."""
+"""A person's usage of a month: totals from the running row, series from the ledger."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from usage.periods import Period
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """Tokens of one kind: spent, held by running calls, allowed (None: no cap), and left to ask for."""
+    """Tokens of one kind: used, reserved by running calls, allowed (None: no cap), and remaining."""
 
     used: int
     in_flight: int
@@ -27,14 +27,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayShare(Share):
-    """A share of today, and when the next day begins."""
+    """A share of today, and the beginning of the next day."""
 
     resets_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One person's month, as ``/v1/usage/me`` tells it."""
+    """One person's month, as ``/v1/usage/me`` returns it."""
 
     period: Period
     input: Share
@@ -46,7 +46,7 @@ class Summary:
 
 
 def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
-    """The month of ``now`` for one person: two short queries, of which one reads that month's records and no others."""
+    """One person's month at ``now``, by two short queries: one reads the totals, one the records of that month."""
     period = Period.of(now)
     stands = balance(user_id=user_id, plan=plan, now=now)
     day_used, day_reserved = stands.of_day(period.day)
@@ -68,7 +68,7 @@ def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
 
 
 def _by_day_and_model(*, user_id: UUID, period: Period) -> list[dict[str, Any]]:
-    # Nothing but what its index holds, so that no record is looked at.
+    # Only columns of its index, so that PostgreSQL reads no record.
     rows = (
         UsageRecord.objects.of_month(user_id=user_id, period=period.month)
         .order_by()
@@ -79,7 +79,7 @@ def _by_day_and_model(*, user_id: UUID, period: Period) -> list[dict[str, Any]]:
 
 
 def _series(rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-    """The rows summed by one of their keys, in its order."""
+    """The sums of the rows by one of their keys, in its order."""
     sums: dict[Any, dict[str, Any]] = {}
     for row in rows:
         into = sums.setdefault(row[key], {key: row[key], "input": 0, "output": 0, "calls": 0})

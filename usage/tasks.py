@@ -1,4 +1,4 @@
-"""What the worker does for usage."""
+"""The periodic jobs of usage."""
 
 from django.utils import timezone
 
@@ -17,12 +17,12 @@ from usage.settlement import settle_abandoned
     pass_context=False,
 )
 def settle_abandoned_calls(timestamp: int) -> None:
-    """Every minute: closes what died with its worker."""
+    """Settles the calls of dead processes, every minute."""
     settle_abandoned(now=database_now())
 
 
 @periodic(cron="* * * * *")
 @task(name="usage.tell", queue="usage", queueing_lock="usage.tell", pass_context=False)
 def tell(timestamp: int) -> None:
-    """Every minute: operators are told of who has come to a limit."""
+    """Mails the waiting usage alerts to operators, every minute."""
     alerts.tell(now=timezone.now())

@@ -14,13 +14,13 @@ from usage.summaries import summary
 
 
 class UsageViewSet(ViewSet):
-    """What the caller has used."""
+    """The caller's usage."""
 
     permission_classes = (IsAuthenticated,)
 
     @extend_schema(operation_id="usage_me", responses=UsageSerializer, tags=["usage"])
     def me(self, request: Request) -> Response:
-        """The caller's month: spent, in flight, left, and the series by day and by model."""
+        """The caller's month: used, in flight and remaining tokens, and the series by day and by model."""
         caller = caller_of(request)
         plan = PlanCaps.of(caller)
         month = summary(user_id=caller.user_id, plan=plan, now=timezone.now())

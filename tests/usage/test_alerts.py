@@ -378,7 +378,7 @@ class TestChecking:
         assert (checked.people, checked.percentile) == (20, pytest.approx(89))
         alerts.check(now=NOON + timedelta(days=1))
         (mail,) = [each for each in mails() if "95th percentile" in each["subject"]]
-        assert mail["subject"] == "The 95th percentile of people's monthly caps stands at 89 %"
+        assert mail["subject"] == "The 95th percentile of monthly usage is 89 % of the cap"
         assert "Of the 20 people" in mail["text"]
         assert "/admin/usage/monthlyusage/?month=2026-11" in mail["text"]
 
