@@ -56,7 +56,7 @@ def place_jobs() -> list[dict[str, Any]]:
     return [job.args for job in jobs]
 
 
-def test_what_an_operator_went_back_to_names_them_by_the_email_of_now(
+def test_a_rollback_names_its_operator_by_the_current_email(
     releases: list[Release], user: User
 ) -> None:
     chosen = channel_control.earlier("stable")[0]
@@ -169,13 +169,13 @@ def test_nor_does_it_while_storage_has_yet_to_follow(
     assert offered() == "1.0.0"
 
 
-def test_what_is_published_next_is_offered(pipeline: Pipeline, releases: list[Release]) -> None:
+def test_the_next_publication_is_offered(pipeline: Pipeline, releases: list[Release]) -> None:
     back_to("1.0.0")
     assert pipeline.publish(pipeline.release("2.0.1")).created
     assert offered("2.0.0") == "2.0.1"
 
 
-def test_what_is_not_in_the_history_cannot_be_gone_back_to(releases: list[Release]) -> None:
+def test_a_rollback_to_an_unknown_publication_is_refused(releases: list[Release]) -> None:
     current = Publication.objects.of("stable")[0]
     for number in (current.pk, 10**9):
         with pytest.raises(InvalidRequest):
@@ -286,7 +286,7 @@ def test_rolling_back_past_an_unfinished_publish_ends_it_for_good(
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_what_an_interrupted_publish_has_written_is_undone_by_the_worker(
+def test_the_worker_undoes_the_writes_of_an_interrupted_publish(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     if not first:

@@ -169,7 +169,7 @@ def test_minisign_agrees_with_the_signer_of_these_tests(signer: Signer, tmp_path
 
 @pytest.mark.wire
 @pytest.mark.parametrize("flags", [[], ["-l"]])
-def test_what_minisign_signs_holds_here(tmp_path: Path, flags: list[str]) -> None:
+def test_signatures_by_minisign_verify(tmp_path: Path, flags: list[str]) -> None:
     key = PublicKey.of(base64.b64decode(key_pair(tmp_path, "update")))
     file = tmp_path / "app.tar.gz"
     file.write_bytes(CONTENT)

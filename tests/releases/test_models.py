@@ -74,7 +74,7 @@ def test_a_platform_has_one_artifact() -> None:
         )
 
 
-def test_what_was_published_cannot_be_deleted_from_under_its_history() -> None:
+def test_a_release_with_publications_cannot_be_deleted() -> None:
     one = release()
     Publication.objects.create(
         release=one, signature=b"s", signed_at=NOW, published_at=NOW, published_by="test"

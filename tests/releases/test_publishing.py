@@ -61,7 +61,7 @@ def test_the_first_publish_of_a_channel(pipeline: Pipeline) -> None:
     assert ShellChannel.objects.get().leased_until is None
 
 
-def test_what_was_found_at_the_cdn_is_kept(pipeline: Pipeline) -> None:
+def test_the_artifacts_found_at_the_cdn_are_recorded(pipeline: Pipeline) -> None:
     pipeline.publish(pipeline.release("1.0.0"))
     mac, windows = ShellArtifact.objects.all()
     assert (mac.platform, windows.platform) == ("darwin-aarch64", "windows-x86_64")
@@ -445,7 +445,7 @@ def test_storage_that_is_away_leaves_the_channel_free_for_a_repeat(
 
 
 @pytest.mark.parametrize("call", [1, 2])
-def test_what_is_live_is_known_again_though_something_newer_was_begun_and_not_stored(
+def test_a_repeat_of_the_live_release_is_known_after_an_unfinished_newer_one(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, call: int
 ) -> None:
     live, unfinished = pipeline.release("1.0.0"), pipeline.release("2.0.0")
@@ -470,7 +470,7 @@ def test_what_is_live_is_known_again_though_something_newer_was_begun_and_not_st
     assert Publication.objects.count() == 2
 
 
-def test_whoever_lost_the_lease_does_not_write_any_more(
+def test_a_publish_without_its_lease_stops_writing(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, fast = pipeline.release("1.0.0"), pipeline.release("1.1.0")

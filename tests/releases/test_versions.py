@@ -56,7 +56,7 @@ def test_equal_versions_are_one() -> None:
         (f"1.0.0-{'a' * 200}", "120"),
     ],
 )
-def test_what_is_no_strict_version_is_refused_with_a_hint(text: str, hint: str) -> None:
+def test_an_invalid_version_is_refused_with_a_hint(text: str, hint: str) -> None:
     with pytest.raises(NotAVersion, match=hint):
         Version.parse(text)
 

@@ -211,7 +211,7 @@ def test_publishing_is_limited_by_address(pipeline: Pipeline, settings: Settings
 
 
 @pytest.mark.wire
-def test_what_minisign_signed_is_published_and_holds_again_as_it_is_served(
+def test_a_release_signed_by_minisign_verifies_as_served(
     pipeline: Pipeline, settings: Settings, tmp_path: Path
 ) -> None:
     line = key_pair(tmp_path, "update")
@@ -299,7 +299,7 @@ def test_a_shell_that_has_it_gets_an_empty_204(served: Release, current: str) ->
         "ch=stable&os=darwin&arch=aarch64-app",
     ],
 )
-def test_what_is_not_there_is_a_404_that_caches_may_keep_for_a_minute(
+def test_an_unknown_release_is_a_404_that_caches_may_keep_for_a_minute(
     served: Release, query: str
 ) -> None:
     response = ask(query)
@@ -329,7 +329,7 @@ def test_a_shell_may_accept_what_it_likes(served: Release, accept: str) -> None:
     assert (response.status_code, response["Content-Type"]) == (200, "application/json")
 
 
-def test_whoever_knows_the_etag_is_spared_the_bytes(served: Release, pipeline: Pipeline) -> None:
+def test_a_known_etag_spares_the_body(served: Release, pipeline: Pipeline) -> None:
     etag = ask("ch=stable&os=darwin")["ETag"]
     unchanged = ask("ch=stable&os=darwin", **{"If-None-Match": etag})
     assert (unchanged.status_code, unchanged.content) == (304, b"")

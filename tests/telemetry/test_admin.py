@@ -106,7 +106,7 @@ def test_a_list_is_read_only(console: Browser, kept: list[Event]) -> None:
     assert console.post(f"{LIST}{kept[0].pk}/delete/").status_code == 403
 
 
-def test_what_was_chosen_can_be_taken_away_as_csv(console: Browser, kept: list[Event]) -> None:
+def test_filtered_events_can_be_exported_as_csv(console: Browser, kept: list[Event]) -> None:
     rows = list(csv.DictReader(StringIO(exported(console, "csv", app="mail"))))
     assert [row["id"] for row in rows] == [
         str(each.event_id) for each in kept if each.app == "mail"
@@ -115,7 +115,7 @@ def test_what_was_chosen_can_be_taken_away_as_csv(console: Browser, kept: list[E
     assert rows[0]["received_at"].endswith("Z")
 
 
-def test_what_was_chosen_can_be_taken_away_as_ndjson(console: Browser, kept: list[Event]) -> None:
+def test_filtered_events_can_be_exported_as_ndjson(console: Browser, kept: list[Event]) -> None:
     rows = [json.loads(line) for line in exported(console, "ndjson").splitlines()]
     assert [row["id"] for row in rows] == [str(each.event_id) for each in kept]
     assert rows[0].keys() == {
@@ -209,7 +209,9 @@ def test_volumes_of_a_day_are_counted_by_app_and_version(
         assert console.get(f"{LIST}volumes/", {"day": nonsense}).context["day"] == today
 
 
-def test_who_may_not_see_events_gets_no_file(stranger: Browser, kept: list[Event]) -> None:
+def test_an_export_needs_the_permission_to_view_events(
+    stranger: Browser, kept: list[Event]
+) -> None:
     assert stranger.get(f"{LIST}export.csv").status_code == 302
     stranger.force_login(User.objects.create_user("new@shell.test", is_staff=True))
     assert stranger.get(f"{LIST}export.csv").status_code == 403

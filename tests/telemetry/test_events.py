@@ -45,7 +45,7 @@ def test_a_whole_event_is_read() -> None:
 
 
 @pytest.mark.parametrize("absent", [..., None])
-def test_what_is_optional_may_be_absent_or_null(absent: Any) -> None:
+def test_optional_members_may_be_absent_or_null(absent: Any) -> None:
     kept = read(event(app=absent, shell_version=absent, properties=absent))
     assert (kept.app, kept.shell_version, kept.properties) == ("", "", "{}")
 
@@ -57,7 +57,7 @@ def test_an_event_is_an_object(given: Any) -> None:
 
 @pytest.mark.parametrize("member", ["id", "name", "occurred_at"])
 @pytest.mark.parametrize("absent", [..., None])
-def test_what_is_needed_must_be_there(member: str, absent: Any) -> None:
+def test_required_members_must_be_present(member: str, absent: Any) -> None:
     assert fault(event(**{member: absent})) == (f"/{member}", "required")
 
 
@@ -100,7 +100,7 @@ def test_what_is_needed_must_be_there(member: str, absent: Any) -> None:
         ("occurred_at", "２026-11-20T11:59:00Z"),
     ],
 )
-def test_what_has_not_the_shape_of_a_member_is_refused(member: str, value: Any) -> None:
+def test_a_malformed_member_is_refused(member: str, value: Any) -> None:
     assert fault(event(**{member: value})) == (f"/{member}", "invalid")
 
 

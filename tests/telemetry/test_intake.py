@@ -16,7 +16,7 @@ from tests.telemetry.reports import CLIENT, NOON, PERSON, event, report
 
 @pytest.mark.django_db
 class TestBatches:
-    def test_what_is_reported_is_kept(self) -> None:
+    def test_reported_events_are_stored(self) -> None:
         given = event(properties={"a": {"ä": [1, 2.5, None, True, "\\u0000 {} \"quoted\", 'so'"]}})
         assert report(given) == Taken(accepted=1, duplicates=0, rejected=[])
         kept = Event.objects.get()
@@ -26,7 +26,7 @@ class TestBatches:
         assert kept.properties == given["properties"]
 
     @pytest.mark.parametrize("number", [1, 2])
-    def test_what_is_about_the_shell_itself_names_no_app(self, number: int) -> None:
+    def test_events_of_the_shell_itself_name_no_app(self, number: int) -> None:
         given = [event(app=..., shell_version=...) for _ in range(number)]
         assert report(*given).accepted == number
         assert {(each.app, each.shell_version) for each in Event.objects.all()} == {("", "")}

@@ -21,7 +21,7 @@ def received(number: int, at: datetime) -> None:
 
 
 @pytest.mark.django_db
-def test_what_is_older_than_it_is_kept_goes_and_nothing_else() -> None:
+def test_only_events_past_their_retention_time_are_pruned() -> None:
     received(3, NOON - KEPT - timedelta(microseconds=1))
     received(2, NOON - KEPT)
     received(1, NOON)
@@ -75,7 +75,7 @@ def test_two_at_once_remove_each_event_once() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_another_holds_is_left_and_not_waited_for() -> None:
+def test_rows_locked_by_another_run_are_skipped() -> None:
     received(10, NOON - timedelta(days=100))
 
     def prune_in_short() -> int:

@@ -78,7 +78,7 @@ def test_a_canary_is_found_within_a_text_and_the_text_stays(canary: str) -> None
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_is_harmless_stays_as_it_is(text: str) -> None:
+def test_harmless_text_stays_unchanged(text: str) -> None:
     assert scrubbed(text) == text
     assert scrubbed({"text": [text]}) == {"text": [text]}
 

@@ -126,7 +126,7 @@ def test_an_instant_is_held_to_its_limits_in_any_zone(
     assert [each["code"] for each in response.json()["rejected"]] == ([code] if code else [])
 
 
-def test_what_is_deep_costs_one_event(signed_in: APIClient, fresh: str) -> None:
+def test_a_deep_event_rejects_only_itself(signed_in: APIClient, fresh: str) -> None:
     good, deep = event(occurred_at=fresh), event(occurred_at=fresh)
     for _ in range(40):
         deep["properties"] = {"in": deep["properties"]}
@@ -145,7 +145,7 @@ def test_a_compressed_batch_is_told_what_to_send(signed_in: APIClient, fresh: st
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"events": NaN}'])
-def test_what_is_no_object_is_malformed(signed_in: APIClient, body: str) -> None:
+def test_a_body_that_is_no_object_is_malformed(signed_in: APIClient, body: str) -> None:
     response = signed_in.post(ADDRESS, body, content_type="application/json")
     assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
 
@@ -156,7 +156,7 @@ def test_without_a_list_the_request_is_invalid(signed_in: APIClient) -> None:
     assert response.json()["errors"][0]["pointer"] == "/events"
 
 
-def test_what_is_too_large_says_what_would_not_be(signed_in: APIClient, fresh: str) -> None:
+def test_a_too_large_batch_names_the_limits(signed_in: APIClient, fresh: str) -> None:
     many = signed_in.post(ADDRESS, {"events": [{}] * 501}, format="json")
     assert (many.status_code, many.json()["code"]) == (413, "request_too_large")
     assert (many.json()["max_events"], many.json()["max_bytes"]) == (500, 1024 * 1024)
@@ -193,7 +193,7 @@ def test_batches_of_a_person_are_limited(signed_in: APIClient, settings) -> None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_cannot_be_kept_now_is_not_acknowledged_and_may_be_sent_again(
+def test_a_batch_that_fails_in_the_database_can_be_sent_again(
     signed_in: APIClient, fresh: str
 ) -> None:
     batch = {"events": [event(occurred_at=fresh) for _ in range(3)]}

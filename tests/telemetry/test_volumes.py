@@ -52,7 +52,7 @@ def test_a_day_is_over_when_its_last_batch_must_have_been_committed() -> None:
     assert count_days(now=midnight + timedelta(minutes=10)) == Counted(days=1, events=1)
 
 
-def test_what_was_counted_stays_when_the_events_are_pruned() -> None:
+def test_volumes_outlive_their_events() -> None:
     came(NOON - 100 * DAY, number=2)
     count_days(now=NOON - 99 * DAY)
     assert prune(now=NOON).events == 2

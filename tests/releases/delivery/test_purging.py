@@ -114,7 +114,9 @@ def test_a_cdn_that_goes_on_serving_old_bytes_is_no_failure_to_publish(
 
 
 @pytest.mark.parametrize("status", [200, 204, 404, 412])
-def test_what_the_cdn_had_not_kept_is_purged_too(purged: Pipeline, status: int) -> None:
+def test_a_purge_of_a_file_that_the_cdn_never_cached_succeeds(
+    purged: Pipeline, status: int
+) -> None:
     purged.cdn.purge_status = status
     assert purged.publish(purged.release()).purged is True
 
@@ -136,7 +138,9 @@ def test_a_cdn_that_is_away_is_tried_again(purged: Pipeline, settings: Settings)
     assert purging.confirm(purge_id=the_purge().pk, now=NOW)
 
 
-def test_what_a_purge_is_answered_with_is_not_read(purged: Pipeline, stop: threading.Event) -> None:
+def test_the_body_of_the_answer_to_a_purge_is_not_read(
+    purged: Pipeline, stop: threading.Event
+) -> None:
     purged.cdn.purge_answer = trickle(stop)
     assert purged.publish(purged.release()).purged is True
 
@@ -184,7 +188,7 @@ def test_the_same_bytes_again_tell_how_it_is_today(purged: Pipeline) -> None:
     assert Purge.objects.count() == 2
 
 
-def test_what_was_confirmed_is_purged_and_read_again_by_a_repeat(purged: Pipeline) -> None:
+def test_a_repeat_purges_again_after_a_confirmed_purge(purged: Pipeline) -> None:
     release = purged.release("1.0.0")
     assert purged.publish(release).purged is True
     for path in (POINTER, f"{POINTER}.minisig"):

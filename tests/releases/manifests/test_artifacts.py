@@ -146,7 +146,7 @@ ANSWERS: list[tuple[Answer | bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(("answer", "member", "code"), ANSWERS)
-def test_what_the_cdn_has_must_be_what_was_signed(
+def test_the_file_of_the_cdn_must_match_the_signature(
     judge: Judge, answer: Answer | bytes, member: str, code: str
 ) -> None:
     judge.cdn.files[PATH] = answer
@@ -208,7 +208,7 @@ def test_the_time_is_one_for_all_artifacts(
     assert judge.cdn.asked == [PATH]
 
 
-def test_whoever_waits_says_that_he_is_alive_and_can_be_stopped(judge: Judge) -> None:
+def test_a_wait_calls_alive_which_can_stop_it(judge: Judge) -> None:
     class Stopped(Exception):
         pass
 

@@ -165,7 +165,7 @@ def test_each_fault_has_its_place_and_its_name(change: Change, pointer: str, cod
         platform("linux-x86_64", {"url": f"{CDN}/shell/1.2.3/a", "signature": "x", "with": 1}),
     ],
 )
-def test_what_a_shell_accepts_is_taken(change: Change) -> None:
+def test_a_manifest_that_shells_accept_is_accepted(change: Change) -> None:
     changed = document()
     change(changed)
     assert isinstance(result(changed), Manifest)

@@ -108,7 +108,7 @@ def test_a_bundle_that_is_too_large_is_not_even_read(
     assert refusal(tmp_path, archive(file("a"))) == "too_large"
 
 
-def test_what_was_checked_is_what_is_given_although_the_file_changes(
+def test_the_checked_bytes_are_returned_if_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "bundle.tar.gz"

@@ -111,7 +111,7 @@ class TestDecisions:
             move_channel(name="stable", version_id=versions["1.0.0"].pk, reason=" ", by=by, now=now)
         assert not AppChannel.objects.filter(name="stable").exists()
 
-    def test_what_is_offered_cannot_be_withdrawn_and_what_is_withdrawn_not_offered(
+    def test_an_offered_version_cannot_be_withdrawn_nor_a_withdrawn_one_offered(
         self, versions: dict[str, AppVersion], organisation: Client, by: Actor, now: datetime
     ) -> None:
         said = {"reason": "It crashes.", "by": by, "now": now}

@@ -64,7 +64,7 @@ def test_latest_moves_forward_only(apps: Apps) -> None:
     assert latest() == "1.10.0"
 
 
-def test_what_was_published_before_undoes_no_move_of_an_operator(apps: Apps) -> None:
+def test_a_repeated_publish_undoes_no_move_of_an_operator(apps: Apps) -> None:
     one = apps.publish("1.0.0").version
     apps.publish("2.0.0")
     move_channel(name="latest", version_id=one.pk, reason="2.0.0 crashes", by=BY, now=NOW)
@@ -96,7 +96,9 @@ class TestRefusals:
             ("not_an_archive", lambda b, s: b.write_bytes(b"no archive")),
         ],
     )
-    def test_what_was_not_signed_is_not_stored(self, apps: Apps, code: str, spoil: Any) -> None:
+    def test_a_bundle_without_a_valid_signature_is_not_stored(
+        self, apps: Apps, code: str, spoil: Any
+    ) -> None:
         bundle, signature = apps.bundle("1.0.0")
         spoil(bundle, signature)
         with pytest.raises(CommandError, match=code):
@@ -107,7 +109,7 @@ class TestRefusals:
         ("code", "comment"),
         [("wrong_file", "file:other.tar.gz"), ("wrong_version", "version:2.0.0")],
     )
-    def test_what_was_signed_for_something_else_is_not_stored(
+    def test_a_bundle_signed_for_another_file_or_version_is_not_stored(
         self, apps: Apps, code: str, comment: str
     ) -> None:
         bundle, signature = apps.bundle("1.0.0")
@@ -192,7 +194,7 @@ class TestCrashes:
         assert "latest offers nothing" in said.getvalue()
         assert not AppChannel.objects.exists()
 
-    def test_what_lies_at_its_path_and_is_something_else_stays(self, apps: Apps) -> None:
+    def test_other_bytes_at_the_path_of_a_version_stay(self, apps: Apps) -> None:
         storage.put_once(PATHS[0], b"somebody else's")
         with pytest.raises(PathTaken):
             apps.publish()

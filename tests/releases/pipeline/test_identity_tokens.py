@@ -83,7 +83,7 @@ def test_a_pipeline_elsewhere_is_named_too_and_nothing_in_a_name_breaks_a_line(
         {"later": {"claims": ["are", "no", "fault"]}},
     ],
 )
-def test_what_says_the_same_in_another_way_is_taken(
+def test_equivalent_notations_are_accepted(
     issuer: Issuer, now: datetime, claims: dict[str, Any]
 ) -> None:
     assert who(issuer.token(now, **claims), now).name
@@ -156,7 +156,9 @@ def test_every_claim_that_settings_demand_has_to_be_exactly_so(
     assert faults(token, now) == [(f"/{name}", "wrong_claim")]
 
 
-def test_who_is_vouched_for_and_refused_is_known_by_name(issuer: Issuer, now: datetime) -> None:
+def test_a_refused_pipeline_with_a_valid_token_is_audited_by_name(
+    issuer: Issuer, now: datetime
+) -> None:
     with pytest.raises(AnotherPipeline) as refusal:
         who(issuer.token(now, repository="evil/fork"), now)
     assert refusal.value.name == "release pipeline of evil/fork, run 17.2 at refs/heads/main"
@@ -208,7 +210,7 @@ def test_every_known_way_to_forge_a_token_fails(
         lambda issuer, now: "eyJhbGciOiJub25lIn0.e30.",
     ],
 )
-def test_what_is_not_signed_by_a_key_of_the_issuer_is_refused_and_says_no_more(
+def test_a_token_without_a_signature_of_the_issuer_is_refused_without_details(
     issuer: Issuer, now: datetime, forge: Callable[[Issuer, datetime], str]
 ) -> None:
     assert faults(forge(issuer, now), now) == []

@@ -140,7 +140,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
         {"jwks_uri": "file:///etc/passwd"},
     ],
 )
-def test_what_an_issuer_says_of_itself_must_be_of_itself_and_safe(
+def test_the_discovery_document_must_name_its_issuer_and_safe_addresses(
     issuer: Issuer, keys: IssuerKeys, now: datetime, about: dict[str, Any]
 ) -> None:
     issuer.publish(**about)

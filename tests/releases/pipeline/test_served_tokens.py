@@ -37,7 +37,7 @@ def test_the_same_body_may_come_again_and_another_may_not(now: datetime) -> None
     serve(token(now, "b" * 64), body_sha256=OTHER, now=now)
 
 
-def test_whoever_only_asks_uses_nothing_up(now: datetime) -> None:
+def test_a_check_without_keep_does_not_use_the_token(now: datetime) -> None:
     serve(token(now), body_sha256=ONE, now=now, keep=False)
     assert not ServedToken.objects.exists()
     serve(token(now), body_sha256=OTHER, now=now)
@@ -162,9 +162,7 @@ def test_another_pipeline_of_the_same_issuer_is_refused_and_told_of(
     assert cdn.asked == []
 
 
-def test_what_anybody_can_write_leaves_one_trace_an_hour(
-    pipeline: Pipeline, issuer: Issuer
-) -> None:
+def test_a_refused_credential_is_audited_once_an_hour(pipeline: Pipeline, issuer: Issuer) -> None:
     now = datetime.now(UTC)
     forged = issuer.signed(issuer.claims(now), kid="unknown")
     expired = issuer.token(now - timedelta(hours=1))
