@@ -1,4 +1,4 @@
-"""The page of the models that people may choose."""
+"""The console page of the language models."""
 
 from collections.abc import Iterable, Mapping
 from copy import copy
@@ -14,7 +14,7 @@ from accounts.audit import Actor
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
-from llmproxy.catalogue import what_is_wrong_with_the_default
+from llmproxy.catalogue import default_model_warning
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
 
@@ -83,8 +83,8 @@ class LanguageModelAdmin(ConsoleAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        if wrong := what_is_wrong_with_the_default():
-            self.message_user(request, wrong, messages.WARNING)
+        if warning := default_model_warning():
+            self.message_user(request, warning, messages.WARNING)
         return super().changelist_view(request, extra_context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

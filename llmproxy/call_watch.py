@@ -1,8 +1,8 @@
 """Watches the model calls that this process relays, with one thread and a few queries for all of them together.
 
 Every few seconds the watch cuts calls whose caller has lost access (revocation, end of the session, suspension, an
-operator's stop; the relay tells the reason in the stream) and calls whose client has disconnected. It also saves what
-the running calls have cost so far, in case this process dies.
+operator's stop; the stream ends with the reason) and calls whose client has disconnected. It also saves checkpoints of
+the running calls' costs, in case this process dies.
 """
 
 import logging
@@ -32,11 +32,11 @@ from usage.stops import ModelCallsStopped, told_to_end
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 3.0
-# A call without news is checkpointed this often all the same.
+# Seconds after which an unchanged call is saved again.
 HEARTBEAT_SECONDS = 20.0
-# After so many calls other greenlets have their turn.
+# Calls after which other greenlets run.
 BATCH = 50
-# A relay that has not settled so long after its call was cut is blocked by a client that does not read.
+# A relay that has not settled within this time after the cut is blocked by a client that does not read.
 HELD_UP_SECONDS = 10.0
 
 
@@ -88,7 +88,7 @@ def end_refused() -> None:
 
 
 def end_disconnected() -> None:
-    """Ends every running call whose client has disconnected; one that only waits for its usage, a round later."""
+    """Ends every running call whose client has disconnected; a call that only awaits its usage ends a round later."""
     for each in _in_batches():
         if each.cut_at is None and each.call.is_disconnected():
             waits = each.call.awaits_usage() and not each.call.disconnected
@@ -98,21 +98,21 @@ def end_disconnected() -> None:
 
 
 def save_checkpoints() -> None:
-    """Saves what the running calls have cost so far, where that has changed."""
-    news: list[tuple[_WatchedCall, SoFar]] = []
+    """Saves the costs of the running calls that have changed."""
+    changed: list[tuple[_WatchedCall, SoFar]] = []
     now = time.monotonic()
     for each in _in_batches():
         so_far = each.call.so_far()
         if so_far != each.saved or now - each.saved_at >= HEARTBEAT_SECONDS:
-            news.append((each, so_far))
-    saved = checkpoint([so_far for _, so_far in news])
-    for each, so_far in news:
+            changed.append((each, so_far))
+    saved = checkpoint([so_far for _, so_far in changed])
+    for each, so_far in changed:
         if each.call.id in saved:
             each.saved, each.saved_at = so_far, now
 
 
 def settle_held_up() -> None:
-    """Settles calls that are over while their relay still writes to a client that does not read."""
+    """Settles ended calls whose relay is blocked by a client that does not read."""
     now = time.monotonic()
     for each in list(_calls.values()):
         if each.cut_at is None and now - each.began > settings.LLM_MAX_SECONDS + HELD_UP_SECONDS:
@@ -173,6 +173,6 @@ def _watching() -> None:
             except DatabaseError:
                 log.warning("running_calls_not_checked")
             except Exception:
-                # The watch must outlive whatever one call does to it.
+                # A failure in one call must not end the watch.
                 log.exception("watch_failed")
         release_connection()

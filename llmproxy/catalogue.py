@@ -1,4 +1,4 @@
-"""Which models there are, and which of them a caller may use."""
+"""Finds the models that a caller may use."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from llmproxy.models import LanguageModel
 
 
 class Choice(NamedTuple):
-    """The model of a call. Limits in tokens; no ``image_tokens`` means what is usual at the provider."""
+    """The model of a call. Limits are in tokens; no ``image_tokens`` means the provider's default."""
 
     name: str
     provider_name: str
@@ -20,21 +20,18 @@ class Choice(NamedTuple):
 
 
 def choose(name: str | None, *, caller: Caller) -> Choice:
-    """The model of a call; without a name, the default one. Rows are read anew for each call.
+    """Returns the model of a call; without a name, the default one.
 
-    Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for another plan's.
+    Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for a model of other plans.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    found = LanguageModel.objects.filter(name=wanted)
-    # One row for each plan that the model is kept to.
+    # One row for each plan of the model.
     rows = list(
-        found.values_list("name", "provider_name", "output_limit", "image_tokens", "is_on", "plans")
+        LanguageModel.objects.filter(name=wanted).values_list(*Choice._fields, "is_on", "plans")
     )
     if not rows and wanted == settings.LLM_DEFAULT_MODEL:
         default = _default()
-        return Choice(
-            default.name, default.provider_name, default.output_limit, default.image_tokens
-        )
+        return Choice(*(getattr(default, name) for name in Choice._fields))
     if not rows or not rows[0][4]:
         fault = Fault("/model", "unknown", "There is no model of this name.")
         raise NotFound(fault.detail, errors=[fault])
@@ -44,7 +41,7 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
 
 
 def offered(*, caller: Caller) -> list[LanguageModel]:
-    """The models a caller may choose from, by name."""
+    """The models that a caller may use, by name."""
     rows = list(LanguageModel.objects.prefetch_related("plans"))
     models = [row for row in rows if row.is_on and _allows(row, caller)]
     if all(row.name != settings.LLM_DEFAULT_MODEL for row in rows):
@@ -53,24 +50,24 @@ def offered(*, caller: Caller) -> list[LanguageModel]:
 
 
 def default_is_off() -> bool:
-    """Whether calls that name no model are refused; no edit makes it so, but another ``LLM_DEFAULT_MODEL`` can."""
+    """Whether calls that name no model are refused. No edit causes it, but another ``LLM_DEFAULT_MODEL`` can."""
     return LanguageModel.objects.filter(name=settings.LLM_DEFAULT_MODEL, is_on=False).exists()
 
 
-def what_is_wrong_with_the_default() -> str | None:
-    """What an operator should know of the model that calls without a name get, in a sentence; None if nothing."""
+def default_model_warning() -> str | None:
+    """A warning about the default model for operators; None where its row is on and for every plan."""
     name = settings.LLM_DEFAULT_MODEL
     row = LanguageModel.objects.filter(name=name).prefetch_related("plans").first()
     if row is None:
         limit = _default().output_limit
         return (
-            f"LLM_DEFAULT_MODEL is {name}, for which there is no row: everybody may use it under that name, with "
-            f"up to {limit:,} tokens of output. Add a row of that name to say otherwise."
+            f"LLM_DEFAULT_MODEL is {name}, which has no row here: every plan may use it, with up to {limit:,} tokens "
+            "of output. Add a row of that name to change this."
         )
     if not row.is_on:
         return f"LLM_DEFAULT_MODEL is {name}, which is off: calls that name no model are refused."
     if row.plans.all():
-        return f"LLM_DEFAULT_MODEL is {name}, which is for some plans only: calls of others have to name a model."
+        return f"LLM_DEFAULT_MODEL is {name}, which is for some plans only: others have to name a model."
     return None
 
 
@@ -80,6 +77,6 @@ def _allows(model: LanguageModel, caller: Caller) -> bool:
 
 
 def _default() -> LanguageModel:
-    """The default model as settings name it, for as long as operators have no row of that name."""
+    """The default model of the settings, for as long as it has no row."""
     name = settings.LLM_DEFAULT_MODEL
     return LanguageModel(name=name, provider_name=name)

@@ -1,4 +1,4 @@
-"""Parses the body of a model call: validates it, and keeps the members that go to the provider."""
+"""Validates the body of a model call and keeps the members for the provider."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from jsonschema_rs import Draft202012Validator, ValidationError
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
 from llmproxy.chat_schema import CHAT_REQUEST
 
-# Limits because the validator copies each faulty value, and may list every unknown member.
+# The validator copies each faulty value and lists every unknown member, so the number of both is limited.
 MAX_VALUES = 100_000
 MAX_MEMBERS = 5_000
-# A body with more values is searched for its first fault only.
+# A body with more values gets its first fault only.
 MAX_SEARCHED = 1_000
-# Accepted but not passed on: they mean nothing to a provider, or are none of its business.
-_KEPT_HERE = frozenset(
+# Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
+_OWN_MEMBERS = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
 _DROPPED = frozenset({"user", "metadata", "store"})
-# Members that providers refuse without tools, and the values that ask for none.
-_OF_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-_NO_TOOL = ("none", "auto", True, False)
-_DROPPED_OF_MESSAGES = frozenset(
+# Members that providers refuse without tools, and their values that need no tool.
+_TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls"})
+_WITHOUT_TOOL = ("none", "auto", True, False)
+_DROPPED_FROM_MESSAGES = frozenset(
     {
         "annotations",
         "audio",
@@ -41,19 +41,19 @@ _VALIDATOR = Draft202012Validator(CHAT_REQUEST, mask="The value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
-    """One call. ``members`` are those that go to the provider as they are; ``output_wanted`` is in tokens."""
+    """One call. ``members`` are forwarded unchanged; ``output_wanted`` is in tokens."""
 
     model: str | None
     members: dict[str, Any]
     output_wanted: int | None
-    # The caller's name of the limit: compatible servers know only one of the two.
+    # The caller's name of the output limit: compatible servers support only one of the two.
     limit_member: str
     stream: bool
     include_usage: bool
 
 
 def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
-    """Returns the call. ``stream`` is fixed by the address, None where the body decides.
+    """Returns the call. The address fixes ``stream``; None where the body decides.
 
     Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
     """
@@ -68,11 +68,11 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
         name: value
         for name, value in data.items()
         if value is not None
-        and name not in _KEPT_HERE
+        and name not in _OWN_MEMBERS
         and name not in _DROPPED
         # SDKs send an empty list for a caller without tools; providers refuse it.
         and not (name == "tools" and not value)
-        and not (name in _OF_TOOLS and not data.get("tools") and value in _NO_TOOL)
+        and not (name in _TOOL_MEMBERS and not data.get("tools") and value in _WITHOUT_TOOL)
     }
     members["messages"] = [_message(each) for each in members["messages"]]
     return Chat(
@@ -96,7 +96,7 @@ def _limit_member(data: dict[str, Any]) -> str:
 
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: value for name, value in message.items() if name not in _DROPPED_OF_MESSAGES}
+    kept = {name: value for name, value in message.items() if name not in _DROPPED_FROM_MESSAGES}
     if kept.get("tool_calls"):
         kept["tool_calls"] = [_tool_call(call) for call in kept["tool_calls"]]
     return kept
@@ -110,11 +110,11 @@ def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
 
 def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fault]:
     if stream is not None and data.get("stream") not in (None, stream):
-        yield Fault("/stream", "invalid", "This address and this member disagree.")
+        yield Fault("/stream", "invalid", "This address does not support this value.")
 
 
 def _faults(data: dict[str, Any], *, size: int) -> Iterator[Fault]:
-    # The validator collects all faults at once, of which a large body could have very many.
+    # The validator collects all faults at once, and a large body could have very many.
     for error in _VALIDATOR.iter_errors(data) if size <= MAX_SEARCHED else _first_error(data):
         yield from _faults_of(error)
 
@@ -132,7 +132,7 @@ def _size(data: dict[str, Any]) -> int:
             length > MAX_MEMBERS and isinstance(each, dict)
             for each, length in zip(level, lengths, strict=True)
         ):
-            raise MalformedRequest(f"An object in a call has at most {MAX_MEMBERS:,} members.")
+            raise MalformedRequest(f"An object in a call holds at most {MAX_MEMBERS:,} members.")
         within = (each.values() if isinstance(each, dict) else each for each in level)
         level = [value for each in within for value in each if isinstance(value, dict | list)]
     return size
@@ -150,9 +150,9 @@ def _faults_of(error: ValidationError) -> Iterator[Fault]:
     match error.kind.name:
         case "additionalProperties":
             for name in error.kind.as_dict()["unexpected"]:
-                yield Fault(pointer((*place, name)), "unknown", "This member is not taken.")
+                yield Fault(pointer((*place, name)), "unknown", "This member is not supported.")
         case "required":
             name = error.kind.as_dict()["property"]
-            yield Fault(pointer((*place, name)), "required", "This member is needed.")
+            yield Fault(pointer((*place, name)), "required", "This member is required.")
         case _:
             yield Fault(pointer(place), "invalid", f"{error.message}.")

@@ -11,8 +11,8 @@ ESTABLISHED = 1
 def disconnect_check(environ: Mapping[str, Any]) -> Callable[[], bool]:
     """Returns a function that says whether the client of a WSGI request has disconnected.
 
-    It is always false where the server does not show the socket. A client that closes its half of the connection and
-    still reads counts as disconnected, as it does for nginx.
+    It always returns False where the server passes no socket. A client that closes its half of the connection and still
+    reads counts as disconnected, as it does for nginx.
     """
     sock = environ.get("gunicorn.socket")
     if not isinstance(sock, socket.socket) or sock.family not in {socket.AF_INET, socket.AF_INET6}:
@@ -24,6 +24,6 @@ def _is_disconnected(sock: socket.socket) -> bool:
     try:
         state = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
     except OSError:
-        # Closed at this end, which ended the call too.
+        # This end has closed the socket, which ended the call too.
         return False
     return state[0] != ESTABLISHED

@@ -1,4 +1,4 @@
-"""The models that people may choose."""
+"""The table of language models."""
 
 from django.db import models
 
@@ -6,7 +6,7 @@ from licensing.models import Plan
 
 
 class LanguageModel(models.Model):
-    """A model as people name it, and as the provider does."""
+    """A language model that callers may choose."""
 
     name = models.CharField(max_length=120, unique=True, help_text="What callers ask for.")
     provider_name = models.CharField(max_length=120, help_text="What the provider calls it.")

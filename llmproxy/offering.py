@@ -1,4 +1,4 @@
-"""Adds and changes the models that people may choose."""
+"""Adds and changes language models."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,8 +13,8 @@ from licensing.models import Plan
 from llmproxy.models import LanguageModel
 from usage.refusals import LEAST_OUTPUT
 
-NAME_TAKEN = Fault("/name", "unique", "There is a model of this name already.")
-DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL), which calls that name none are for."
+NAME_TAKEN = Fault("/name", "unique", "A model of this name exists already.")
+DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL) for calls that name no model."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,48 +32,34 @@ class Offer:
 
 
 def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
-    """Adds a model. Raises ``InvalidRequest`` for one that cannot be offered."""
+    """Adds a model. Raises ``InvalidRequest`` for an offer that is not possible."""
     with transaction.atomic():
-        model = _written(LanguageModel(), offer)
-        record(
-            "language_model:added",
-            by=by,
-            now=now,
-            target=model.name,
-            target_id=model.pk,
-            after=_seen(model),
-        )
+        model = _write(LanguageModel(), offer)
+        record("language_model:added", by=by, now=now, target=model, after=_audited(model))
     return model
 
 
 def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
     """Changes a model; running calls are not affected.
 
-    Raises ``InvalidRequest`` for a model that cannot be offered. The default model can be neither renamed nor switched
-    off: calls that name no model would have none.
+    Raises ``InvalidRequest`` for an offer that is not possible. The default model can be neither renamed nor switched
+    off, because calls that name no model use it.
     """
     with transaction.atomic():
         model = LanguageModel.objects.select_for_update(no_key=True).get(pk=model_id)
         if model.name == settings.LLM_DEFAULT_MODEL and offer.name != model.name:
             raise InvalidRequest(errors=[Fault("/name", "invalid", DEFAULT_STAYS)])
-        before = _seen(model)
-        model = _written(model, offer)
-        record(
-            "language_model:changed",
-            by=by,
-            now=now,
-            target=model.name,
-            target_id=model.pk,
-            before=before,
-            after=_seen(model),
-        )
+        before = _audited(model)
+        model = _write(model, offer)
+        after = _audited(model)
+        record("language_model:changed", by=by, now=now, target=model, before=before, after=after)
     return model
 
 
-def _written(model: LanguageModel, offer: Offer) -> LanguageModel:
+def _write(model: LanguageModel, offer: Offer) -> LanguageModel:
     if offer.output_limit < LEAST_OUTPUT:
-        sentence = f"At least {LEAST_OUTPUT} tokens."
-        raise InvalidRequest(errors=[Fault("/output_limit", "min_value", sentence)])
+        detail = f"The output limit is at least {LEAST_OUTPUT} tokens."
+        raise InvalidRequest(errors=[Fault("/output_limit", "min_value", detail)])
     if offer.name == settings.LLM_DEFAULT_MODEL and not offer.is_on:
         raise InvalidRequest(errors=[Fault("/is_on", "invalid", DEFAULT_STAYS)])
     model.name, model.provider_name = offer.name, offer.provider_name
@@ -88,8 +74,8 @@ def _written(model: LanguageModel, offer: Offer) -> LanguageModel:
     return model
 
 
-def _seen(model: LanguageModel) -> dict[str, Any]:
-    """A model as the audit log keeps it."""
+def _audited(model: LanguageModel) -> dict[str, Any]:
+    """The model's fields in the audit log."""
     return {
         "name": model.name,
         "provider_name": model.provider_name,

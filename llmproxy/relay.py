@@ -171,9 +171,9 @@ class Stream:
             _check_head(self._call, self._exchange)
         if self._end_by is None:
             return self._exchange.chunk(self._keep_alive)
+        left = max(0.0, self._end_by - time.monotonic())
         try:
-            left = self._end_by - time.monotonic()
-            chunk = self._exchange.chunk(max(0.0, min(self._keep_alive, left)))
+            chunk = self._exchange.chunk(min(self._keep_alive, left))
         except ExchangeError:
             # A failure after the end leaves the answer whole, unless this side cut it.
             if self._call.stopped is not None or self._call.disconnected:

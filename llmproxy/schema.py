@@ -1,18 +1,8 @@
-"""The schema of model calls in the published OpenAPI document."""
+"""The OpenAPI schema of model calls."""
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
 from llmproxy.chat_schema import CHAT_REQUEST, Schema
-
-__all__ = [
-    "CHAT_EXAMPLES",
-    "CHAT_REQUEST",
-    "COMPLETE_REQUEST",
-    "COMPLETION",
-    "EVENT",
-    "REMAINING",
-    "STREAM_REQUEST",
-]
 
 _USAGE: Schema = {
     "type": "object",
@@ -24,6 +14,16 @@ _USAGE: Schema = {
     "required": ["prompt_tokens", "completion_tokens"],
 }
 
+
+def _choices(member: str, **required: list[str]) -> Schema:
+    properties = {
+        "index": {"type": "integer"},
+        member: {"type": "object"},
+        "finish_reason": {"type": ["string", "null"]},
+    }
+    return {"type": "array", "items": {"type": "object", "properties": properties, **required}}
+
+
 COMPLETION: Schema = {
     "type": "object",
     "description": "A chat.completion object as OpenAI describes it.",
@@ -32,18 +32,7 @@ COMPLETION: Schema = {
         "object": {"type": "string"},
         "created": {"type": "integer"},
         "model": {"type": "string"},
-        "choices": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "index": {"type": "integer"},
-                    "message": {"type": "object"},
-                    "finish_reason": {"type": ["string", "null"]},
-                },
-                "required": ["message"],
-            },
-        },
+        "choices": _choices("message", required=["message"]),
         "usage": _USAGE,
     },
     "required": ["choices", "usage"],
@@ -53,17 +42,7 @@ _CHUNK: Schema = {
     "type": "object",
     "description": "A chat.completion.chunk object as OpenAI describes it.",
     "properties": {
-        "choices": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "index": {"type": "integer"},
-                    "delta": {"type": "object"},
-                    "finish_reason": {"type": ["string", "null"]},
-                },
-            },
-        },
+        "choices": _choices("delta"),
         "usage": {"anyOf": [_USAGE, {"type": "null"}]},
     },
     "required": ["choices"],
@@ -72,7 +51,7 @@ _CHUNK: Schema = {
 _TEXT: Schema = {"type": "string"}
 _ERROR: Schema = {
     "type": "object",
-    "description": "What ended the stream; the members are those of a problem.",
+    "description": "The problem that ended the stream, with its members.",
     "properties": {
         "error": {
             "type": "object",
@@ -90,12 +69,12 @@ _ERROR: Schema = {
     "required": ["error"],
 }
 
-# Before version 3.2 of OpenAPI there is no word for the items of a stream, and programs take this for one item.
+# OpenAPI before version 3.2 cannot describe the items of a stream; programs read this as one item.
 EVENT: Schema = {
     "type": "object",
     "description": (
-        "One server-sent event. Each has a chunk, and the last one `[DONE]`; or an error, after which nothing "
-        "comes. Comments come in silence."
+        "One server-sent event. Its data is a chunk, or `[DONE]` at the end, or an error, which ends the stream "
+        "instead. Comments keep a silent stream alive."
     ),
     "properties": {
         "data": {
@@ -112,7 +91,7 @@ EVENT: Schema = {
 
 
 def _streamed(value: bool) -> Schema:  # noqa: FBT001 - the value of the member
-    """The request as an address takes it that streams always, or never."""
+    """The request of an address that always streams, or never."""
     member = {**CHAT_REQUEST["properties"]["stream"], "enum": [value, None]}
     return {**CHAT_REQUEST, "properties": {**CHAT_REQUEST["properties"], "stream": member}}
 
@@ -127,8 +106,8 @@ REMAINING = [
         OpenApiParameter.HEADER,
         response=[200],
         description=(
-            f"Tokens left {what}, as of admission; `unlimited` where there is no cap. Also on failures of the "
-            "provider and on refusals by a cap, but not on what is refused before tokens are looked at."
+            f"Tokens left {what} at admission; `unlimited` without a cap. Failures of the provider and refusals by "
+            "a cap have it too; earlier refusals do not."
         ),
     )
     for period, what in (("Month", "this month, of the scarcer kind"), ("Day", "today"))

@@ -1,4 +1,4 @@
-"""Shapes of model calls that are not OpenAI's own business: the list of models."""
+"""The list of models, in OpenAI's shape."""
 
 from typing import Any
 
@@ -19,4 +19,4 @@ class ModelSerializer(serializers.Serializer[Any]):
 @extend_schema_serializer(many=False)
 class ModelListSerializer(serializers.Serializer[Any]):
     object = serializers.CharField(read_only=True, default="list")
-    data = ModelSerializer(many=True)  # type: ignore[assignment] # OpenAI's word for the list
+    data = ModelSerializer(many=True)  # type: ignore[assignment] # OpenAI's name of the member

@@ -43,7 +43,7 @@ _thread: Thread | None = None
 
 
 def settle_or_retry(settlement: Settlement) -> Event:
-    """Settles; the event is set once that is done, which is now unless the database is unavailable."""
+    """Settles at once, or later if the database is unavailable. The event is set after the settlement."""
     settled = Event()
     if _settle(settlement):
         settled.set()
@@ -102,7 +102,7 @@ def _is_done(settlement: Settlement, settled: Event) -> bool:
         if not _settle(settlement):
             return False
     except Exception:
-        # The others must not wait for one that the database refuses; the sweep settles it.
+        # A settlement that the database refuses must not delay the others; the sweep settles it.
         log.exception("settlement_failed")
         return True
     settled.set()

@@ -21,11 +21,11 @@ from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
 from llmproxy.chat import parse
+from llmproxy.chat_schema import CHAT_REQUEST
 from llmproxy.client_disconnect import disconnect_check
 from llmproxy.relay import complete, stream
 from llmproxy.schema import (
     CHAT_EXAMPLES,
-    CHAT_REQUEST,
     COMPLETE_REQUEST,
     COMPLETION,
     EVENT,
@@ -35,7 +35,7 @@ from llmproxy.schema import (
 from llmproxy.serializers import ModelListSerializer
 from usage.limits import remaining_headers
 
-# Every way a model call can be refused, for the schema.
+# The problems of a model call in the schema.
 CALL_PROBLEMS = (
     "invalid_request",
     "provider_rejected",
@@ -69,7 +69,7 @@ class ModelCallViewSet(ViewSet):
         tags=["models"],
     )
     def complete(self, request: Request) -> HttpResponseBase:
-        """Ask a model and get its answer whole."""
+        """Ask a model and receive its answer in one piece."""
         return self._answer(request, streamed=False)
 
     @problems(*CALL_PROBLEMS)
@@ -82,7 +82,7 @@ class ModelCallViewSet(ViewSet):
         tags=["models"],
     )
     def stream(self, request: Request) -> HttpResponseBase:
-        """Ask a model and get its answer as it is made, as server-sent events."""
+        """Ask a model and receive its answer as server-sent events."""
         return self._answer(request, streamed=True)
 
     @problems(*CALL_PROBLEMS)
@@ -95,7 +95,7 @@ class ModelCallViewSet(ViewSet):
         tags=["models"],
     )
     def chat(self, request: Request) -> HttpResponseBase:
-        """The same for OpenAI's SDKs; the body's ``stream`` says which."""
+        """Ask a model with OpenAI's SDKs; ``stream`` in the body selects events or one piece."""
         return self._answer(request, streamed=None)
 
     def _answer(self, request: Request, *, streamed: bool | None) -> HttpResponseBase:
@@ -118,7 +118,7 @@ class ModelCallViewSet(ViewSet):
 
 
 class ModelViewSet(ViewSet):
-    """Lists the models. A suspended client may still read it."""
+    """Lists the models, also for a suspended client."""
 
     permission_classes = (IsAuthenticated,)
 
@@ -132,7 +132,7 @@ class ModelViewSet(ViewSet):
         tags=["models"],
     )
     def list(self, request: Request) -> Response:
-        """The models the caller may choose from."""
+        """List the models that the caller may use."""
         return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
 
 
@@ -145,22 +145,16 @@ def _whole(call: Call) -> HttpResponse:
     )
 
 
-class _Events(StreamingHttpResponse):
-    """A stream of bytes; Django would check the type of each chunk, twice."""
-
-    make_bytes = bytes  # type: ignore[assignment]
-
-
-def _streamed(call: Call) -> _Events:
+def _streamed(call: Call) -> StreamingHttpResponse:
     answer = stream(call)
-    response = _Events(
+    response = StreamingHttpResponse(
         answer,
         content_type="text/event-stream; charset=utf-8",
         headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
     )
 
     def how_ended() -> str | None:
-        """The end of the stream for the request's log line; None where the chunks sent tell it."""
+        """The end of the stream for the request's log line; None where the server sees it itself."""
         if call.end == End.CLIENT_GONE:
             return "cut"
         return answer.failure.code if answer.failure else None

@@ -1,8 +1,8 @@
-"""One HTTP request to a provider and its answer, which can be waited for with a timeout and cut at any moment.
+"""An HTTP request to a provider and its answer, read with a timeout and cut at any moment.
 
-A background task sends the request and reads the answer into a bounded queue, because a read that timed out cannot be
-resumed. The consumer waits on the queue. A cut kills the task, which works in every phase under gevent; under plain
-threads the consumer leaves at once and the task ends at its own timeout.
+A background task sends the request and reads the answer into a bounded queue, because a read cannot be resumed after
+its timeout. The consumer waits on the queue. A cut kills the task in any phase under gevent; under plain threads the
+consumer leaves at once and the task ends at its own timeout.
 """
 
 import time
@@ -18,16 +18,16 @@ from config.greenlets import spawn, within
 from llmproxy.upstream.provider_session import Attempt, ProviderSession, prepared
 from llmproxy.upstream.retries import Retries, root_of
 
-# The most bytes that are read at once, and the most reads that the task is ahead of the consumer.
+# The most bytes per read, and the most reads by which the task is ahead of the consumer.
 READ_BYTES = 16 * 1024
 READS_AHEAD = 16
 
 
 class ExchangeError(Exception):
-    """The provider did not give a whole answer.
+    """The provider did not send a whole answer.
 
-    `sent` says whether it may have received the whole request: where False, repeating the call
-    cannot make it happen twice. The text holds no address, header or body.
+    `sent`: the provider may have received the whole request; if not, it is safe to repeat the call. The text holds no
+    address, header or body.
     """
 
     def __init__(self, message: str, *, sent: bool) -> None:
@@ -40,7 +40,7 @@ class Unreachable(ExchangeError):
 
 
 class Broken(ExchangeError):
-    """The connection failed, the answer stopped before its end, or it cannot be read."""
+    """The connection failed, or the answer is truncated or unreadable."""
 
 
 class TimedOut(ExchangeError):
@@ -48,22 +48,22 @@ class TimedOut(ExchangeError):
 
 
 class TooLarge(ExchangeError):
-    """The body of the answer is longer than it may be."""
+    """The body of the answer is longer than the limit."""
 
 
 class Head(NamedTuple):
-    """Status and headers of an answer; names of headers have no case."""
+    """Status and headers of an answer; header names are case-insensitive."""
 
     status: int
     headers: Mapping[str, str]
 
 
 class Limits(NamedTuple):
-    """What an exchange may take: seconds, a time on the monotonic clock, and bytes.
+    """The limits of an exchange: seconds, times on the monotonic clock, and bytes.
 
     `connect_timeout` covers name look-up, connection and TLS together; `first_byte_timeout` each silence from there to
-    the first byte of the body, `read_timeout` each one after it; `deadline` everything; `max_bytes` the body of the
-    answer. `retry_until` is the time after which no attempt begins anew.
+    the first byte of the body, `read_timeout` each silence after it; `deadline` everything; `max_bytes` the body of the
+    answer. No new attempt begins after `retry_until`.
     """
 
     connect_timeout: float
@@ -75,9 +75,9 @@ class Limits(NamedTuple):
 
 
 class Exchange:
-    """One request and its answer, begun when it is made. For one consumer; close it always.
+    """One request and its answer, for one consumer, which has to close it. The constructor sends the request.
 
-    Redirects are answers like any other. What failed once fails again in the same way.
+    Redirects are answers like any other. After a failure each method raises the same failure again.
     """
 
     def __init__(
@@ -109,21 +109,17 @@ class Exchange:
     # The consumer's side
 
     def head(self, timeout: float) -> Head | None:
-        """Return status and headers, or None when they are not there after `timeout` seconds.
-
-        Raises Unreachable, Broken or TimedOut.
-        """
+        """Returns status and headers, or None after `timeout` seconds. Raises Unreachable, Broken or TimedOut."""
         if self._failure is not None:
-            raise _anew(self._failure)
+            raise _copy(self._failure)
         if self._head is None:
             self._head = self._take(timeout)
         return self._head
 
     def chunk(self, timeout: float) -> bytes | None:
-        """Return the next bytes of the body as they come, b"" at its end.
+        """Returns the next bytes of the body, b"" at its end, None after `timeout` seconds of silence.
 
-        None after `timeout` seconds of silence; the head, too, ends a silence. Raises Unreachable,
-        Broken, TimedOut or TooLarge.
+        Raises Unreachable, Broken, TimedOut or TooLarge.
         """
         if self._ended:
             return b""
@@ -133,7 +129,7 @@ class Exchange:
         self._ended = piece == b""
         if not piece or self._items.empty():
             return piece
-        # All that has come is one piece: of many small ones each would cost its own way through the relay.
+        # All bytes received so far become one piece, because the relay's work is per piece.
         pieces = [piece]
         while self._held is None and not self._items.empty():
             item = self._items.get()
@@ -144,24 +140,21 @@ class Exchange:
         return b"".join(pieces)
 
     def body(self) -> bytes:
-        """Return the rest of the body, waiting as long as read timeout and deadline allow.
-
-        Raises as `chunk` does.
-        """
+        """Returns the rest of the body within read timeout and deadline. Raises as `chunk` does."""
         pieces: list[bytes] = []
         while not self._ended:
             pieces.append(self.chunk(self._limits.deadline - time.monotonic()) or b"")
         return b"".join(pieces)
 
     def close(self) -> None:
-        """Cut the connection now, unless the answer was read to its end and it waits for its next use already.
+        """Cuts the connection, unless the answer was read to its end and the pool has the connection.
 
-        Idempotent and at once. Any thread may call it: a consumer that waits gets Broken.
+        Idempotent, and never waits. Any thread may call it: a waiting consumer gets Broken.
         """
         self._cut(Broken("the exchange was closed", sent=self._attempt.sent))
 
     def _take(self, timeout: float) -> Any:
-        """The next item of the queue, None after so many seconds without one; raises a failure."""
+        """The next item of the queue, None after `timeout` seconds; raises a failure."""
         item, self._held = self._held, None
         if item is None and self._failure is None:
             left = self._limits.deadline - time.monotonic()
@@ -173,11 +166,11 @@ class Exchange:
         if isinstance(item, ExchangeError):
             self._failure = self._failure or item
         if self._failure is not None:
-            raise _anew(self._failure)
+            raise _copy(self._failure)
         return item
 
     def _cut(self, failure: ExchangeError) -> None:
-        """Ends the task and wakes the consumer. The first failure counts."""
+        """Ends the task and wakes the consumer, which gets the first failure."""
         self._failure = self._failure or failure
         self._task.kill()
         while not self._items.empty():
@@ -197,7 +190,7 @@ class Exchange:
             self._cut(self._out_of_time())
 
     def _fetch(self, url: str, headers: dict[str, str], body: bytes) -> None:
-        """Puts into the queue the answer and then b"", or why it is not whole."""
+        """Puts the answer into the queue, and then b"" or the failure that ended it."""
         last: bytes | ExchangeError = b""
         try:
             response = self._answer(prepared(url, headers, body))
@@ -206,13 +199,13 @@ class Exchange:
             finally:
                 response.raw.close()
         except ExchangeError as error:
-            last = _anew(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the consumer waits for it
-            last = self._explained(error)
+            last = _copy(error)
+        except Exception as error:  # noqa: BLE001 - the consumer waits for any failure
+            last = self._failure_of(error)
         self._items.put(last)
 
     def _answer(self, request: PreparedRequest) -> Response:
-        """The first answer that stands; raises what the last attempt failed with."""
+        """The first answer that is not retried; raises the failure of the last attempt."""
         retries = Retries(until=self._limits.retry_until)
         while True:
             try:
@@ -231,7 +224,7 @@ class Exchange:
             self._attempt = self._new_attempt(is_first=False)
             time.sleep(wait)
             if self._failure is not None:
-                raise _anew(self._failure)
+                raise _copy(self._failure)
 
     def _new_attempt(self, *, is_first: bool) -> Attempt:
         return Attempt(connect_timeout=self._limits.connect_timeout, is_first=is_first)
@@ -240,14 +233,14 @@ class Exchange:
         attempt, limits, size = self._attempt, self._limits, 0
         self._items.put(Head(response.status_code, response.headers))
         if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-            raise Broken("the answer is in an encoding that was not asked for", sent=True)
+            raise Broken("the answer has an encoding that the request excludes", sent=True)
         read: Callable[[int], bytes] = partial(response.raw.read1, decode_content=False)
         if response.raw.chunked and attempt.answer is not None:
             # The layers of urllib3 take a third of a chunk's CPU, and do nothing for a body in chunks.
             read = attempt.answer.read1
         while piece := read(READ_BYTES):
             if not size and attempt.sock is not None:
-                # The socket is closed already where a last answer came in one go.
+                # The socket may be closed already if the server closes the connection after the answer.
                 with suppress(OSError):
                     attempt.sock.settimeout(limits.read_timeout)
             size += len(piece)
@@ -255,14 +248,14 @@ class Exchange:
                 raise TooLarge(f"the answer is over {limits.max_bytes} bytes", sent=True)
             self._items.put(piece)
             if self._failure is not None or time.monotonic() >= limits.deadline:
-                # Only a plain thread comes here: it could not be killed.
+                # Only a plain thread gets here, because it cannot be killed.
                 raise self._out_of_time()
         if attempt.connection is not None:
             attempt.connection.idle_since = time.monotonic()
         response.raw.release_conn()
 
-    def _explained(self, error: BaseException) -> ExchangeError:
-        """Says what `error` means for the caller, by the name of its root cause and no more."""
+    def _failure_of(self, error: BaseException) -> ExchangeError:
+        """Translates an error to a failure, whose text names the root cause only."""
         error, attempt = root_of(error), self._attempt
         reason = type(error).__name__
         if time.monotonic() >= self._limits.deadline:
@@ -274,6 +267,6 @@ class Exchange:
         return Broken(f"the connection to the provider broke ({reason})", sent=attempt.sent)
 
 
-def _anew(failure: ExchangeError) -> ExchangeError:
-    """The same, to be kept or raised: one that was raised holds on to the frames, and to whoever keeps it."""
+def _copy(failure: ExchangeError) -> ExchangeError:
+    """A copy to keep or raise: a raised exception refers to its frames, which would refer to it."""
     return type(failure)(str(failure), sent=failure.sent)

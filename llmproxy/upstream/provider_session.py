@@ -1,7 +1,7 @@
-"""The HTTP connections to providers: verified, kept for reuse, and limited in time from the look-up of the name on.
+"""The HTTP connections to providers: verified, kept for reuse, and limited in time from name look-up on.
 
-``requests`` and urllib3 do the work. Their connections report how far a request has got, which says whether it may be
-sent again, and refuse heads of answers from which the end of the body is not clear.
+Subclasses of the connections of ``requests`` and urllib3 record the progress of a request, which decides whether a
+retry is safe, and refuse answers whose heads leave the end of the body ambiguous.
 """
 
 import re
@@ -22,11 +22,11 @@ from config.greenlets import within
 
 # Connections kept for reuse, per provider. More may be open; beyond this they are not kept.
 KEPT_CONNECTIONS = 4096
-# Servers and address translators drop idle connections, some without saying so, and a request lost in that way cannot
-# safely be repeated: a connection idle for longer is not used again. Several common servers close theirs after 5 s.
+# A connection that was idle for longer is not used again. Servers and address translators drop idle connections, some
+# silently, and a request lost in that way cannot safely be repeated. Several common servers close theirs after 5 s.
 MAX_IDLE_SECONDS = 4.0
-# Silence after which the operating system probes whether the other end is still there, and again each time. An answer
-# in one piece may take minutes without a byte.
+# Seconds of silence after which the operating system probes the other end, and between probes. A one-shot answer may
+# take minutes without a byte.
 PROBE_SECONDS = 30
 
 _KEEP_ALIVE = [
@@ -41,14 +41,14 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 
 
 class UnclearHead(HTTPException):
-    """The head of an answer breaks the rules of HTTP. The text holds nothing of it."""
+    """The head of an answer breaks the rules of HTTP."""
 
 
 class Attempt:
-    """How far one sending of a request has got.
+    """The progress of one attempt at a request.
 
-    ``connected``: past name look-up, connection and TLS. ``sent``: the whole request may be on its way. ``answered``: a
-    byte of the answer has come. ``is_first``: an earlier attempt may not have been lost to a stale connection.
+    ``connected``: past name look-up, connection and TLS. ``sent``: the provider may have received the whole request.
+    ``answered``: a byte of the answer has come. ``is_first``: no attempt was made before.
     """
 
     def __init__(self, *, connect_timeout: float, is_first: bool = True) -> None:
@@ -91,7 +91,7 @@ class _Connection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the pool may use this connection again; a second attempt takes a new one."""
+        """Whether the pool may use this connection again; only a first attempt does."""
         is_fresh = time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
         return _current.attempt.is_first and is_fresh and super().is_connected
 
@@ -132,7 +132,7 @@ class _TLSPool(HTTPSConnectionPool):
 class _Adapter(HTTPAdapter):
     def __init__(self, context: ssl.SSLContext) -> None:
         self._context = context
-        # By address, of which a provider has one or two: finding the pool of one takes 40 µs.
+        # By URL, of which a provider has one or two: urllib3's look-up takes 40 µs.
         self._pools: dict[str | None, Any] = {}
         super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0)
 
@@ -150,14 +150,14 @@ class _Adapter(HTTPAdapter):
         return self._pools[request.url]
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
-        """The response without cookies and encoding, which nobody reads and which take 50 µs."""
+        """The response without cookies and encoding, which take 50 µs and are not used."""
         response = Response()
         response.status_code, response.raw = resp.status, resp
         response.headers = resp.headers
         return response
 
     def cert_verify(self, *args: Any) -> None:
-        """The shared context verifies; the superclass would read all authorities for each connection."""
+        """The shared context verifies; the superclass would load all authorities for each connection."""
 
 
 class ProviderSession(Session):
@@ -175,20 +175,20 @@ class ProviderSession(Session):
         self.mount("http://", adapter)
 
     def ask(self, request: PreparedRequest, attempt: Attempt, *, timeout: float) -> Response:
-        """Sends a request and returns its answer with the body unread. ``timeout`` limits each silence."""
+        """Sends a request and returns its answer, the body unread. ``timeout`` limits each silence."""
         assert request.url is not None
         _current.attempt = attempt
         return self.get_adapter(request.url).send(request, stream=True, timeout=timeout)
 
 
 def prepared(url: str, headers: dict[str, str], body: bytes) -> PreparedRequest:
-    """A POST request, whose answer is asked for without an encoding."""
+    """A POST request that accepts no encoding of the answer."""
     request = _without_body(url, tuple(headers.items())).copy()
     request.prepare_body(body, None)
     return request
 
 
-# A provider has one or two addresses, and the same headers for every call: preparing them takes 40 µs.
+# All calls to a provider share one or two URLs and sets of headers, and preparing them takes 40 µs.
 @lru_cache(maxsize=64)
 def _without_body(url: str, headers: tuple[tuple[str, str], ...]) -> PreparedRequest:
     given = {name: value for name, value in headers if name.lower() != "accept-encoding"}
@@ -196,7 +196,7 @@ def _without_body(url: str, headers: tuple[tuple[str, str], ...]) -> PreparedReq
 
 
 def _check(headers: HTTPMessage) -> None:
-    """Raises ``UnclearHead`` for what parsers read differently: a bad line, coding or length."""
+    """Raises ``UnclearHead`` for an ambiguous head: a bad line, coding or length."""
     codings = _values(headers, "Transfer-Encoding") - {"", "identity"}
     lengths = _values(headers, "Content-Length")
     has_length = len(lengths) == 1 and all(map(_LENGTH.fullmatch, lengths))

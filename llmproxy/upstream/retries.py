@@ -1,4 +1,4 @@
-"""When a request to a provider is sent again: before its first byte, and only where nobody can be charged twice."""
+"""Decides when a request is sent again: before the first byte of an answer, and only where no charge can double."""
 
 import ssl
 import time
@@ -14,16 +14,15 @@ from llmproxy.upstream.provider_session import Attempt
 MOST_ATTEMPTS = 3
 # Seconds before the second attempt; twice as long before the third, half more or less each time.
 FIRST_WAIT = 0.25
-# With these a provider says that it has not begun. 429 also means an account without money, and counts only with a
-# time to come back at.
+# Statuses of a provider that has not begun. A 429 may also mean an account without credit, so it needs a Retry-After.
 TOO_MANY = 429
 NOT_NOW = frozenset({TOO_MANY, 503, 529})
-# A caller can wait for longer times itself: it gets them as Retry-After.
+# Callers receive longer waits as Retry-After.
 MOST_WAIT = 2
-# No wait is so long that it takes more digits.
+# A longer number is no valid wait.
 MOST_DIGITS = 9
-# A server may close an idle connection at the moment at which it is used again. What ends sooner than this, without a
-# byte, was closed before the request came; a provider that failed later may have been at work.
+# A server may close an idle connection while a request is on its way. A reused connection that ends sooner than this,
+# without a byte, was closed before the request came; a provider that failed later may have processed it.
 STALE_SECONDS = 0.1
 
 
@@ -35,7 +34,7 @@ class Retries:
         self._made = 1
 
     def wait_after_failure(self, error: BaseException, attempt: Attempt) -> float | None:
-        """Seconds until the next attempt after the connection failed; None where there is none."""
+        """Seconds until the next attempt after a failed connection; None if none follows."""
         cause = root_of(error)
         if not isinstance(cause, OSError) or isinstance(cause, TimeoutError | ssl.SSLError):
             return None
@@ -47,7 +46,7 @@ class Retries:
         return self._wait() if is_stale or not attempt.sent else None
 
     def wait_after_refusal(self, status: int, headers: Mapping[str, str]) -> float | None:
-        """Seconds until the next attempt after such an answer; None where it stands."""
+        """Seconds until the next attempt after an answer; None if the answer is final."""
         if status not in NOT_NOW or headers.get("x-should-retry") == "false":
             return None
         if "Retry-After" not in headers:
@@ -65,7 +64,7 @@ class Retries:
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """The seconds of a ``Retry-After``, which may be a date; None without one that can be read."""
+    """The seconds of a ``Retry-After``, which may be a date; None if missing or invalid."""
     value = headers.get("Retry-After", "")
     if value.isdecimal():
         return int(value) if len(value) <= MOST_DIGITS else None
@@ -74,7 +73,7 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
 
 
 def root_of(error: BaseException) -> BaseException:
-    """The first cause of an error; a fault of HTTP says more than what it came from."""
+    """The first cause of an error, or the first HTTP error on the way to it, which is more precise."""
     while not isinstance(error, HTTPException) and (cause := error.__cause__ or error.__context__):
         error = cause
     return error

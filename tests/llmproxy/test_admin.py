@@ -41,7 +41,7 @@ def test_a_model_is_added_for_some_plans_and_switched_off(
         ({"plans": ["0"]}, "plans"),
     ],
 )
-def test_an_offer_that_cannot_be_stands_beside_its_field(
+def test_a_fault_of_the_form_is_shown_beside_its_field(
     console: Browser,
     change: dict[str, str],
     field: str,
@@ -52,11 +52,11 @@ def test_an_offer_that_cannot_be_stands_beside_its_field(
     assert LanguageModel.objects.count() == 1
 
 
-def test_the_list_says_what_calls_without_a_name_get(console: Browser, settings) -> None:
+def test_the_list_warns_about_the_default_model(console: Browser, settings) -> None:
     settings.LLM_DEFAULT_MODEL = "usual"
     address = reverse("admin:llmproxy_languagemodel_changelist")
     front = reverse("admin:index")
-    assert "there is no row" in console.get(address).content.decode()
+    assert "which has no row here" in console.get(address).content.decode()
     model = LanguageModel.objects.create(name="usual", provider_name="x")
     assert "LLM_DEFAULT_MODEL" not in console.get(address).content.decode()
     assert "default model is off" not in console.get(front).content.decode()

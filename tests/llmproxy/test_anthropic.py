@@ -134,7 +134,7 @@ def put_together(chunks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class TestRequests:
-    def test_the_body_is_built_anew_with_the_credential_in_its_header_alone(self, settings) -> None:
+    def test_the_request_has_the_credential_in_its_header_only(self, settings) -> None:
         asked = chat(stream=True, user="someone", metadata={"a": "b"}, model="public", seed=7)
         outgoing = Anthropic().outgoing(asked, model=MODEL, output_limit=40)
         assert json.loads(outgoing.body) == {
@@ -149,7 +149,7 @@ class TestRequests:
         assert "Authorization" not in outgoing.headers
         assert settings.LLM_API_KEY() not in outgoing.url + outgoing.body.decode()
 
-    def test_system_messages_are_one_prompt_before_all_turns(self) -> None:
+    def test_system_messages_become_one_prompt_before_all_turns(self) -> None:
         asked = body(
             {"role": "system", "content": "Be kind."},
             HI,
@@ -158,7 +158,7 @@ class TestRequests:
         assert asked["system"] == "Be kind.\n\nBe brief."
         assert asked["messages"] == [{"role": "user", "content": [text("hi")]}]
 
-    def test_messages_of_one_role_after_another_are_one_turn(self) -> None:
+    def test_consecutive_messages_of_one_role_become_one_turn(self) -> None:
         asked = body(
             HI,
             {"role": "user", "content": "you", "name": "ada"},
@@ -168,7 +168,7 @@ class TestRequests:
         assert [turn["role"] for turn in asked["messages"]] == ["user", "assistant", "user"]
         assert asked["messages"][0]["content"] == [text("hi"), text("you")]
 
-    def test_results_of_tools_stand_together_at_the_head_of_a_users_turn(self) -> None:
+    def test_tool_results_are_together_at_the_head_of_a_users_turn(self) -> None:
         second = {**CALL, "id": "functions.weather:1"}
         asked = body(
             HI,
@@ -198,7 +198,7 @@ class TestRequests:
             ("é", "è"),
         ],
     )
-    def test_ids_of_calls_that_differ_stay_different(self, ids: tuple[str, ...]) -> None:
+    def test_different_ids_of_calls_stay_different(self, ids: tuple[str, ...]) -> None:
         called, *results = body(
             HI,
             {**CALLED, "tool_calls": [{**CALL, "id": each} for each in ids]},
@@ -215,35 +215,35 @@ class TestRequests:
         [("", {}), ("[1]", {"arguments": "[1]"}), ('{"ci', {"arguments": '{"ci'}),
          ('{"x": NaN}', {"arguments": '{"x": NaN}'}), ("[" * 99_999, {"arguments": "[" * 99_999})],
     )  # fmt: skip
-    def test_arguments_that_are_no_object_stay_to_be_read(
+    def test_arguments_that_are_no_object_become_an_object_with_their_text(
         self, written: str, read: dict[str, Any]
     ) -> None:
         call = {**CALL, "function": {"name": "weather", "arguments": written}}
         asked = body(HI, {**CALLED, "tool_calls": [call]}, RESULT)
         assert asked["messages"][1]["content"][0]["input"] == read
 
-    def test_turns_that_called_tools_go_with_tools_that_are_not_called_again(self) -> None:
+    def test_turns_that_called_tools_are_sent_with_tools_that_may_not_be_called(self) -> None:
         asked = body(HI, CALLED, RESULT)
         assert asked["tools"] == [{"name": "weather", "input_schema": {"type": "object"}}]
         assert asked["tool_choice"] == {"type": "none"}
 
-    def test_a_conversation_that_an_assistant_opens_is_given_a_beginning(self) -> None:
+    def test_a_conversation_that_an_assistant_opens_gets_a_first_turn(self) -> None:
         asked = body({"role": "assistant", "content": "Welcome!"}, HI)
         assert asked["messages"][0] == {"role": "user", "content": [text(OPENING)]}
 
-    def test_an_answer_to_go_on_with_ends_in_no_blank(self) -> None:
+    def test_an_answer_to_continue_does_not_end_in_white_space(self) -> None:
         asked = body(HI, {"role": "assistant", "content": None, "refusal": "I shall \n"})
         assert asked["messages"][-1] == {"role": "assistant", "content": [text("I shall")]}
 
     @pytest.mark.parametrize("content", ["", " \n", [text(""), text(" ")]])
-    def test_there_has_to_be_something_to_answer(self, content: Any) -> None:
+    def test_messages_without_content_to_answer_are_refused(self, content: Any) -> None:
         system, blank = {"role": "system", "content": "x"}, {**HI, "content": content}
         assert refused(system) == refused(system, {"role": "assistant", "content": content})
         assert refused(system) == "/messages"
         assert refused(system, blank) == "/messages/1/content"
 
     @pytest.mark.parametrize("content", ["", " \n", [text(""), text(" ")]])
-    def test_an_answer_is_not_gone_on_with_because_what_follows_says_nothing(
+    def test_a_blank_last_message_does_not_continue_the_answer_before_it(
         self, content: Any
     ) -> None:
         said, blank = {"role": "assistant", "content": "Yes."}, {**HI, "content": content}
@@ -251,22 +251,20 @@ class TestRequests:
         assert refused(HI, said, blank, {**blank, "role": "system"}) == "/messages/2/content"
 
     @pytest.mark.parametrize("content", ["", " \n", [text(""), text(" ")]])
-    def test_a_message_of_blanks_that_nothing_has_to_answer_ends_no_conversation(
-        self, content: Any
-    ) -> None:
+    def test_blank_messages_that_need_no_answer_are_left_out(self, content: Any) -> None:
         said, blank = {"role": "assistant", "content": "Yes."}, {**HI, "content": content}
         assert body(HI, said, blank, HI)["messages"] == body(HI, said, HI)["messages"]
         assert body(HI, blank)["messages"] == body(HI)["messages"]
         assert body(blank, said, HI)["messages"] == body(said, HI)["messages"]
         assert body(HI, said, {**blank, "role": "system"})["messages"][-1]["role"] == "assistant"
 
-    def test_nor_because_it_is_a_system_message(self) -> None:
+    def test_a_last_system_message_does_not_continue_the_answer_before_it(self) -> None:
         said, system = {"role": "assistant", "content": "Yes."}, {**HI, "role": "developer"}
         assert refused(HI, said, system) == "/messages/2"
         assert body(HI, said, system, HI)["messages"][-1]["role"] == "user"
         assert body(HI, system)["messages"] == [{"role": "user", "content": [text("hi")]}]
 
-    def test_images_come_as_data_or_by_address(self) -> None:
+    def test_images_are_sent_as_data_or_by_url(self) -> None:
         parts = [{"type": "image_url", "image_url": {"url": url, "detail": "low"}}
                  for url in ("data:image/jpg;base64,AAAA", "https://a.test/b.png")]  # fmt: skip
         asked = body({"role": "user", "content": [text("What?"), *parts]})
@@ -279,18 +277,18 @@ class TestRequests:
     @pytest.mark.parametrize(
         "url", ["data:image/svg+xml;base64,AAAA", "data:image/png,AAAA", "data:image/png;base64,"]
     )
-    def test_an_image_that_cannot_be_looked_at_is_refused(self, url: str) -> None:
+    def test_an_unsupported_image_is_refused(self, url: str) -> None:
         asked = {**HI, "content": [{"type": "image_url", "image_url": {"url": url}}]}
         assert refused(asked) == "/messages/0/content/0/image_url/url"
 
     @pytest.mark.parametrize("role", ["system", "assistant"])
-    def test_only_users_and_tools_show_images(self, role: str) -> None:
+    def test_only_messages_of_users_and_tools_hold_images(self, role: str) -> None:
         image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
         asked = {"role": role, "content": [image]}
         assert refused(HI, asked) == "/messages/1/content/0/image_url"
         assert body(HI, CALLED, {**RESULT, "content": [image]})
 
-    def test_tools_are_described(self) -> None:
+    def test_tools_are_translated(self) -> None:
         bare = {"type": "function", "function": {"name": "now", "strict": True}}
         asked = body(tools=[WEATHER, bare])
         assert asked["tools"] == [
@@ -315,10 +313,12 @@ class TestRequests:
             ({"parallel_tool_calls": True}, {"type": "auto"}),
         ],
     )  # fmt: skip
-    def test_the_choice_among_tools(self, members: dict[str, Any], choice: dict[str, Any]) -> None:
+    def test_the_choice_among_tools_is_translated(
+        self, members: dict[str, Any], choice: dict[str, Any]
+    ) -> None:
         assert body(tools=[WEATHER], **members)["tool_choice"] == choice
 
-    def test_what_no_tool_can_be_is_refused(self) -> None:
+    def test_invalid_tools_are_refused(self) -> None:
         listing = {"type": "function", "function": {"name": "x", "parameters": {"type": "array"}}}
         assert refused(tools=[WEATHER, listing]) == "/tools/1/function/parameters/type"
         assert refused(tool_choice="required") == "/tool_choice"
@@ -339,7 +339,7 @@ class TestRequests:
               "top_logprobs": 0, "response_format": {"type": "text"}}, {}),
         ],
     )  # fmt: skip
-    def test_members_in_anthropics_words(
+    def test_members_are_translated_to_anthropics_members(
         self, members: dict[str, Any], asked: dict[str, Any]
     ) -> None:
         made = body(**members)
@@ -352,7 +352,7 @@ class TestRequests:
         [{"presence_penalty": 0.1}, {"frequency_penalty": -1}, {"logit_bias": {"4": 0, "5": 1}},
          {"logprobs": True}, {"top_logprobs": 2}, {"stop": ["x", "\n"]}, {"stop": ""}],
     )  # fmt: skip
-    def test_what_would_change_the_answer_and_cannot_be_asked_is_refused(
+    def test_unsupported_members_that_would_change_the_answer_are_refused(
         self, member: dict[str, Any]
     ) -> None:
         assert refused(**member) == f"/{next(iter(member))}"
@@ -363,7 +363,7 @@ class TestRequests:
         assert asked["output_config"] == {"format": {"type": "json_schema", "schema": SCHEMA}}
         assert "system" not in asked
 
-    def test_other_json_is_asked_for_in_words(self) -> None:
+    def test_other_json_formats_are_described_in_the_system_prompt(self) -> None:
         asked = body(
             {"role": "system", "content": "Be kind."}, HI, response_format={"type": "json_object"}
         )
@@ -394,7 +394,7 @@ class TestThinking:
         ("effort", "asked_for"),
         [("none", None), ("minimal", "low"), ("low", "low"), ("high", "high"), ("xhigh", "xhigh")],
     )
-    def test_newer_models_are_told_the_effort(self, effort: str, asked_for: str | None) -> None:
+    def test_newer_models_get_the_effort(self, effort: str, asked_for: str | None) -> None:
         asked = body(model="claude-opus-4-7", limit=16, reasoning_effort=effort)
         if asked_for is None:
             assert asked["thinking"] == {"type": "disabled"}
@@ -402,7 +402,7 @@ class TestThinking:
             assert asked["thinking"] == {"type": "adaptive", "display": "summarized"}
             assert asked["output_config"] == {"effort": asked_for}
 
-    def test_effort_and_schema_stand_side_by_side(self) -> None:
+    def test_effort_and_schema_are_both_sent(self) -> None:
         form = {
             "type": "json_schema",
             "json_schema": {"name": "n", "schema": SCHEMA, "strict": True},
@@ -410,14 +410,14 @@ class TestThinking:
         asked = body(model="claude-sonnet-5", reasoning_effort="low", response_format=form)
         assert asked["output_config"].keys() == {"effort", "format"}
 
-    def test_a_tool_that_must_be_called_leaves_no_time_to_think(self) -> None:
+    def test_a_forced_tool_call_excludes_thinking(self) -> None:
         for model in (MODEL, "claude-opus-5"):
             asked = body(
                 model=model, tools=[WEATHER], tool_choice="required", reasoning_effort="high"
             )
             assert "thinking" not in asked
 
-    def test_a_budget_needs_thoughts_that_the_caller_never_had(self) -> None:
+    def test_an_unfinished_turn_excludes_a_thinking_budget(self) -> None:
         assert "thinking" not in body(HI, CALLED, RESULT, reasoning_effort="high")
         assert "thinking" not in body(
             HI, {"role": "assistant", "content": "So"}, reasoning_effort="high"
@@ -433,18 +433,20 @@ class TestThinking:
          ("claude-opus-4-0", False), ("claude-sonnet-4-6", True), ("claude-opus-4-7", True),
          ("claude-opus-4-10", True), ("claude-sonnet-5", True), ("claude-haiku-5-5", True), ("other", False)],
     )  # fmt: skip
-    def test_which_models_are_which(self, model: str, by_effort: bool) -> None:
+    def test_models_with_an_effort_are_told_from_models_with_a_budget(
+        self, model: str, by_effort: bool
+    ) -> None:
         assert takes_effort(model) == by_effort
 
 
 class TestOverhead:
-    def test_what_anthropic_adds_to_a_prompt_is_reserved_too(self) -> None:
+    def test_the_overhead_covers_anthropics_own_system_prompt(self) -> None:
         overhead = Anthropic().prompt_overhead
         assert overhead(chat()) == 0
         assert overhead(chat(tools=[WEATHER])) == overhead(chat(HI, CALLED, RESULT)) == TOOLS_PROMPT
 
     @pytest.mark.parametrize("given", ["call:1", " the" * 16])
-    def test_so_is_what_makes_ids_of_calls_others(self, given: str) -> None:
+    def test_the_overhead_covers_translated_ids_of_calls(self, given: str) -> None:
         called = {**CALLED, "tool_calls": [{**CALL, "id": given}, CALL]}
         asked = chat(HI, called, {**RESULT, "tool_call_id": given}, RESULT)
         more = text_tokens(call_id(given)) - text_tokens(given)
@@ -453,7 +455,7 @@ class TestOverhead:
 
 
 class TestAnswers:
-    def test_a_message_is_a_completion(self) -> None:
+    def test_a_message_becomes_a_completion(self) -> None:
         answer, known, size = Anthropic().answer(
             json.dumps(message(text("Hé"), text("!"))).encode()
         )
@@ -480,7 +482,7 @@ class TestAnswers:
         }
         assert (known, size) == (TokenUsage(input=30, output=42, cached_input=15), 4)
 
-    def test_thoughts_and_calls_have_their_places(self) -> None:
+    def test_thinking_and_tool_calls_become_their_members(self) -> None:
         hidden = {"type": "redacted_thinking", "data": "EmwKAhgB"}
         blocks = [
             thought("Hm."),
@@ -511,7 +513,7 @@ class TestAnswers:
          {"type": "tool_use", "id": "toolu_1", "name": "now"}, {"type": "text", "text": None},
          {"type": "thinking", "thinking": None}],
     )  # fmt: skip
-    def test_what_a_block_does_not_bring_is_empty_whole_or_streamed(
+    def test_missing_content_of_a_block_is_empty_whole_or_streamed(
         self, block: dict[str, Any]
     ) -> None:
         answer, _, size = Anthropic().answer(json.dumps(message(text("Hi"), block)).encode())
@@ -536,7 +538,7 @@ class TestAnswers:
          ("model_context_window_exceeded", "length"), ("tool_use", "tool_calls"),
          ("refusal", "content_filter"), ("of tomorrow", "stop"), (None, "stop")],
     )  # fmt: skip
-    def test_why_it_ended(self, reason: str | None, told: str) -> None:
+    def test_stop_reasons_become_finish_reasons(self, reason: str | None, told: str) -> None:
         answer, _, _ = Anthropic().answer(json.dumps(message(stop_reason=reason)).encode())
         assert answer["choices"][0]["finish_reason"] == told
 
@@ -544,7 +546,7 @@ class TestAnswers:
         "usage", [None, {}, [], {"input_tokens": 1}, {"input_tokens": -1, "output_tokens": 1},
                   {"input_tokens": True, "output_tokens": 1}, {"input_tokens": 1, "output_tokens": "1"}],
     )  # fmt: skip
-    def test_tokens_that_are_not_told_are_not_made_up(self, usage: Any) -> None:
+    def test_incomplete_usage_is_no_report(self, usage: Any) -> None:
         answer, known, _ = Anthropic().answer(json.dumps(message(text("x"), usage=usage)).encode())
         assert known is None
         assert "usage" not in answer
@@ -559,13 +561,13 @@ class TestAnswers:
          b'{"content": [{"type": "text", "text": 7}], "id": "a", "model": "b"}',
          b'{"content": [{"type": "tool_use", "id": 1, "name": 2, "input": {}}], "id": "a", "model": "b"}'],
     )  # fmt: skip
-    def test_what_is_no_message_is_a_failure(self, answer: bytes) -> None:
+    def test_an_invalid_message_is_a_failure(self, answer: bytes) -> None:
         with pytest.raises(ProviderError):
             Anthropic().answer(answer)
 
 
 class TestEvents:
-    def test_text_comes_as_chunks_of_one_completion_role_first(self) -> None:
+    def test_text_becomes_chunks_of_one_completion_role_first(self) -> None:
         given = pieces(message(text("Hello, wörld")))
         chunks = chunks_of(given)
         assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
@@ -577,7 +579,7 @@ class TestEvents:
         assert given[-1] == Piece(ended=True)
         assert all("usage" not in chunk for chunk in chunks)
 
-    def test_usage_is_a_chunk_of_its_own_where_it_was_asked_for(self) -> None:
+    def test_usage_is_a_separate_chunk_if_requested(self) -> None:
         translate = translator(include_usage=True)
         given = [translate.piece(event(each)) for each in events_of(message(text("x")))]
         assert all(chunk["usage"] is None for chunk in chunks_of(given))
@@ -586,7 +588,7 @@ class TestEvents:
         assert last["usage"]["prompt_tokens"] == 30
         assert last["usage"]["completion_tokens"] == 42
 
-    def test_calls_of_tools_are_numbered_and_always_have_arguments(self) -> None:
+    def test_tool_calls_are_numbered_and_always_have_arguments(self) -> None:
         answer = message(
             text("Let me see."),
             tool_use("weather", {"city": "Köln"}, "toolu_1"),
@@ -605,7 +607,7 @@ class TestEvents:
             'Let me see.weather{"city": "K\\u00f6ln"}now{}'
         )
 
-    def test_arguments_that_come_with_the_call_are_not_lost(self) -> None:
+    def test_arguments_in_the_start_of_a_block_are_forwarded(self) -> None:
         translate = translator()
         answer = message(tool_use("weather", {"city": "Ulm"}))
         given = [translate.piece(event(each)) for each in events_of(message())[:1]]
@@ -616,7 +618,7 @@ class TestEvents:
             == '{"city": "Ulm"}'
         )
 
-    def test_blocks_that_take_turns_keep_their_own(self) -> None:
+    def test_deltas_of_alternating_blocks_stay_with_their_block(self) -> None:
         calls = [
             tool_use("weather", {"city": "Ulm"}, "toolu_1"),
             {"type": "server_tool_use", "id": "s", "name": "search", "input": {"q": 1}},
@@ -638,7 +640,7 @@ class TestEvents:
             ("toolu_3", {"city": "Köln"}),
         ]
 
-    def test_arguments_are_never_those_of_a_text(self) -> None:
+    def test_arguments_never_belong_to_a_text_block(self) -> None:
         answer = message(text("Let me see."), tool_use("weather", {"city": "Ulm"}))
         translate = translator()
         told = [
@@ -648,7 +650,7 @@ class TestEvents:
         made = put_together(chunks_of([translate.piece(event(each)) for each in told]))
         assert json.loads(made["tool_calls"][0]["function"]["arguments"]) == {"city": "Ulm"}
 
-    def test_an_event_that_does_not_say_its_block_means_the_newest(self) -> None:
+    def test_a_delta_without_an_index_belongs_to_the_newest_block(self) -> None:
         answer = message(tool_use("weather", {"city": "Ulm"}), tool_use("now", {}))
         translate = translator()
         told = [{**each, "index": None} for each in events_of(answer)]
@@ -658,13 +660,13 @@ class TestEvents:
             {},
         ]
 
-    def test_thoughts_are_passed_on_and_counted_but_not_their_signature(self) -> None:
+    def test_thinking_is_forwarded_and_counted_without_its_signature(self) -> None:
         given = pieces(message(thought("So be it"), text("Yes")))
         said = put_together(chunks_of(given))
         assert (said["reasoning_content"], said["content"]) == ("So be it", "Yes")
         assert [piece.size for piece in given if piece.size] == [5, 3, 3]
 
-    def test_hidden_thoughts_are_counted_only(self) -> None:
+    def test_redacted_thinking_is_counted_only(self) -> None:
         given = pieces(message({"type": "redacted_thinking", "data": "EmwKAhgB"}))
         assert sum(piece.size for piece in given) == 8
         assert put_together(chunks_of(given))["reasoning_content"] == ""
@@ -683,12 +685,12 @@ class TestEvents:
             {"type": "message_delta", "usage": {"output_tokens": 9}},
         ],
     )  # fmt: skip
-    def test_what_says_nothing_to_the_caller_is_passed_over(self, odd: dict[str, Any]) -> None:
+    def test_unknown_events_and_blocks_are_skipped(self, odd: dict[str, Any]) -> None:
         translate = translator()
         translate.piece(event(events_of(message())[0]))
         assert translate.piece(event(odd)) == Piece()
 
-    def test_a_ping_and_a_comment_say_that_the_provider_lives(self) -> None:
+    def test_a_ping_and_a_comment_become_keep_alives(self) -> None:
         assert translator().piece(event({"type": "ping"})) == Piece(forward=KEEP_ALIVE)
         assert translator().piece(Event(b": hi\n\n", None, None)) == Piece(forward=KEEP_ALIVE)
         assert translator().piece(Event(b"\n", None, None)) == Piece()
@@ -699,7 +701,7 @@ class TestEvents:
          ("api_error", ProviderError), ("authentication_error", ProviderError), ("timeout_error", ProviderTimeout),
          ("invalid_request_error", ProviderRejected), ("of tomorrow", ProviderError), (["x"], ProviderError)],
     )  # fmt: skip
-    def test_an_error_in_the_stream_is_what_it_would_be_as_a_status(
+    def test_an_error_event_is_translated_by_its_status(
         self, kind: Any, problem: type[Problem]
     ) -> None:
         got = translator().piece(
@@ -717,19 +719,19 @@ class TestEvents:
          {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "too early"}},
          {"type": "message_stop"}],
     )  # fmt: skip
-    def test_what_is_no_event_is_a_failure(self, data: Any) -> None:
+    def test_an_invalid_event_is_a_failure(self, data: Any) -> None:
         assert isinstance(translator().piece(event(data)).failed, ProviderError)
 
 
 class TestTokens:
-    def test_the_prompts_are_known_from_the_start_and_the_outputs_at_the_end(self) -> None:
+    def test_the_start_reports_the_prompt_and_the_end_the_output(self) -> None:
         first, *rest, last, stop = pieces(message(text("Hello")))
         assert (first.prompt, first.reported) == (PromptUsage(30, 15), None)
         assert all(piece.reported is None for piece in rest)
         assert (last.reported, last.finished) == (TokenUsage(30, 42, 15), True)
         assert (stop.reported, stop.ended) == (None, True)
 
-    def test_the_last_value_of_each_field_counts_and_nothing_is_added(self) -> None:
+    def test_the_last_value_of_each_usage_field_counts(self) -> None:
         translate = translator()
         translate.piece(event(events_of(message())[0]))
         told = [
@@ -751,9 +753,7 @@ class TestTokens:
         assert len(chunks_of(given)) == 1
 
     @pytest.mark.parametrize("more", [{}, {"delta": None}])
-    def test_usage_that_comes_by_itself_after_the_end_is_a_report(
-        self, more: dict[str, Any]
-    ) -> None:
+    def test_usage_alone_after_the_end_is_a_report(self, more: dict[str, Any]) -> None:
         translate = translator()
         for each in events_of(message(text("x")))[:-1]:
             translate.piece(event(each))
@@ -762,7 +762,7 @@ class TestTokens:
         assert got == Piece(finished=True, reported=TokenUsage(30, 43, 15))
         assert translate.piece(event({"type": "message_stop"})).ended
 
-    def test_what_a_message_began_with_is_no_report_of_its_end(self) -> None:
+    def test_the_usage_at_the_start_is_no_report_of_the_whole(self) -> None:
         translate = translator()
         begun = translate.piece(event(events_of(message())[0]))
         ended = translate.piece(
@@ -775,9 +775,7 @@ class TestTokens:
         "told", [{"input_tokens": 10}, {"output_tokens": None}, {"output_tokens": "9"}, [9]]
     )
     @pytest.mark.parametrize("before", [[], [{"output_tokens": 3}]])
-    def test_an_end_without_the_outputs_tokens_is_no_report_whatever_was_told_before(
-        self, before: list[Any], told: Any
-    ) -> None:
+    def test_an_end_without_output_tokens_is_no_report(self, before: list[Any], told: Any) -> None:
         translate = translator()
         translate.piece(event(events_of(message())[0]))
         for usage, reason in [*((each, None) for each in before), (told, "end_turn")]:
@@ -785,7 +783,7 @@ class TestTokens:
             got = translate.piece(event({"type": "message_delta", "delta": delta, "usage": usage}))
         assert (got.finished, got.reported) == (True, None)
 
-    def test_a_message_that_tells_no_tokens_reports_none(self) -> None:
+    def test_a_message_without_usage_reports_none(self) -> None:
         given = pieces(message(text("x"), usage=None), include_usage=True)
         assert all(piece.reported is None and piece.prompt is None for piece in given)
         assert all(chunk["choices"] for chunk in chunks_of(given))
@@ -803,7 +801,9 @@ class TestTokens:
             )
         )
     )
-    def test_whole_or_streamed_an_answer_says_the_same(self, blocks: list[dict[str, Any]]) -> None:
+    def test_whole_and_streamed_answers_have_the_same_content(
+        self, blocks: list[dict[str, Any]]
+    ) -> None:
         answer = message(*blocks)
         whole, known, size = Anthropic().answer(json.dumps(answer).encode())
         streamed = pieces(answer)
@@ -826,7 +826,7 @@ class TestRefusals:
             (429, ProviderUnavailable), (503, ProviderUnavailable), (529, ProviderUnavailable), (504, ProviderTimeout),
         ],
     )  # fmt: skip
-    def test_what_is_ours_to_solve_is_never_shown_as_the_callers_fault(
+    def test_only_the_callers_faults_are_shown_as_such(
         self, status: int, kind: type[Problem]
     ) -> None:
         said = json.dumps({"type": "error", "error": {"type": "x", "message": "Words."}}).encode()
@@ -842,17 +842,17 @@ class TestRefusals:
         ["Your credit balance is too low to access the API.", "You have reached your specified API usage limits.",
          "This bearer has no credit balance."],
     )  # fmt: skip
-    def test_an_account_without_money_is_ours_to_solve(self, words: str) -> None:
+    def test_an_account_without_credit_is_not_the_callers_fault(self, words: str) -> None:
         said = json.dumps({"error": {"message": words}}).encode()
         assert type(Anthropic().refusal(400, {}, said)) is ProviderError
 
-    def test_a_key_that_is_not_taken_is_ours_to_solve_whatever_the_status(self) -> None:
+    def test_a_refused_key_is_not_the_callers_fault_whatever_the_status(self) -> None:
         said = json.dumps({"error": {"message": "Invalid API key."}}).encode()
         refusal = Anthropic().refusal(400, {"Retry-After": "7"}, said)
         assert type(refusal) is ProviderError
         assert refusal.headers["Retry-After"] == "7"
 
-    def test_the_credential_is_in_no_refusal(self, settings) -> None:
+    def test_no_refusal_shows_the_credential(self, settings) -> None:
         said = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
         assert Anthropic().refusal(400, {}, said).detail == ProviderRejected.default_detail
 
@@ -908,7 +908,7 @@ class TestThroughTheRelay:
         assert row.input_tokens is not None
         return row.input_tokens, row.cached_input_tokens, row.output_tokens, row.source, row.end
 
-    def test_an_answer_is_whole_and_paid_as_reported(self, serving: Serving, ask: Asking) -> None:
+    def test_a_whole_answer_is_charged_as_reported(self, serving: Serving, ask: Asking) -> None:
         server = serving(message(thought("Hm."), text("Hello!")))
         answer = relay.complete(ask())
         assert answer["choices"][0]["message"]["content"] == "Hello!"
@@ -916,7 +916,7 @@ class TestThroughTheRelay:
         assert server.bodies[0]["max_tokens"] == 500
         assert self.settled() == (30, 15, 42, "provider", "done")
 
-    def test_a_stream_is_paid_before_its_last_word(self, serving: Serving, ask: Asking) -> None:
+    def test_a_stream_is_charged_before_its_last_event(self, serving: Serving, ask: Asking) -> None:
         serving(message(text("Hello, world!")))
         stream = relay.stream(ask(stream=True, stream_options={"include_usage": True}))
         got = b"".join(stream)
@@ -945,7 +945,7 @@ class TestThroughTheRelay:
             "user",
         ]
 
-    def test_a_stream_that_is_cut_costs_what_was_delivered_not_its_seed(
+    def test_a_cut_stream_is_charged_for_the_output_delivered(
         self, serving: Serving, ask: Asking
     ) -> None:
         server = serving(message(text("x" * 5 * 806)))
@@ -958,7 +958,7 @@ class TestThroughTheRelay:
         assert self.settled() == (30, 15, -(-806 * 5 // 4), "counted", "provider_failed")
 
     @pytest.mark.parametrize("told", [{"input_tokens": 11}, {"output_tokens": None}])
-    def test_an_end_that_tells_no_output_costs_what_was_delivered_not_its_seed(
+    def test_an_end_without_output_tokens_is_charged_for_the_output_delivered(
         self, serving: Serving, ask: Asking, told: dict[str, Any]
     ) -> None:
         answer = message(text("x" * 1_000))
@@ -970,20 +970,20 @@ class TestThroughTheRelay:
         stream.close()
         assert self.settled() == (30, 15, 1_000 // 4, "counted", "done")
 
-    def test_a_caller_who_leaves_pays_for_the_prompt_as_it_was_told(self, ask: Asking) -> None:
+    def test_a_caller_who_leaves_is_charged_for_the_reported_prompt(self, ask: Asking) -> None:
         call = ask(stream=True)
         call.began, call.prompt = True, PromptUsage(30, 15)
         call.deltas, call.size = 3, 8
         call.settle(End.CLIENT_GONE)
         assert self.settled() == (30, 15, 3, "counted", "client_gone")
 
-    def test_what_anthropic_adds_to_a_prompt_is_reserved(self, ask: Asking) -> None:
+    def test_the_overhead_of_anthropics_system_prompt_is_reserved(self, ask: Asking) -> None:
         ask()
         ask(response_format={"type": "json_object"})
         bare, formed = UsageRecord.objects.order_by("reserved_input")
         assert formed.reserved_input > bare.reserved_input + TOOLS_PROMPT
 
-    def test_an_image_is_reserved_as_the_provider_counts_it_or_as_the_models_row_says(
+    def test_an_image_reserves_the_providers_or_the_models_tokens(
         self, ask: Asking, settings
     ) -> None:
         image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
@@ -995,7 +995,7 @@ class TestThroughTheRelay:
         )
         assert ask(shown).input_estimate == bare + 7
 
-    def test_an_overload_on_the_way_is_said_in_the_stream(
+    def test_an_overload_in_a_stream_ends_it_with_an_error_event(
         self, serving: Serving, ask: Asking
     ) -> None:
         server = serving(message(text("Hello, world!")))
@@ -1029,7 +1029,7 @@ class TestThroughTheRelay:
         assert caught.value.code == code
         assert self.settled() == (0, 0, 0, "counted", "provider_failed")
 
-    def test_what_cannot_be_asked_is_neither_reserved_nor_sent(
+    def test_an_unsupported_call_is_neither_reserved_nor_sent(
         self, serving: Serving, ask: Asking
     ) -> None:
         server = serving(message())

@@ -51,7 +51,9 @@ class TestModels:
         assert (model.name, model.output_limit) == (settings.LLM_DEFAULT_MODEL, 4096)
         assert [each.name for each in offered(caller=caller)] == [settings.LLM_DEFAULT_MODEL]
 
-    def test_a_row_of_its_name_counts_before_the_setting(self, caller: Caller, settings) -> None:
+    def test_a_row_of_the_default_model_overrides_the_setting(
+        self, caller: Caller, settings
+    ) -> None:
         LanguageModel.objects.create(
             name=settings.LLM_DEFAULT_MODEL, provider_name="x", is_on=False
         )
@@ -64,7 +66,7 @@ class TestModels:
             choose("gpt-unheard-of", caller=caller)
         assert openai_error(refused.value)["param"] == "model"
 
-    def test_a_model_of_another_plan_is_not_part_of_this_one(self, caller: Caller) -> None:
+    def test_a_model_of_another_plan_is_not_entitled(self, caller: Caller) -> None:
         model = LanguageModel.objects.create(name="grand", provider_name="g")
         model.plans.add(Plan.objects.create(name="Enterprise"))
         with pytest.raises(NotEntitled):
@@ -75,7 +77,7 @@ class TestModels:
 
 
 class TestAdmission:
-    def test_the_record_says_who_and_what_and_holds_no_content(
+    def test_the_record_names_caller_and_model_and_holds_no_content(
         self, call: Call, caller: Caller
     ) -> None:
         row = record()
@@ -117,7 +119,7 @@ class TestAdmission:
         assert admitted.model == choose("small", caller=caller)
         assert UsageRecord.objects.filter(model="small", reserved_output=50).exists()
 
-    def test_what_may_not_be_chosen_is_not_admitted(
+    def test_a_model_that_may_not_be_chosen_is_not_admitted(
         self, call: Call, caller: Caller, now: datetime, settings
     ) -> None:
         with pytest.raises(NotFound):
@@ -137,7 +139,7 @@ class TestAdmission:
         assert self.admitted(caller, now).model.provider_name == "x"
 
     @pytest.mark.parametrize(("tokens", "each"), [(None, IMAGE_TOKENS), (7, 7), (0, 0)])
-    def test_images_cost_what_the_models_row_says(
+    def test_images_cost_the_tokens_of_the_models_row(
         self, caller: Caller, now: datetime, tokens: int | None, each: int
     ) -> None:
         LanguageModel.objects.create(name="eyes", provider_name="e", image_tokens=tokens)
@@ -152,7 +154,7 @@ class TestAdmission:
 
 
 class TestEnds:
-    def test_what_the_provider_reported_counts(self, call: Call) -> None:
+    def test_the_providers_report_is_charged(self, call: Call) -> None:
         call.reported = TokenUsage(input=9, output=8, cached_input=7, reasoning=6)
         call.settle(End.DONE)
         row = record()
@@ -169,33 +171,35 @@ class TestEnds:
             "provider",
         )
 
-    def test_what_was_delivered_counts_where_nothing_was_reported(self, call: Call) -> None:
+    def test_delivered_output_is_charged_without_a_report(self, call: Call) -> None:
         call.began, call.deltas, call.size = True, 5, 8
         call.settle(End.CLIENT_GONE)
         row = record()
         assert (row.input_tokens, row.output_tokens) == (call.input_estimate, 5)
         assert (row.source, row.end) == ("counted", "client_gone")
 
-    def test_a_provider_that_failed_before_its_first_byte_is_owed_nothing(self, call: Call) -> None:
+    def test_a_provider_that_fails_before_its_first_byte_charges_nothing(self, call: Call) -> None:
         call.settle(End.PROVIDER_FAILED)
         assert (record().input_tokens, record().output_tokens) == (0, 0)
 
-    def test_a_caller_who_leaves_before_it_pays_for_the_prompt(self, call: Call) -> None:
+    def test_a_caller_who_leaves_before_the_first_byte_is_charged_for_the_prompt(
+        self, call: Call
+    ) -> None:
         call.settle(End.CLIENT_GONE)
         assert (record().input_tokens, record().output_tokens) == (call.input_estimate, 0)
         assert record().source == "estimated", "nothing of it was counted"
 
-    def test_a_prompt_that_the_provider_told_is_no_estimate(self, call: Call) -> None:
+    def test_a_reported_prompt_is_no_estimate(self, call: Call) -> None:
         call.began, call.prompt = True, PromptUsage(33)
         call.settle(End.CLIENT_GONE)
         assert (record().input_tokens, record().source) == (33, "counted")
 
-    def test_parts_are_never_more_than_the_whole(self, call: Call) -> None:
+    def test_cached_and_reasoning_tokens_never_exceed_their_total(self, call: Call) -> None:
         call.reported = TokenUsage(input=9, output=8, cached_input=70, reasoning=60)
         call.settle(End.DONE)
         assert (record().cached_input_tokens, record().reasoning_tokens) == (9, 8)
 
-    def test_the_record_says_when_the_provider_began(self, call: Call, now: datetime) -> None:
+    def test_the_record_has_the_time_of_the_first_byte(self, call: Call, now: datetime) -> None:
         call.mark_first_byte()
         first = call.first_byte_at
         call.mark_first_byte()
@@ -203,7 +207,7 @@ class TestEnds:
         assert now <= record().opened_at <= first == record().first_byte_at
         assert record().first_byte_at <= record().settled_at
 
-    def test_one_that_never_began_has_no_first_byte(self, call: Call) -> None:
+    def test_a_call_that_never_began_has_no_first_byte(self, call: Call) -> None:
         call.settle(End.PROVIDER_FAILED)
         assert record().first_byte_at is None
 
@@ -230,7 +234,7 @@ class TestRunaways:
             (1, 1, 457, True),
         ],
     )
-    def test_a_provider_is_out_of_hand_well_past_what_it_was_granted(
+    def test_a_provider_far_past_its_output_limit_is_a_runaway(
         self, call: Call, deltas: int, size: int, said: int | None, is_runaway: bool
     ) -> None:
         call.deltas, call.size = deltas, size
@@ -258,7 +262,7 @@ class TestWatch:
             ("nothing", None),
         ],
     )
-    def test_a_running_call_ends_when_its_access_does(
+    def test_a_running_call_ends_with_its_access(
         self, call: Call, end: str, code: str | None, now: datetime, django_assert_num_queries
     ) -> None:
         match end:
@@ -286,7 +290,7 @@ class TestWatch:
         assert (call.stopped.code if call.stopped else None) == code
         assert exchange.closed == (code is not None)
 
-    def test_with_nothing_running_nothing_is_asked(self, django_assert_num_queries) -> None:
+    def test_without_running_calls_there_are_no_queries(self, django_assert_num_queries) -> None:
         with django_assert_num_queries(0):
             call_watch.end_refused()
 
@@ -301,9 +305,7 @@ class TestWatch:
         yield
         call_watch._calls.clear()
 
-    def test_what_calls_have_cost_so_far_is_noted_where_it_changed(
-        self, call: Call, django_assert_num_queries
-    ) -> None:
+    def test_checkpoints_save_changed_costs(self, call: Call, django_assert_num_queries) -> None:
         watched, _ = self.watch(call)
         with django_assert_num_queries(1):
             call_watch.save_checkpoints()
@@ -320,14 +322,14 @@ class TestWatch:
             call_watch.save_checkpoints()
         assert record().state == "open"
 
-    def test_of_an_answer_in_one_piece_is_noted_that_it_runs(self, call: Call) -> None:
+    def test_a_one_shot_call_is_checkpointed_without_costs(self, call: Call) -> None:
         call.chat = replace(call.chat, stream=False)
         self.watch(call)
         call_watch.save_checkpoints()
         assert record().checkpoint_at is not None
         assert record().checkpoint_output is None
 
-    def test_a_call_whose_client_has_hung_up_is_cut(self, call: Call) -> None:
+    def test_a_call_whose_client_has_disconnected_is_cut(self, call: Call) -> None:
         _, exchange = self.watch(call)
         call_watch.end_disconnected()
         assert (call.disconnected, exchange.closed) == (False, False)
@@ -336,9 +338,7 @@ class TestWatch:
         assert (call.disconnected, exchange.closed) == (True, True)
 
     @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
-    def test_a_cut_call_whose_relay_is_held_up_is_settled_for_it(
-        self, call: Call, end: str
-    ) -> None:
+    def test_a_cut_call_whose_relay_is_blocked_is_settled(self, call: Call, end: str) -> None:
         watched, exchange = self.watch(call)
         call.stopped = AccessRevoked() if end == "stopped" else None
         call.disconnected = end == "client_gone"

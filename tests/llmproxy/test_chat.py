@@ -18,7 +18,7 @@ def faults(data: dict[str, Any], *, stream: bool | None = False) -> list[tuple[s
     return [(fault.pointer, fault.code) for fault in refusal.value.errors]
 
 
-def test_the_least_call_is_one_message() -> None:
+def test_one_message_is_a_valid_call() -> None:
     chat = parse({"messages": HELLO}, stream=False)
     assert chat.members == {"messages": HELLO}
     assert (chat.model, chat.output_wanted, chat.stream, chat.include_usage) == (
@@ -29,7 +29,7 @@ def test_the_least_call_is_one_message() -> None:
     )
 
 
-def test_everything_that_is_taken_is_passed_on_or_kept_here() -> None:
+def test_every_supported_member_is_forwarded_or_kept() -> None:
     members = {
         "messages": [
             {"role": "developer", "content": "be brief"},
@@ -87,7 +87,7 @@ def test_null_is_the_same_as_absent() -> None:
     assert not chat.stream
 
 
-def test_an_answer_can_be_sent_back_as_it_came() -> None:
+def test_an_answer_can_be_sent_back_unchanged() -> None:
     answer = {
         "role": "assistant",
         "content": "hi",
@@ -99,7 +99,7 @@ def test_an_answer_can_be_sent_back_as_it_came() -> None:
     assert chat.members["messages"][1] == {"role": "assistant", "content": "hi", "refusal": None}
 
 
-def test_what_an_sdks_helper_read_into_an_answer_goes_no_further() -> None:
+def test_members_that_an_sdk_adds_are_not_forwarded() -> None:
     parsed = {"name": "f", "arguments": "{}", "parsed_arguments": {"a": 1}}
     call = {"id": "c1", "type": "function", "index": 0, "function": parsed}
     answer = {"role": "assistant", "content": "{}", "parsed": {"a": 1}, "tool_calls": [call]}
@@ -113,17 +113,17 @@ def test_what_an_sdks_helper_read_into_an_answer_goes_no_further() -> None:
 @pytest.mark.parametrize(
     "members", [{"tool_choice": "none"}, {"tool_choice": "auto"}, {"parallel_tool_calls": False}]
 )
-def test_without_tools_nothing_is_said_of_them(tools: Any, members: dict[str, Any]) -> None:
+def test_members_about_tools_are_dropped_without_tools(tools: Any, members: dict[str, Any]) -> None:
     chat = parse({"messages": HELLO, "tools": tools, **members}, stream=False)
     assert chat.members == {"messages": HELLO}
 
 
-def test_a_tool_that_is_wanted_where_there_is_none_is_for_the_provider_to_refuse() -> None:
+def test_a_forced_tool_choice_without_tools_is_forwarded() -> None:
     chat = parse({"messages": HELLO, "tools": [], "tool_choice": "required"}, stream=False)
     assert chat.members["tool_choice"] == "required"
 
 
-def test_what_servers_and_libraries_add_to_an_answer_goes_no_further() -> None:
+def test_members_that_servers_add_to_an_answer_are_not_forwarded() -> None:
     added = {"reasoning": "Hm.", "reasoning_details": [{"text": "Hm."}], "reasoning_content": "Hm."}
     answer = {"role": "assistant", "content": "Hi", "provider_specific_fields": {"x": 1}, **added}
     messages = [{"role": "user", "content": "x"}, answer, {"role": "user", "content": "y"}]
@@ -160,7 +160,7 @@ def test_the_smaller_of_two_limits_counts() -> None:
         ({"messages": HELLO, "response_format": {"type": "json_schema"}}, ("/response_format/json_schema", "required")),
     ],
 )  # fmt: skip
-def test_each_fault_is_pointed_at(data: dict[str, Any], expected: tuple[str, str]) -> None:
+def test_each_fault_has_its_pointer(data: dict[str, Any], expected: tuple[str, str]) -> None:
     assert faults(data) == [expected]
 
 
@@ -187,7 +187,9 @@ FAULTY_WITH_MANY: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("body", [*TAKEN_WITH_MANY, *FAULTY_WITH_MANY])
-def test_no_object_has_very_many_members(body: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+def test_an_object_with_too_many_members_is_refused(
+    body: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
     with pytest.raises(MalformedRequest, match="malformed_request"):
         parse(body(many(MAX_MEMBERS + 1)), stream=False)
 
@@ -198,14 +200,14 @@ def test_an_object_may_have_many_members(body: Callable[[dict[str, Any]], dict[s
 
 
 @pytest.mark.parametrize("body", FAULTY_WITH_MANY)
-def test_of_many_members_that_are_not_taken_some_are_named(
+def test_only_some_of_many_unknown_members_are_listed(
     body: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> None:
     assert [code for _, code in faults(body(many(MAX_SEARCHED - 20)))] == ["unknown"] * 20
     assert [code for _, code in faults(body(many(MAX_MEMBERS - 20)))] == ["unknown"]
 
 
-def test_a_call_holds_many_values_and_not_more() -> None:
+def test_a_call_with_too_many_values_is_refused() -> None:
     details = [[0] * 1000] * 98
     answer = {"role": "assistant", "content": "x", "reasoning_details": details}
     body = {"messages": [*HELLO, answer], "stop": ["x"], "metadata": {}}
@@ -218,7 +220,7 @@ def test_a_call_holds_many_values_and_not_more() -> None:
         parse(body, stream=False)
 
 
-def test_in_a_large_body_the_first_fault_is_told() -> None:
+def test_a_large_body_reports_its_first_fault() -> None:
     wrong = [{"role": "robot", "content": "x"}] * 2
     assert len(faults({"messages": wrong, "metadata": {"a": [0] * (MAX_SEARCHED // 2)}})) == 2
     assert len(faults({"messages": wrong, "metadata": {"a": [0] * MAX_SEARCHED}})) == 1
@@ -233,7 +235,7 @@ def test_a_fault_repeats_no_long_name() -> None:
     assert (len(pointer), code) == (len("/logit_bias/") + 100, "invalid")
 
 
-def test_several_faults_are_told_at_once_and_repeat_no_value() -> None:
+def test_several_faults_are_listed_together_and_repeat_no_value() -> None:
     with pytest.raises(InvalidRequest) as refusal:
         parse(
             {"messages": [{"role": "canary-7d1", "content": 5}], "stop": {"canary-7d1": 1}},

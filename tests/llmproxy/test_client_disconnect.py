@@ -44,24 +44,24 @@ def send_on_and_close(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("leave", [close, reset, send_on_and_close])
-def test_a_client_that_hangs_up_is_seen(ends: Ends, leave: Callable[[Ends], None]) -> None:
+def test_a_disconnected_client_is_detected(ends: Ends, leave: Callable[[Ends], None]) -> None:
     assert not ends.is_disconnected()
     leave(ends)
     assert eventually(ends.is_disconnected)
 
 
-def test_one_that_only_waits_or_sends_on_is_there(ends: Ends) -> None:
+def test_a_waiting_or_sending_client_is_connected(ends: Ends) -> None:
     ends.client.sendall(b"more")
     assert not ends.is_disconnected()
     assert ends.server.recv(4) == b"more", "it is asked without reading"
 
 
-def test_of_a_connection_that_is_closed_here_nothing_is_said(ends: Ends) -> None:
+def test_a_connection_closed_at_this_end_is_not_reported(ends: Ends) -> None:
     ends.server.close()
     assert not ends.is_disconnected()
 
 
-def test_where_the_server_shows_no_connection_nobody_has_ever_left() -> None:
+def test_without_a_socket_no_client_is_disconnected() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.close()

@@ -70,7 +70,9 @@ def tokenizers() -> dict[str, Count]:
     }
 
 
-def test_what_the_bound_rests_on_is_so(tokenizers: dict[str, Count]) -> None:
+def test_the_assumptions_of_the_bound_hold_for_real_tokenizers(
+    tokenizers: dict[str, Count],
+) -> None:
     for count in tokenizers.values():
         # A space joins what follows it, too.
         pairs = map("".join, product(" " + JOINED, JOINED))
@@ -109,7 +111,7 @@ WORD = st.text(ascii_lowercase, min_size=1, max_size=12)
 @example("uoohdsmgphdrrbmrpdhg")
 @example("zrjxvqyqkqzqgqzjzjzr")
 @example("uepirbgsnnpg we'll 're 'sabc")
-def test_no_tokenizer_makes_more_of_a_text(tokenizers: dict[str, Count], text: str) -> None:
+def test_no_tokenizer_exceeds_the_bound(tokenizers: dict[str, Count], text: str) -> None:
     most = text_tokens(text)
     forms = (text, normalize("NFKC", text))
     assert most <= max(len(form.encode("utf-8", "surrogatepass")) for form in forms)
@@ -118,14 +120,14 @@ def test_no_tokenizer_makes_more_of_a_text(tokenizers: dict[str, Count], text: s
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_it_is_not_silly(tokenizers: dict[str, Count], kind: str) -> None:
+def test_the_bound_is_not_far_too_high(tokenizers: dict[str, Count], kind: str) -> None:
     text = SAMPLES[kind]
     real = [count(text) for count in tokenizers.values()]
     assert max(real) <= text_tokens(text) <= SENSIBLE.get(kind, 3) * min(real)
 
 
 @given(st.text("  abqA'.\n\0", max_size=60))
-def test_runs_and_gaps_cost_what_is_said_of_them(text: str) -> None:
+def test_runs_and_gaps_cost_the_documented_tokens(text: str) -> None:
     runs = [len(run) for run in re.findall(f" ?[{JOINED}]+", text)]
     gaps = [len(gap) for gap in re.findall(" +(?= )", text)]
     joined = sum((2 * run + 1) // 3 for run in runs) + sum(1 + gap // 4 for gap in gaps)
@@ -136,7 +138,7 @@ def test_runs_and_gaps_cost_what_is_said_of_them(text: str) -> None:
     assert text_tokens(text) == len(text) - sum(runs) - sum(gaps) + joined - spared
 
 
-def test_what_is_said_of_compatibility_forms_is_so() -> None:
+def test_the_constants_about_compatibility_forms_are_right() -> None:
     texts = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
     sizes = [len(text.encode()) for text in texts]
     canonical, compatible = (
@@ -162,13 +164,13 @@ def test_what_is_said_of_compatibility_forms_is_so() -> None:
 )
 # Of the whole, the mark behind the cut composes, and the one before it, which saves more, does not.
 @example("\u00c4", "\u0323")
-def test_cut_or_not_no_form_has_more_bytes_than_are_counted(base: str, marks: str) -> None:
+def test_no_form_has_more_bytes_than_the_bound_cut_or_whole(base: str, marks: str) -> None:
     for before in range(SLICE - len(base), SLICE + 1):
         text = "Q" * before + base + marks * 3
         assert len(normalize("NFKC", text).encode()) <= text_tokens(text)
 
 
-def test_a_letter_that_composes_beyond_a_cut_is_none_of_its_run() -> None:
+def test_a_letter_that_composes_across_a_cut_does_not_join_the_run() -> None:
     text = "Q" * (SLICE - 2) + "sa\u0323"
     assert text_tokens(text) >= SLICE - 2 + len("s\u1ea1".encode())
 
@@ -178,7 +180,7 @@ def test_a_letter_that_composes_beyond_a_cut_is_none_of_its_run() -> None:
     ["a" + "\u0301\u0316" * 20_000, "\ufdfa" * 100_000, "½" * 1_000_000, "Grüße\u00a0an alle. " * 10_000],
     ids=["marks", "ligatures", "fractions", "prose"],
 )  # fmt: skip
-def test_the_form_of_any_text_is_made_in_small_pieces_and_not_without_end(
+def test_any_text_is_normalized_in_small_pieces_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     taken, given = [], []
@@ -196,14 +198,14 @@ def test_the_form_of_any_text_is_made_in_small_pieces_and_not_without_end(
     assert sum(given) <= sum(taken) + MAX_GROWTH + 18 * 100
 
 
-def test_what_is_longer_in_its_form_than_anyone_writes_counts_as_the_worst() -> None:
+def test_a_text_with_a_far_longer_form_counts_as_the_worst_expansion() -> None:
     text = "\ufdfa" * (MAX_GROWTH // 17)
     worst = len(normalize("NFKC", text).encode())
     assert worst - 5 * len(text) < text_tokens(text) <= worst == MAX_EXPANSION * len(text.encode())
     assert text_tokens(text + "½" * 2000) == MAX_EXPANSION * (len(text.encode()) + 4000)
 
 
-def test_words_far_behind_cost_what_their_letters_cost() -> None:
+def test_words_beyond_the_limit_count_as_letters() -> None:
     within = WHOLE_WORDS_WITHIN // 4
     assert text_tokens(" the" * within) == within
     assert text_tokens(" the" * (within + 10)) == within - 1 + 11 * 3
@@ -256,7 +258,7 @@ def test_half_a_character_does_not_stop_the_count() -> None:
 @pytest.mark.parametrize(
     ("deltas", "size", "tokens"), [(0, 0, 0), (5, 5, 5), (1, 400, 100), (3, 13, 4)]
 )
-def test_what_nobody_reported_is_counted_by_deltas_or_bytes(
+def test_unreported_output_is_counted_by_deltas_or_bytes(
     deltas: int, size: int, tokens: int
 ) -> None:
     assert delivered_tokens(deltas=deltas, size=size) == tokens

@@ -143,7 +143,7 @@ def until_closed(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("script", [with_length, chunked, until_closed])
-def test_an_answer_arrives_whole_however_its_end_is_told(
+def test_an_answer_arrives_whole_however_its_end_is_marked(
     start: Start,
     session: ProviderSession,
     tls: ssl.SSLContext | None,
@@ -159,7 +159,7 @@ def test_an_answer_arrives_whole_however_its_end_is_told(
         assert exchange.body() == b"one two three"
 
 
-def test_status_and_headers_are_told_and_names_have_no_case(
+def test_status_and_headers_are_returned_with_case_insensitive_names(
     start: Start, session: ProviderSession
 ) -> None:
     def script(peer: Peer) -> None:
@@ -174,7 +174,7 @@ def test_status_and_headers_are_told_and_names_have_no_case(
         assert exchange.body() == b"no"
 
 
-def test_an_answer_that_comes_before_the_whole_request_was_read_is_heard(
+def test_an_answer_before_the_end_of_the_request_is_returned(
     start: Start, session: ProviderSession
 ) -> None:
     asked = threading.Semaphore(0)
@@ -196,7 +196,7 @@ def test_an_answer_that_comes_before_the_whole_request_was_read_is_heard(
     assert not asked.acquire(timeout=SHORT)
 
 
-def test_a_silence_after_what_came_with_the_head_is_one_within_the_answer(
+def test_a_silence_after_the_first_bytes_counts_as_within_the_answer(
     start: Start, session: ProviderSession
 ) -> None:
     def script(peer: Peer) -> None:
@@ -211,7 +211,7 @@ def test_a_silence_after_what_came_with_the_head_is_one_within_the_answer(
     assert time.monotonic() - began < 15
 
 
-def test_a_request_shows_nothing_of_itself() -> None:
+def test_the_repr_of_a_request_does_not_show_its_content() -> None:
     shown = repr(prepared("http://hidden.test/", {"Authorization": "Bearer hidden-key"}, b"what"))
     assert "hidden" not in shown
     assert "what" not in shown
@@ -234,7 +234,7 @@ def test_an_answer_without_a_body_ends_at_once(
     assert provider.connections == 1
 
 
-def test_the_provider_gets_the_request_as_given_and_asked_for_in_plain(
+def test_the_provider_gets_the_request_unchanged_and_without_encodings(
     start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
@@ -260,7 +260,7 @@ def test_the_provider_gets_the_request_as_given_and_asked_for_in_plain(
     assert body == b'{"stream": true}'
 
 
-def test_each_piece_is_handed_on_before_the_next_is_sent(
+def test_each_piece_is_returned_before_the_next_is_sent(
     start: Start, session: ProviderSession, tls: ssl.SSLContext | None
 ) -> None:
     taken = threading.Semaphore(0)
@@ -295,7 +295,7 @@ def test_a_redirect_is_an_answer_like_any_other(start: Start, session: ProviderS
     assert provider.connections == 1
 
 
-def test_an_encoding_that_was_not_asked_for_is_refused_after_the_head(
+def test_an_encoded_answer_is_refused_after_the_head(
     start: Start, session: ProviderSession
 ) -> None:
     body = gzip.compress(b"one two three")
@@ -382,7 +382,7 @@ def bring_to(stage: Callable[[Peer], None], exchange: Exchange) -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_silence_is_nothing_yet_and_then_a_time_out(
+def test_silence_returns_none_and_then_times_out(
     start: Start, session: ProviderSession, stage: Callable[[Peer], None]
 ) -> None:
     silence_is_nothing_yet_and_then_a_time_out(start(stage), session, stage)
@@ -498,7 +498,7 @@ def test_a_provider_faster_than_its_consumer_is_not_timed_out(
 
 @pytest.mark.parametrize("leave", [Peer.close, Peer.reset])
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage is not without_a_length])
-def test_a_connection_lost_before_the_end_is_broken_and_no_end(
+def test_a_connection_lost_before_the_end_is_broken(
     start: Start,
     session: ProviderSession,
     tls: ssl.SSLContext | None,
@@ -577,9 +577,7 @@ def test_an_answer_that_is_not_http_is_broken(
         ),
     ],
 )
-def test_a_head_that_leaves_anything_open_is_broken(
-    start: Start, session: ProviderSession, head: bytes
-) -> None:
+def test_an_ambiguous_head_is_broken(start: Start, session: ProviderSession, head: bytes) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.send(head + b"\r\nhello")
@@ -611,7 +609,7 @@ def test_a_head_that_leaves_anything_open_is_broken(
         (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 5\r\n", b"hello"),
     ],
 )
-def test_a_head_says_how_its_body_ends_and_the_connection_is_used_again(
+def test_a_clear_head_allows_reuse_of_the_connection(
     start: Start, session: ProviderSession, head: bytes, body: bytes
 ) -> None:
     def script(peer: Peer) -> None:
@@ -636,7 +634,7 @@ def test_a_head_says_how_its_body_ends_and_the_connection_is_used_again(
         OK + b"Transfer-Encoding: identity\r\nConnection: close\r\n",
     ],
 )
-def test_a_connection_that_its_server_gives_up_is_not_used_again(
+def test_a_connection_that_the_server_closes_is_not_reused(
     start: Start, session: ProviderSession, head: bytes
 ) -> None:
     def script(peer: Peer) -> None:
@@ -651,7 +649,7 @@ def test_a_connection_that_its_server_gives_up_is_not_used_again(
     assert provider.connections == 2
 
 
-def test_what_comes_after_a_body_is_none_of_it(start: Start, session: ProviderSession) -> None:
+def test_bytes_after_a_body_do_not_belong_to_it(start: Start, session: ProviderSession) -> None:
     def script(peer: Peer) -> None:
         while peer.request():
             peer.send(
@@ -708,7 +706,7 @@ def test_an_endless_body_is_cut_at_the_limit(start: Start, session: ProviderSess
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_close_ends_the_connection_whatever_is_waited_for(
+def test_close_ends_the_connection_in_every_phase(
     start: Start,
     session: ProviderSession,
     tls: ssl.SSLContext | None,
@@ -754,7 +752,7 @@ def test_close_ends_a_reader_that_is_far_ahead_of_its_consumer(
     assert_cut(provider)
 
 
-def test_close_ends_a_request_that_the_provider_does_not_take(
+def test_close_ends_a_request_that_the_provider_does_not_read(
     start: Start, session: ProviderSession, tls: ssl.SSLContext | None
 ) -> None:
     begun = threading.Event()
@@ -846,7 +844,7 @@ def test_a_tls_handshake_that_takes_too_long_is_unreachable(
 
 
 @pytest.mark.skipif(not CAN_INTERRUPT, reason="a look-up in a plain thread knows no limit")
-def test_a_name_lookup_that_hangs_is_unreachable_and_connects_no_more(
+def test_a_hanging_name_lookup_is_unreachable_and_connects_no_more(
     start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = threading.Event()
@@ -940,7 +938,7 @@ def test_close_from_elsewhere_ends_connecting(session: ProviderSession, full: st
 
 
 @pytest.mark.skipif(not CAN_INTERRUPT, reason="a look-up in a plain thread knows no limit")
-def test_a_name_lookup_that_hangs_is_unreachable(
+def test_a_hanging_name_lookup_is_unreachable(
     session: ProviderSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = threading.Event()
@@ -964,7 +962,7 @@ def keep_answering(peer: Peer) -> None:
         peer.answer(request.partition(b"\r\n\r\n")[2])
 
 
-def test_a_connection_is_used_again_after_a_full_read(
+def test_a_connection_is_reused_after_a_full_read(
     start: Start, session: ProviderSession, tls: ssl.SSLContext | None
 ) -> None:
     provider = start(keep_answering, tls)
@@ -974,7 +972,7 @@ def test_a_connection_is_used_again_after_a_full_read(
     assert provider.connections == 1
 
 
-def test_a_connection_that_was_cut_is_not_used_again(
+def test_a_cut_connection_is_not_reused(
     start: Start, session: ProviderSession, tls: ssl.SSLContext | None
 ) -> None:
     def script(peer: Peer) -> None:
@@ -1048,7 +1046,7 @@ def test_a_connection_that_was_idle_for_long_is_replaced(
     assert provider.connections == 2
 
 
-def test_a_connection_is_given_up_before_a_server_gives_it_up(
+def test_a_connection_is_dropped_before_a_server_drops_it(
     start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several common ones do so after five seconds."""

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 OFFER = Offer(name="large", provider_name="large-2026", output_limit=8192, is_on=True, plans=[])
 
 
-def test_a_model_is_added_and_changed_with_what_was_before(
+def test_adding_and_changing_a_model_is_audited_with_its_old_state(
     plan: Plan, by: Actor, now: datetime
 ) -> None:
     model = add_model(offer=OFFER, by=by, now=now)
@@ -76,7 +76,7 @@ def test_a_model_cannot_be_added_as_a_default_that_is_off(
     assert not LanguageModel.objects.exists()
 
 
-def test_what_an_image_costs_is_kept_and_told(by: Actor, now: datetime) -> None:
+def test_the_tokens_of_an_image_are_saved_and_audited(by: Actor, now: datetime) -> None:
     model = add_model(offer=replace(OFFER, image_tokens=36_835), by=by, now=now)
     model.refresh_from_db()
     assert model.image_tokens == 36_835

@@ -52,7 +52,7 @@ def _strict(data: bytes) -> Any:
 
 
 class TestOutgoing:
-    def test_the_body_is_built_anew_with_the_credential_in_its_header_alone(self, settings) -> None:
+    def test_the_request_has_the_credential_in_its_header_only(self, settings) -> None:
         asked = chat(
             stream=True, user="someone", metadata={"a": "b"}, model="public", max_tokens=99
         )
@@ -69,7 +69,7 @@ class TestOutgoing:
         assert outgoing.headers["Authorization"] == f"Bearer {settings.LLM_API_KEY()}"
         assert settings.LLM_API_KEY() not in outgoing.url + outgoing.body.decode()
 
-    def test_one_shot_asks_for_no_stream(self) -> None:
+    def test_a_one_shot_request_has_no_stream_member(self) -> None:
         body = json.loads(OpenAI().outgoing(chat(), model="m", output_limit=40).body)
         assert body == {
             "messages": [{"role": "user", "content": "hi"}],
@@ -79,7 +79,7 @@ class TestOutgoing:
 
 
 class TestEvents:
-    def test_text_goes_on_untouched_and_is_counted(self) -> None:
+    def test_text_is_forwarded_unchanged_and_counted(self) -> None:
         got = piece({"choices": [{"delta": {"content": "é!"}, "finish_reason": None}]})
         assert (got.size, got.finished, got.ended) == (3, False, False)
         assert (
@@ -108,18 +108,18 @@ class TestEvents:
             {"audio": {"transcript": "", "data": "A" * 900}},
         ],
     )
-    def test_everything_a_provider_counts_as_output_is_counted(self, delta: dict[str, Any]) -> None:
+    def test_all_output_that_a_provider_charges_is_counted(self, delta: dict[str, Any]) -> None:
         assert piece({"choices": [{"delta": delta}]}).size == 2
 
     @pytest.mark.parametrize(
         "delta",
         [{"audio": "hm"}, {"audio": {"id": "a", "expires_at": 7}}, {"reasoning_details": {"text": "hm"}}],
     )  # fmt: skip
-    def test_what_nobody_knows_counts_as_nothing(self, delta: dict[str, Any]) -> None:
+    def test_unknown_members_count_as_no_output(self, delta: dict[str, Any]) -> None:
         got = piece({"choices": [{"delta": delta}]})
         assert (got.size, got.failed) == (0, None)
 
-    def test_half_of_a_character_is_output_and_goes_on_untouched(self) -> None:
+    def test_half_a_character_is_counted_and_forwarded_unchanged(self) -> None:
         data = b'{"choices": [{"delta": {"content": "\\ud83d"}}]}'
         got = piece(data)
         assert (got.size, got.failed) == (1, None)
@@ -128,7 +128,7 @@ class TestEvents:
     @pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e400"])
     @pytest.mark.parametrize("text", [b"x", b"\\ud83d"])
     @pytest.mark.parametrize("called", [None, "house"])
-    def test_what_is_no_json_is_null_in_the_one_that_goes_on(
+    def test_numbers_that_are_no_json_are_forwarded_as_null(
         self, number: bytes, text: bytes, called: str | None
     ) -> None:
         data = b'{"choices": [{"delta": {"content": "%s"}, "logprobs": [0.5, %s]}]}'
@@ -148,7 +148,7 @@ class TestEvents:
             b'{"choices": [{"delta": {"content": "\xed\xa0\xbd"}}]}',
         ],
     )
-    def test_bytes_that_clients_cannot_read_are_said_so_that_they_can(self, data: bytes) -> None:
+    def test_bytes_that_clients_cannot_read_are_rewritten(self, data: bytes) -> None:
         got = piece(data).forward.removeprefix(b"data: ")
         assert json.loads(got.decode("ascii")) == json.loads(
             data.decode("utf-8-sig", "surrogatepass")
@@ -172,19 +172,19 @@ class TestEvents:
             b"data:\ndata: %s\ndata\n\n",
         ],
     )
-    def test_nothing_but_its_data_goes_on(self, block: bytes) -> None:
+    def test_only_the_data_of_an_event_is_forwarded(self, block: bytes) -> None:
         data = '{"choices":  [{"delta": {"content": "é"}}]}'.encode()
         parser, translate = EventParser(), OpenAI().translator(chat())
         (got,) = map(translate.piece, [*parser.feed(block % data), *parser.finish()])
         assert got.forward == b"data: %s\n\n" % data
 
-    def test_data_of_several_lines_goes_on_in_one(self) -> None:
+    def test_data_of_several_lines_is_forwarded_in_one(self) -> None:
         block = b'data: {"choices": [\ndata: {"delta": {"content": "x"}}\ndata: ]}\n\n'
         ((event,), translate) = EventParser().feed(block), OpenAI().translator(chat())
         expected = b'data: {"choices": [ {"delta": {"content": "x"}} ]}\n\n'
         assert translate.piece(event).forward == expected
 
-    def test_nan_is_a_word_like_any_other(self) -> None:
+    def test_nan_in_a_text_is_forwarded_unchanged(self) -> None:
         data = b'{"choices": [{"delta":  {"content": "NaN, Infinity"}}]}'
         assert data in piece(data).forward
 
@@ -207,20 +207,20 @@ class TestEvents:
             {"prompt_filter_results": []},
         ],
     )
-    def test_no_chunk_without_a_choice_goes_on(self, members: dict[str, Any]) -> None:
+    def test_chunks_without_a_choice_are_not_forwarded(self, members: dict[str, Any]) -> None:
         assert piece({"choices": [], **members}) == Piece()
 
-    def test_usage_on_a_content_chunk_goes_on_with_it(self) -> None:
+    def test_usage_on_a_content_chunk_is_forwarded_with_it(self) -> None:
         got = piece(
             {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": USAGE}
         )
         assert (got.reported, got.size, got.finished) == (TokenUsage(12, 7, 4, 3), 1, True)
         assert got.forward
 
-    def test_done_ends_it_and_is_not_passed_on_before_settlement(self) -> None:
+    def test_done_ends_the_stream_and_is_not_forwarded_before_settlement(self) -> None:
         assert piece(b"[DONE]") == Piece(ended=True)
 
-    def test_a_comment_is_said_on_in_our_own_words(self) -> None:
+    def test_a_comment_becomes_our_keep_alive(self) -> None:
         got = (
             OpenAI().translator(chat()).piece(Event(b": PROVIDER NAME PROCESSING\n\n", None, None))
         )
@@ -239,7 +239,7 @@ class TestEvents:
             {"choices": [{"delta": {"content": 7}}]},
         ],
     )
-    def test_what_is_no_event_is_a_failure(self, data: Any) -> None:
+    def test_an_invalid_event_is_a_failure(self, data: Any) -> None:
         got = piece(data)
         assert isinstance(got.failed, ProviderError)
         assert "secret" not in got.failed.detail
@@ -254,10 +254,10 @@ class TestUsage:
         [None, {}, [], {"prompt_tokens": 1}, {"prompt_tokens": -1, "completion_tokens": 1},
          {"prompt_tokens": True, "completion_tokens": 1}, {"prompt_tokens": "1", "completion_tokens": 1}],
     )  # fmt: skip
-    def test_anything_else_is_none(self, usage: Any) -> None:
+    def test_invalid_usage_is_no_report(self, usage: Any) -> None:
         assert reported(usage) is None
 
-    def test_odd_details_count_as_nothing(self) -> None:
+    def test_invalid_details_count_as_zero(self) -> None:
         usage = {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": None,
                  "completion_tokens_details": {"reasoning_tokens": None}}  # fmt: skip
         assert reported(usage) == TokenUsage(5, 5, 0, 0)
@@ -269,7 +269,7 @@ class TestAnswers:
         assert OpenAI().answer(json.dumps(answer).encode()) == (answer, TokenUsage(12, 7, 4, 3), 4)
 
     @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-1e400"])
-    def test_what_is_no_json_is_null(self, number: bytes) -> None:
+    def test_numbers_that_are_no_json_become_null(self, number: bytes) -> None:
         body = b'{"choices": [{"message": {"content": "\\ud83d"}, "logprobs": [%s, 0.5]}]}'
         answer, _, size = OpenAI().answer(body % number)
         assert (answer["choices"][0]["logprobs"], size) == ([None, 0.5], 1)
@@ -277,7 +277,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         "body", [b"", b"<html>", b"{}", b"[]", b'{"choices": []}', b'{"choices": [7]}']
     )
-    def test_what_is_no_answer_is_a_failure(self, body: bytes) -> None:
+    def test_an_invalid_answer_is_a_failure(self, body: bytes) -> None:
         with pytest.raises(ProviderError):
             OpenAI().answer(body)
 
@@ -292,16 +292,14 @@ class TestRefusals:
             (504, ProviderTimeout),
         ],
     )  # fmt: skip
-    def test_what_is_ours_to_solve_is_never_shown_as_the_callers_fault(
-        self, status: int, kind: type
-    ) -> None:
+    def test_only_the_callers_faults_are_shown_as_such(self, status: int, kind: type) -> None:
         assert type(OpenAI().refusal(status, {}, b"")) is kind
 
-    def test_the_providers_words_on_a_bad_request_are_passed_on(self) -> None:
+    def test_the_providers_message_on_a_bad_request_is_shown(self) -> None:
         body = json.dumps({"error": {"message": "Too many images."}}).encode()
         assert OpenAI().refusal(400, {}, body).detail == "Too many images."
 
-    def test_too_large_a_request_is_said_to_be_one(self) -> None:
+    def test_a_too_large_request_gets_its_own_detail(self) -> None:
         assert "send less" in OpenAI().refusal(413, {}, b"<html>").detail
 
     @pytest.mark.parametrize(
@@ -321,7 +319,7 @@ class TestRefusals:
         ],
     )  # fmt: skip
     @pytest.mark.parametrize("listed", [False, True])
-    def test_a_key_or_account_that_is_not_taken_is_ours_to_solve_whatever_the_status(
+    def test_a_refused_key_or_account_is_not_the_callers_fault_whatever_the_status(
         self, error: dict[str, str], listed: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         refusals._last_logged["key"] = ""
@@ -334,11 +332,11 @@ class TestRefusals:
     @pytest.mark.parametrize(
         "message", ["Invalid value: 'key'.", "The schema of api_key has no type.", "Too long."]
     )
-    def test_what_else_is_said_of_keys_is_the_callers(self, message: str) -> None:
+    def test_other_messages_about_keys_are_shown(self, message: str) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
         assert type(OpenAI().refusal(400, {}, body)) is ProviderRejected
 
-    def test_but_never_with_the_credential_in_them(self, settings) -> None:
+    def test_messages_with_the_credential_are_not_shown(self, settings) -> None:
         body = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
         refusal = OpenAI().refusal(400, {}, body)
         assert refusal.detail == ProviderRejected.default_detail
@@ -355,7 +353,9 @@ class TestRefusals:
             "Header was 'Authorization: Bearer of-another'.",
         ],
     )
-    def test_nor_with_a_part_of_it(self, settings, message: str) -> None:
+    def test_messages_with_a_part_of_the_credential_are_not_shown(
+        self, settings, message: str
+    ) -> None:
         key = "kkqpA7sT0uVw3xYzB4cD8lPk"
         settings.LLM_API_KEY = lambda: key
         message = message.format(key=key, end=key[-4:], masked="kkqp****************8lPk")
@@ -373,7 +373,7 @@ class TestRefusals:
             ("dummy-token-for-local", "the token count exceeds the local limit of this dummy"),
         ],
     )
-    def test_what_begins_all_keys_and_mere_words_are_no_part_of_it(
+    def test_common_prefixes_and_words_are_no_part_of_the_credential(
         self, settings, key: str, message: str
     ) -> None:
         settings.LLM_API_KEY = lambda: key
@@ -390,7 +390,7 @@ class TestRefusals:
             ('"usage limits" is no member', ProviderRejected),
         ],
     )
-    def test_what_is_quoted_of_a_request_says_nothing_of_our_account(
+    def test_quoted_parts_of_a_request_do_not_concern_our_account(
         self, message: str, problem: type
     ) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
@@ -413,11 +413,11 @@ class TestRefusals:
             )],
         ],
     )  # fmt: skip
-    def test_nor_with_the_account_that_it_is_for(self, message: str, told: str) -> None:
+    def test_names_of_our_account_are_removed_from_messages(self, message: str, told: str) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
         assert OpenAI().refusal(404, {}, body).detail == told
 
-    def test_the_longest_word_is_looked_through_at_once(self) -> None:
+    def test_a_very_long_word_is_cleaned_fast(self) -> None:
         body = json.dumps({"error": {"message": "a-" * 30_000}}).encode()
         began = time.monotonic()
         assert len(OpenAI().refusal(400, {}, body).detail) == 500
@@ -437,15 +437,15 @@ class TestRefusals:
             ("Fri, 99 Nov 2094 08:49:37 GMT", None),
         ],
     )
-    def test_a_sane_wait_is_passed_on(self, given: str, told: str | None) -> None:
+    def test_a_valid_retry_after_is_forwarded(self, given: str, told: str | None) -> None:
         refusal = OpenAI().refusal(429, {"Retry-After": given}, b"")
         assert refusal.headers.get("Retry-After") == told
 
     @pytest.mark.parametrize("status", [401, 408, 429, 500, 502, 503, 504, 529])
-    def test_a_wait_is_passed_on_with_whatever_is_not_the_callers_fault(self, status: int) -> None:
+    def test_retry_after_is_forwarded_unless_the_caller_is_at_fault(self, status: int) -> None:
         assert OpenAI().refusal(status, {"Retry-After": "7"}, b"").headers["Retry-After"] == "7"
 
-    def test_a_wait_that_is_told_as_a_date_is_passed_on_in_seconds(self) -> None:
+    def test_a_retry_after_date_is_forwarded_in_seconds(self) -> None:
         until = int(time.time()) + 600
         refusal = OpenAI().refusal(503, {"Retry-After": http_date(until)}, b"")
         assert 0 <= until - time.time() <= int(refusal.headers["Retry-After"]) <= 600

@@ -76,7 +76,7 @@ class TestAThird:
             ("plain", 5, 2),
         ]
 
-    def test_refuses_what_it_cannot_be_asked(self, caller: Caller, now: datetime) -> None:
+    def test_refuses_unsupported_calls(self, caller: Caller, now: datetime) -> None:
         tool = {"type": "function", "function": {"name": "f"}}
         with pytest.raises(InvalidRequest):
             self.call(caller, now, tools=[tool])
@@ -92,7 +92,7 @@ class TestARefusedCredential:
 
     @pytest.mark.parametrize("dialect", [OpenAI(), Anthropic()])
     @pytest.mark.parametrize("status", [401, 402, 403])
-    def test_is_told_to_operators_once_and_not_to_callers(
+    def test_is_logged_once_and_not_shown_to_callers(
         self, caplog: pytest.LogCaptureFixture, settings, dialect: Any, status: int
     ) -> None:
         body = json.dumps({"error": {"message": f"no such key: {settings.LLM_API_KEY()}"}})
@@ -103,7 +103,7 @@ class TestARefusedCredential:
         assert [record.message for record in caplog.records] == ["provider_refuses_credential"]
         assert settings.LLM_API_KEY() not in str(caplog.records[0].__dict__)
 
-    def test_is_told_again_of_another_one_and_after_an_hour(
+    def test_is_logged_again_for_a_new_credential_and_after_an_hour(
         self, caplog: pytest.LogCaptureFixture, settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         OpenAI().refusal(401, {}, b"")
@@ -115,7 +115,7 @@ class TestARefusedCredential:
         OpenAI().refusal(401, {}, b"")
         assert len(caplog.records) == 3
 
-    def test_a_stream_may_say_so_too(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_is_also_logged_from_a_stream(self, caplog: pytest.LogCaptureFixture) -> None:
         asked = parse({"messages": [{"role": "user", "content": "x"}], "stream": True}, stream=None)
         event = {"type": "error", "error": {"type": "authentication_error", "message": "no"}}
         data = json.dumps(event).encode()

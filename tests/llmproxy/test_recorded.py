@@ -125,7 +125,7 @@ def heard(given: list[Piece]) -> Heard:
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize("name", HEARD)
-def test_a_stream_means_the_same_however_its_bytes_come(name: str, size: int) -> None:
+def test_a_stream_is_read_alike_however_its_bytes_are_cut(name: str, size: int) -> None:
     given = list(pieces(name, size=size, include_usage=False))
     assert heard(given) == HEARD[name]
     assert all("usage" not in chunk or chunk["choices"] for chunk in chunks_of(given))
@@ -135,7 +135,7 @@ def test_a_stream_means_the_same_however_its_bytes_come(name: str, size: int) ->
 
 
 @pytest.mark.parametrize("name", [name for name, said in HEARD.items() if said.failed is None])
-def test_usage_comes_in_one_shape_where_it_was_asked_for(name: str) -> None:
+def test_requested_usage_has_one_shape(name: str) -> None:
     chunks = chunks_of(list(pieces(name, size=1_000, include_usage=True)))
     told = [chunk["usage"] for chunk in chunks if chunk.get("usage")][-1]
     known = HEARD[name].reported
@@ -146,7 +146,7 @@ def test_usage_comes_in_one_shape_where_it_was_asked_for(name: str) -> None:
     assert told.get("completion_tokens_details", {}).get("reasoning_tokens", 0) == known.reasoning
 
 
-def test_every_recording_is_looked_at() -> None:
+def test_every_recording_is_tested() -> None:
     assert {path.stem for path in FIXTURES.glob("*.sse")} == set(HEARD)
 
 

@@ -97,7 +97,7 @@ def read(answer: Stream) -> bytes:
 
 @pytest.mark.parametrize("kind", [b"text/html", b"text/event-stream", b"application/json"])
 @pytest.mark.parametrize("body", [b"<html>Sorry</html>", b'\n{"error": {"message": "no"}}'])
-def test_what_is_no_stream_is_a_failure_before_the_first_byte(
+def test_an_answer_that_is_no_stream_fails_before_the_first_byte(
     play: Play, kind: bytes, body: bytes
 ) -> None:
     def script(peer: Peer) -> None:
@@ -111,7 +111,7 @@ def test_what_is_no_stream_is_a_failure_before_the_first_byte(
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None, "completion_tokens": None}])
-def test_a_usage_that_says_nothing_is_none(play: Play, usage: object) -> None:
+def test_an_empty_usage_is_no_report(play: Play, usage: object) -> None:
     def script(peer: Peer) -> None:
         peer.send(CHUNKED)
         peer.chunk(chunk("one", usage=usage))
@@ -126,7 +126,7 @@ def test_a_usage_that_says_nothing_is_none(play: Play, usage: object) -> None:
     assert record.first_byte_at is not None
 
 
-def test_the_last_of_cumulative_reports_counts_and_one_of_the_middle_does_not_hide_what_came_after(
+def test_the_last_cumulative_report_counts_and_later_output_is_added(
     play: Play,
 ) -> None:
     def script(peer: Peer) -> None:
@@ -141,7 +141,7 @@ def test_the_last_of_cumulative_reports_counts_and_one_of_the_middle_does_not_hi
     assert (record.input_tokens, record.output_tokens, record.source) == (50, 3, "counted")
 
 
-def test_one_that_is_told_to_end_at_once_says_so(play: Play) -> None:
+def test_a_stream_in_an_ending_process_ends_with_an_error_event(play: Play) -> None:
     """As where a process may not wait for its streams any longer."""
 
     def script(peer: Peer) -> None:
@@ -165,7 +165,7 @@ def _told_to_end(timeout: float) -> bytes:
     raise SystemExit
 
 
-def test_nothing_of_a_call_is_left_when_it_is_over(play: Play) -> None:
+def test_no_references_to_an_ended_call_are_left(play: Play) -> None:
     def script(peer: Peer) -> None:
         peer.send(CHUNKED)
         peer.chunk(chunk("one") + chunk(None) + DONE)
@@ -178,7 +178,7 @@ def test_nothing_of_a_call_is_left_when_it_is_over(play: Play) -> None:
         assert call.id not in call_watch._calls
 
 
-def test_an_answer_in_one_piece_takes_as_long_as_a_call_may(play: Play, settings) -> None:
+def test_a_one_shot_answer_may_take_the_maximum_time_of_a_call(play: Play, settings) -> None:
     """Nothing of it comes before it is whole, however long that takes to make."""
     settings.LLM_READ_TIMEOUT = settings.LLM_FIRST_BYTE_TIMEOUT = 0.1
 
@@ -192,7 +192,7 @@ def test_an_answer_in_one_piece_takes_as_long_as_a_call_may(play: Play, settings
     assert UsageRecord.objects.get().output_tokens == 3005
 
 
-def test_an_answer_in_one_piece_always_says_its_usage(play: Play) -> None:
+def test_a_one_shot_answer_always_has_its_usage(play: Play) -> None:
     body = dumps({"choices": [{"message": {"content": "12345678"}}], "usage": None}).encode()
     with play(lambda peer: peer.answer(body), streamed=False) as call:
         usage = complete(call)["usage"]
@@ -213,7 +213,7 @@ def test_an_answer_in_one_piece_always_says_its_usage(play: Play) -> None:
         ([chunk("one"), chunk(None), usage_chunk({**USAGE, "prompt_tokens": -1})], None),
     ],
 )  # fmt: skip
-def test_a_stream_says_its_usage_once_and_by_itself_where_it_was_asked_to(
+def test_a_stream_has_one_separate_usage_chunk_if_requested(
     play: Play, parts: list[bytes], told: int | None
 ) -> None:
     script = plays(*parts, DONE)
@@ -231,7 +231,7 @@ def test_a_stream_says_its_usage_once_and_by_itself_where_it_was_asked_to(
     )
 
 
-def test_the_usage_chunk_has_the_head_of_the_others_and_all_that_the_provider_said(
+def test_the_usage_chunk_has_the_head_of_the_others_and_the_providers_usage(
     play: Play,
 ) -> None:
     head = {"id": "c-1", "object": "chat.completion.chunk", "created": 7, "model": "m"}
@@ -244,7 +244,7 @@ def test_the_usage_chunk_has_the_head_of_the_others_and_all_that_the_provider_sa
 
 
 @pytest.mark.parametrize("reports", [True, False])
-def test_who_leaves_between_the_end_of_an_answer_and_its_usage_pays_for_what_was_not_shown(
+def test_a_client_that_leaves_before_the_usage_is_charged_for_hidden_output(
     play: Play, reports: bool
 ) -> None:
     left = Event()
@@ -267,7 +267,7 @@ def test_who_leaves_between_the_end_of_an_answer_and_its_usage_pays_for_what_was
     assert (record.end, record.output_tokens, record.source) == ("client_gone", *known)
 
 
-def test_who_leaves_before_the_end_is_not_waited_for(play: Play) -> None:
+def test_usage_is_not_awaited_for_a_client_that_leaves_before_the_end(play: Play) -> None:
     with play(lambda peer: (peer.send(CHUNKED), peer.chunk(chunk("one")))) as call:
         answer = stream(call)
         next(answer)
@@ -276,7 +276,7 @@ def test_who_leaves_before_the_end_is_not_waited_for(play: Play) -> None:
     assert UsageRecord.objects.get().end == "client_gone"
 
 
-def test_a_provider_that_goes_on_after_its_end_is_cut_as_well(play: Play) -> None:
+def test_a_provider_that_continues_after_its_end_is_cut(play: Play) -> None:
     said = chunk("word " * 20).replace(b'"stop"', b"null")
 
     def script(peer: Peer) -> None:
@@ -292,13 +292,13 @@ def test_a_provider_that_goes_on_after_its_end_is_cut_as_well(play: Play) -> Non
     assert record.output_tokens > 16
 
 
-def test_a_large_report_at_the_end_costs_nobody_an_answer(play: Play) -> None:
+def test_a_large_report_at_the_end_does_not_fail_the_answer(play: Play) -> None:
     with play(plays(chunk("one"), chunk(None), usage_chunk(), DONE), max_tokens=16) as call:
         assert read(stream(call)).endswith(DONE)
     assert UsageRecord.objects.get().output_tokens == 3005
 
 
-def test_a_provider_that_says_all_but_the_last_word_is_not_waited_for(play: Play) -> None:
+def test_a_missing_last_event_is_not_awaited_for_long(play: Play) -> None:
     def script(peer: Peer) -> None:
         peer.send(CHUNKED)
         peer.chunk(chunk("one") + chunk(None) + usage_chunk())
@@ -311,9 +311,7 @@ def test_a_provider_that_says_all_but_the_last_word_is_not_waited_for(play: Play
     assert (record.end, record.source, record.output_tokens) == ("done", "provider", 3005)
 
 
-def test_an_answer_that_has_ended_is_whole_though_nothing_comes_after_it(
-    play: Play, settings
-) -> None:
+def test_an_ended_answer_is_whole_without_usage_and_last_event(play: Play, settings) -> None:
     settings.LLM_READ_TIMEOUT = 3.0
 
     def script(peer: Peer) -> None:
@@ -335,7 +333,7 @@ def test_an_answer_that_has_ended_is_whole_though_nothing_comes_after_it(
         (usage_chunk({**USAGE, "completion_tokens": 40}) + DONE, (40, "provider")),
     ],
 )
-def test_what_was_reported_long_before_the_end_is_not_what_all_of_it_cost(
+def test_an_early_report_does_not_cover_later_output(
     play: Play, after: bytes, known: tuple[int, str]
 ) -> None:
     def script(peer: Peer) -> None:
@@ -364,7 +362,7 @@ def test_what_was_reported_long_before_the_end_is_not_what_all_of_it_cost(
         (usage_chunk(), (3005, "provider")),
     ],
 )
-def test_an_answer_that_has_ended_is_whole_though_its_connection_breaks_after_it(
+def test_an_ended_answer_is_whole_if_its_connection_breaks_afterwards(
     play: Play, ends: Script, tail: bytes, known: tuple[int, str]
 ) -> None:
     heard = Event()
@@ -389,7 +387,7 @@ def test_an_answer_that_has_ended_is_whole_though_its_connection_breaks_after_it
 @pytest.mark.parametrize(
     ("status", "kind"), [(500, ProviderError), (429, ProviderUnavailable), (400, ProviderRejected)]
 )
-def test_a_refusal_is_its_status_though_its_body_does_not_come(
+def test_a_refusal_without_its_body_is_translated_by_status(
     play: Play, streamed: bool, status: int, kind: type
 ) -> None:
     def script(peer: Peer) -> None:
@@ -406,7 +404,7 @@ def test_a_refusal_is_its_status_though_its_body_does_not_come(
     assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
 
 
-def test_a_refusal_without_an_end_is_not_read_to_it(play: Play) -> None:
+def test_an_endless_refusal_is_not_read_to_the_end(play: Play) -> None:
     def script(peer: Peer) -> None:
         peer.send(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 2 * relay.MAX_REFUSAL)
         peer.wait_until_gone()
@@ -421,7 +419,7 @@ def test_a_refusal_without_an_end_is_not_read_to_it(play: Play) -> None:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_model_answers_under_the_name_that_it_has_here(play: Play, streamed: bool) -> None:
+def test_an_answer_has_the_name_of_the_models_row(play: Play, streamed: bool) -> None:
     LanguageModel.objects.create(name="house", provider_name="theirs")
     whole = {"choices": [{"message": {"content": "é"}}], "usage": USAGE, "model": "theirs-2026"}
     parts = (chunk("é", model="theirs-2026"), chunk(None, model="theirs-2026"), usage_chunk(), DONE)
@@ -434,7 +432,7 @@ def test_a_model_answers_under_the_name_that_it_has_here(play: Play, streamed: b
         assert answers[0]["choices"][0]["delta"]["content"] == "é"
 
 
-def test_under_the_providers_own_name_not_a_byte_is_changed(play: Play) -> None:
+def test_an_answer_with_the_providers_name_is_forwarded_unchanged(play: Play) -> None:
     LanguageModel.objects.create(name="theirs", provider_name="theirs")
     said = chunk("é", model="theirs-2026")
     with play(plays(said, chunk(None), DONE), model="theirs") as call:
@@ -442,9 +440,7 @@ def test_under_the_providers_own_name_not_a_byte_is_changed(play: Play) -> None:
 
 
 @pytest.mark.parametrize("mark", [b"\xef\xbb\xbf", b"event: completion\nid: 1\n", b": VENDOR\n"])
-def test_a_client_reads_all_of_a_stream_that_its_provider_begins_in_its_own_way(
-    play: Play, mark: bytes
-) -> None:
+def test_a_client_can_read_a_stream_with_an_unusual_beginning(play: Play, mark: bytes) -> None:
     with play(plays(mark + chunk("one, "), chunk("two"), chunk(None), DONE)) as call:
         answer = read(stream(call))
     http = httpx.Client(
@@ -458,7 +454,7 @@ def test_a_client_reads_all_of_a_stream_that_its_provider_begins_in_its_own_way(
     assert mark not in answer
 
 
-def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_next_look(
+def test_a_client_that_disconnects_before_the_usage_is_cut_in_the_next_round(
     play: Play,
 ) -> None:
     """The watch cuts at once in every other silence."""
@@ -490,7 +486,7 @@ def test_a_client_that_hangs_up_between_the_end_and_the_usage_is_noticed_at_the_
         (chunk("hello") + chunk(None), None, True, "cut"),
     ],
 )
-def test_a_stream_that_did_not_end_well_knows_why(
+def test_a_failed_stream_reports_how_it_ended(
     play: Play, said: bytes, stopped: Problem | None, left: bool, ended: str
 ) -> None:
     go_on = Event()
@@ -512,7 +508,7 @@ def test_a_stream_that_did_not_end_well_knows_why(
     assert response.how_ended() == ended  # type: ignore[attr-defined]
 
 
-def test_a_stream_that_ended_well_leaves_it_to_the_chunks(play: Play) -> None:
+def test_a_successful_stream_reports_no_end(play: Play) -> None:
     with play(plays(chunk("hello"), chunk(None), usage_chunk(), DONE)) as call:
         response = _streamed(call)
         assert b"[DONE]" in b"".join(response)

@@ -135,9 +135,7 @@ def _slow_machine() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_slow_machine")
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
-def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
-    session: ProviderSession, ends: Script
-) -> None:
+def test_a_stale_connection_causes_no_error(session: ProviderSession, ends: Script) -> None:
     turns = Turns(answers, ends, answers)
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (200, b"good")
@@ -147,7 +145,7 @@ def test_a_connection_that_goes_stale_as_it_is_used_again_surfaces_as_no_error(
 
 
 @pytest.mark.usefixtures("_slow_machine")
-def test_several_stale_connections_cost_one_further_try(session: ProviderSession) -> None:
+def test_several_stale_connections_cause_one_retry(session: ProviderSession) -> None:
     together = threading.Barrier(3)
 
     def answer_together(peer: Peer) -> None:
@@ -163,7 +161,7 @@ def test_several_stale_connections_cost_one_further_try(session: ProviderSession
 
 
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
-def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_not_asked_again(
+def test_a_failure_on_a_new_connection_is_not_retried(
     session: ProviderSession, ends: Script
 ) -> None:
     turns = Turns(ends, answers)
@@ -174,7 +172,7 @@ def test_a_provider_that_fails_on_a_new_connection_may_have_been_at_work_and_is_
     assert len(turns.requests) == 1
 
 
-def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_asked_again(
+def test_a_late_failure_on_a_reused_connection_is_not_retried(
     session: ProviderSession,
 ) -> None:
     def works(peer: Peer) -> None:
@@ -188,7 +186,7 @@ def test_a_provider_that_worked_on_a_used_connection_before_it_failed_is_not_ask
     assert len(turns.requests) == 2
 
 
-def test_one_byte_of_an_answer_is_an_answer(session: ProviderSession) -> None:
+def test_a_failure_after_one_byte_is_not_retried(session: ProviderSession) -> None:
     def begins(peer: Peer) -> None:
         peer.send(b"H")
         peer.reset()
@@ -200,7 +198,7 @@ def test_one_byte_of_an_answer_is_an_answer(session: ProviderSession) -> None:
     assert len(turns.requests) == 2
 
 
-def test_silence_is_waited_for_and_not_asked_again(session: ProviderSession) -> None:
+def test_silence_is_not_retried(session: ProviderSession) -> None:
     turns = Turns(answers, Peer.wait_until_gone)
     with playing(turns) as provider:
         got(ask(session, provider.url))
@@ -210,7 +208,7 @@ def test_silence_is_waited_for_and_not_asked_again(session: ProviderSession) -> 
 
 
 @pytest.mark.parametrize("status", [b"503 Busy", b"529 Overloaded", b"429 Slow down"])
-def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
+def test_a_refusal_with_retry_after_is_retried_then(
     session: ProviderSession, status: bytes
 ) -> None:
     def refuse(peer: Peer) -> None:
@@ -222,14 +220,14 @@ def test_a_provider_that_says_when_to_come_back_is_asked_again_then(
     assert turns.requests[1] - turns.requests[0] >= 1.0
 
 
-def test_it_may_say_so_by_a_date_which_may_have_come(session: ProviderSession) -> None:
+def test_retry_after_may_be_a_date_in_the_past(session: ProviderSession) -> None:
     turns = Turns(refuses(b"Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), answers)
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (200, b"good")
     assert len(turns.requests) == 2
 
 
-def test_a_busy_provider_is_asked_a_few_times(session: ProviderSession) -> None:
+def test_a_busy_provider_is_retried_a_few_times(session: ProviderSession) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (503, b"{}")
@@ -249,7 +247,7 @@ def test_a_busy_provider_is_asked_a_few_times(session: ProviderSession) -> None:
         ((b"Retry-After: 2",), {"patience": 1.5}),
     ],
 )
-def test_a_refusal_stands_where_the_caller_would_wait_too_long_or_in_vain(
+def test_a_refusal_is_final_if_a_retry_is_too_late_or_useless(
     session: ProviderSession, headers: tuple[bytes, ...], options: dict[str, float]
 ) -> None:
     turns = Turns(refuses(*headers))
@@ -259,7 +257,7 @@ def test_a_refusal_stands_where_the_caller_would_wait_too_long_or_in_vain(
 
 
 @pytest.mark.parametrize("status", ["400", "401", "404", "408", "409", "429", "500", "502", "504"])
-def test_every_other_refusal_stands(session: ProviderSession, status: str) -> None:
+def test_every_other_refusal_is_final(session: ProviderSession, status: str) -> None:
     turns = Turns(
         lambda peer: peer.send((BUSY % b"").replace(b"503 Busy", f"{status} No".encode()))
     )
@@ -268,7 +266,7 @@ def test_every_other_refusal_stands(session: ProviderSession, status: str) -> No
     assert len(turns.requests) == 1
 
 
-def test_who_leaves_while_it_waits_ends_the_tries(session: ProviderSession) -> None:
+def test_closing_during_a_wait_ends_the_retries(session: ProviderSession) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider, mock.patch.object(retries, "FIRST_WAIT", 20.0):
         exchange = ask(session, provider.url, patience=60.0)
@@ -302,7 +300,7 @@ def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
                 exchange.chunk(GENEROUS)
 
 
-def test_the_first_byte_may_be_wanted_sooner_than_silence_is_resented(
+def test_the_first_byte_timeout_may_be_shorter_than_the_read_timeout(
     session: ProviderSession,
 ) -> None:
     with playing(Turns(Peer.wait_until_gone)) as provider:

@@ -56,7 +56,7 @@ def due(user: User, output: int = 20) -> Settlement:
     )
 
 
-def test_where_the_database_is_there_it_is_settled_at_once(
+def test_a_call_is_settled_at_once_while_the_database_is_available(
     user: User, database: Database, now: datetime
 ) -> None:
     database.is_back.set()
@@ -68,7 +68,7 @@ def test_where_the_database_is_there_it_is_settled_at_once(
 
 
 @pytest.mark.parametrize("error", [OperationalError(), InterfaceError()])
-def test_where_it_is_away_it_is_settled_when_it_is_back(
+def test_a_call_is_settled_when_the_database_is_back(
     user: User, database: Database, error: Exception
 ) -> None:
     database.error = error
@@ -89,7 +89,7 @@ def test_where_it_is_away_it_is_settled_when_it_is_back(
     assert again.wait(DEADLINE)
 
 
-def test_one_that_the_database_refuses_does_not_keep_the_others_waiting(
+def test_a_refused_settlement_does_not_delay_the_others(
     user: User, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = due(user), due(user)
@@ -106,7 +106,7 @@ def test_one_that_the_database_refuses_does_not_keep_the_others_waiting(
     assert UsageRecord.objects.open().get().pk == bad.record_id
 
 
-def test_one_that_was_settled_meanwhile_stays_as_it_was(user: User, database: Database) -> None:
+def test_a_call_settled_meanwhile_stays_unchanged(user: User, database: Database) -> None:
     one = due(user)
     waiting = settle_or_retry(one)
     assert settle(**one._replace(spent=Spent(input=1, output=1))._asdict(), now=_now(user))

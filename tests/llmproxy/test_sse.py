@@ -88,14 +88,14 @@ def test_any_way_of_cutting_a_stream_meets_the_limit_at_the_same_event(
 
 
 @given(STREAMS)
-def test_the_raws_together_are_the_stream(stream: bytes) -> None:
+def test_the_raw_blocks_together_are_the_stream(stream: bytes) -> None:
     *events, end = parsed([stream])
     assert b"".join(event.raw for event in events if isinstance(event, Event)) == stream
     assert end == "end"
 
 
 @given(STREAMS)
-def test_events_are_those_that_the_lines_spell(stream: bytes) -> None:
+def test_events_match_a_line_by_line_model(stream: bytes) -> None:
     events = [(e.data, e.event) for e in parsed([stream]) if isinstance(e, Event)]
     assert events == model(stream)
 
@@ -131,16 +131,16 @@ def test_several_data_lines_are_joined_and_only_one_space_is_dropped() -> None:
     ]
 
 
-def test_names_are_kept_and_other_fields_are_not_data() -> None:
+def test_event_names_are_kept_and_other_fields_are_ignored() -> None:
     raw = b": note\nid: 7\nretry: 10\nevent: message_delta\ndatax: no\ndata: {}\n\n"
     assert parsed([raw])[:-1] == [Event(raw, b"{}", "message_delta")]
 
 
-def test_a_comment_is_kept_as_it_came_and_carries_no_data() -> None:
+def test_a_comment_is_kept_unchanged_and_has_no_data() -> None:
     assert parsed([b": keep-alive\n\n"])[:-1] == [Event(b": keep-alive\n\n", None, None)]
 
 
-def test_an_empty_data_line_is_not_the_same_as_none() -> None:
+def test_an_empty_data_line_differs_from_no_data() -> None:
     assert [e.data for e in parsed([b"data:\n\n: x\n\n"]) if isinstance(e, Event)] == [b"", None]
 
 
@@ -209,7 +209,7 @@ def test_an_event_of_four_mebibytes_is_taken() -> None:
     assert [len(event.raw) for event in parser.feed(raw)] == [4 * 1024 * 1024]
 
 
-def test_an_event_that_comes_byte_by_byte_is_not_read_again_from_its_start() -> None:
+def test_an_event_in_single_bytes_is_not_searched_again_from_its_start() -> None:
     # Looking at everything again at each byte would take minutes.
     raw = b"data: " + b"x" * 600_000 + b"\n\n"
     parser = EventParser()

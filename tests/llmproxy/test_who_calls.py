@@ -73,7 +73,7 @@ def test_a_suspended_licence_is_refused_and_nothing_reserved(
     ("how", "told"),
     [("session", (401, "access_revoked")), ("suspended", (403, "licence_suspended"))],
 )
-def test_who_may_not_call_hears_nothing_else(
+def test_a_caller_without_access_gets_no_other_fault(
     signed_in: APIClient, user: User, how: str, told: tuple[int, str], wrong: dict[str, Any]
 ) -> None:
     assert refused(signed_in, wrong) not in {(401, "access_revoked"), (403, "licence_suspended")}
@@ -81,7 +81,7 @@ def test_who_may_not_call_hears_nothing_else(
     assert refused(signed_in, wrong) == told
 
 
-def test_nor_that_the_limit_of_requests_is_reached(
+def test_a_caller_without_access_does_not_see_the_rate_limit(
     signed_in: APIClient, user: User, settings: Any
 ) -> None:
     settings.RATE_LIMITS = {**settings.RATE_LIMITS, "llm.user": "1/h"}
@@ -92,7 +92,7 @@ def test_nor_that_the_limit_of_requests_is_reached(
     assert refused(signed_in, GOOD) == (403, "licence_suspended")
 
 
-def test_a_token_that_was_taken_away_spends_nothing_of_its_holders_limit(
+def test_a_revoked_token_does_not_count_against_the_rate_limit(
     signed_in: APIClient, user: User, settings: Any
 ) -> None:
     settings.RATE_LIMITS = {**settings.RATE_LIMITS, "llm.user": "2/h"}
@@ -108,12 +108,14 @@ def test_a_token_that_was_taken_away_spends_nothing_of_its_holders_limit(
 
 
 @pytest.mark.parametrize("method", ["get", "put", "delete", "options"])
-def test_nor_what_else_there_might_be_to_ask(signed_in: APIClient, user: User, method: str) -> None:
+def test_a_caller_without_access_does_not_see_the_allowed_methods(
+    signed_in: APIClient, user: User, method: str
+) -> None:
     end_access("session", user)
     assert getattr(signed_in, method)(COMPLETE).json()["code"] == "access_revoked"
 
 
-def test_a_licence_that_is_given_back_counts_at_once(
+def test_a_restored_licence_works_at_once(
     signed_in: APIClient, user: User, organisation: Client
 ) -> None:
     User.objects.update(client=None)
