@@ -1,19 +1,19 @@
-"""How passwords are hashed: argon2id with OWASP's 19 MiB, t=2, p=1, one at a time per process."""
+"""Password hashing: argon2id with OWASP's 19 MiB, t=2, p=1, one hash at a time per process."""
 
 from argon2 import PasswordHasher, Type
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from config.greenlets import run_exclusively
 
-# The least that argon2 takes for one lane, in KiB.
+# The minimum of argon2 for one lane, in KiB.
 LEAST_MEMORY = 8
 
 
 class GatedArgon2Hasher(Argon2PasswordHasher):
-    """Django's argon2 hasher with smaller parameters, run through the gate.
+    """Django's argon2 hasher with smaller parameters, one hash at a time.
 
-    Django's own default (100 MiB, p=8) lets a few addresses saturate a host. These parameters hold from the
-    first user on; they may be raised, and never lowered, because a check cannot be made shorter than its hash asks.
+    Django's default (100 MiB, p=8) lets a few addresses saturate a host. These parameters may be raised and never
+    lowered, because the parameters in an existing hash determine the time of its check.
     """
 
     time_cost = 2
@@ -27,7 +27,7 @@ class GatedArgon2Hasher(Argon2PasswordHasher):
         return bool(run_exclusively(super().verify, password, encoded))
 
     def harden_runtime(self, password: str, encoded: str) -> None:
-        """Does the rest of today's work where a hash asks for less, so that time does not tell whose hash is old."""
+        """Does the missing work for a hash with smaller parameters, so that the time does not reveal an old hash."""
         old = self.decode(encoded)
         rest = self.memory_cost * self.time_cost - old["memory_cost"] * old["time_cost"]
         if rest > 0:
@@ -35,8 +35,8 @@ class GatedArgon2Hasher(Argon2PasswordHasher):
             run_exclusively(PasswordHasher(self.time_cost, memory, self.parallelism).hash, password)
 
 
-# Refresh tokens are 32 random bytes of which 16 stay secret even to those who see record ids, so work
-# adds nothing to guessing them; argon2id is kept for its form and runs cheap (about 0.4 ms).
+# 16 of the 32 random bytes of a refresh token are secret even if its record id is known, so a slow hash adds no
+# protection; these parameters take about 0.4 ms.
 TOKEN_HASHER = PasswordHasher(
     time_cost=1, memory_cost=1024, parallelism=1, hash_len=32, type=Type.ID
 )

@@ -1,4 +1,4 @@
-"""Jobs by the clock: each runs alone, says in a line what it did, and leaves an audit event that operators see."""
+"""Scheduled jobs: each runs alone, reports its result in one line and leaves an audit event."""
 
 import logging
 from collections.abc import Iterable
@@ -22,18 +22,18 @@ log = logging.getLogger(__name__)
 
 
 class NotDone(Exception):
-    """A job could not do its work, and says why in words that may be shown."""
+    """The failure of a job, with a message that may be shown."""
 
 
 class Work(Protocol):
-    """Does a job and says in one line what it did, or with ``dry_run`` what it would do, which changes nothing."""
+    """Does a job and returns a line about it; ``dry_run`` changes nothing and returns what would be done."""
 
     def __call__(self, *, by: Actor, now: datetime, dry_run: bool) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job by the name of its command."""
+    """A job, named like its command."""
 
     name: str
     work: Work
@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 
 
 def clock() -> datetime:
-    """The time that all hosts share; where the database is away, in which nothing gets done, this host's."""
+    """The database's time, which all hosts share, or this host's time while the database is unavailable."""
     try:
         return database_now()
     except Error:
@@ -62,30 +62,30 @@ def clock() -> datetime:
 
 
 def run(job: Job, *, by: Actor, now: datetime, dry_run: bool = False) -> Outcome:
-    """Runs a job unless it runs already, somewhere. A job that fails is logged and does not raise."""
+    """Runs a job unless it is already running on any host. A failure is logged and not raised."""
     try:
         with alone(f"job {job.name}") as first:
             if not first:
                 return Outcome(End.BUSY, "not begun, because it runs already")
             started = monotonic()
-            outcome = _attempt(job, by=by, now=now, dry_run=dry_run)
-            # The next question finds a connection that works, also where the database was restarted in between.
+            outcome = _do(job, by=by, now=now, dry_run=dry_run)
+            # The next query gets a working connection, even if the database was restarted meanwhile.
             release_connection()
             if not dry_run:
-                _note(job, outcome, seconds=monotonic() - started, by=by, now=now)
+                _audit(job, outcome, seconds=monotonic() - started, by=by, now=now)
             return outcome
     except (Error, psycopg.Error) as error:
-        # The lock is asked for without Django, whose errors are others.
+        # The lock is taken by psycopg, without Django's error classes.
         log.exception("job_failed", extra={"task": job.name})
         release_connection()
         return Outcome(End.FAILED, f"failed: {type(error).__name__}")
 
 
-def _attempt(job: Job, *, by: Actor, now: datetime, dry_run: bool) -> Outcome:
+def _do(job: Job, *, by: Actor, now: datetime, dry_run: bool) -> Outcome:
     try:
         return Outcome(End.DONE, job.work(by=by, now=now, dry_run=dry_run))
     except Exception as error:
-        # Of any kind: the other jobs of the night must still run. The words of an error may hold anything.
+        # Any error: the other jobs of the night must still run. The text of an unexpected error may contain secrets.
         log.exception("job_failed", extra={"task": job.name})
         return Outcome(End.FAILED, f"failed: {_named(error)}")
 
@@ -96,7 +96,7 @@ def _named(error: Exception) -> str:
     return error.detail if isinstance(error, Problem) else type(error).__name__
 
 
-def _note(job: Job, outcome: Outcome, *, seconds: float, by: Actor, now: datetime) -> None:
+def _audit(job: Job, outcome: Outcome, *, seconds: float, by: Actor, now: datetime) -> None:
     record(
         "nightly:done" if outcome.end is End.DONE else "nightly:failed",
         by=by,
@@ -108,5 +108,5 @@ def _note(job: Job, outcome: Outcome, *, seconds: float, by: Actor, now: datetim
 
 
 def failed(outcomes: Iterable[Outcome]) -> bool:
-    """Whether any of them did."""
+    """Whether any job failed."""
     return any(outcome.end is End.FAILED for outcome in outcomes)

@@ -1,4 +1,4 @@
-"""What is done for access every night."""
+"""The nightly jobs of this app."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""What the worker does for access."""
+"""The worker's tasks of this app."""
 
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from config.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
 @periodic(cron="7 * * * *")
 @task(name="accounts.wipe_retries", queue="accounts", queueing_lock="accounts.wipe_retries")
 def wipe_retries(timestamp: int) -> None:
-    """Every hour: successors kept for a keyed retry are forgotten a day after they were made."""
+    """Hourly: deletes the sealed successors of retries after a day."""
     wipe_expired(now=timezone.now())
 
 
@@ -27,7 +27,7 @@ def wipe_retries(timestamp: int) -> None:
 def send_reset(
     context: JobContext, email: str, address: str | None = None, request_id: str = ""
 ) -> None:
-    """Somebody has asked for a reset; whether there is such a person is found out here and not in the request."""
+    """Mails a requested reset if the email has a user, which the request itself does not look up."""
     password_links.send_reset(
         email=email,
         address=address,
@@ -39,7 +39,7 @@ def send_reset(
 
 @task(name="accounts.send_password_link", queue="mail", retry=BACKOFF)
 def send_password_link(user_id: str, kind: str) -> None:
-    """An operator has asked for it. Done twice, a person gets two mails, of which the later one counts."""
+    """Mails a link on behalf of an operator. If the task runs twice, only the link of the later mail works."""
     password_links.send_link(
         user_id=UUID(user_id), kind=PasswordLink.Kind(kind), now=timezone.now()
     )
@@ -47,14 +47,14 @@ def send_password_link(user_id: str, kind: str) -> None:
 
 @task(name="accounts.revoke_connection", queue="connections", retry=BACKOFF)
 def revoke_connection(revocation_id: int) -> None:
-    """A connection was ended here; its provider is told. A failure queues the next try by itself."""
+    """Revokes an ended connection at its provider. A failure queues the next try."""
     disconnecting.revoke(revocation_id=revocation_id, now=timezone.now())
 
 
 @periodic(cron="37 * * * *")
 @task(name="accounts.tidy_connections", queue="accounts", queueing_lock="accounts.tidy_connections")
 def tidy_connections(timestamp: int) -> None:
-    """Every hour: authorisations that nobody ended are forgotten, and lost tries of revocations queued again."""
+    """Hourly: deletes expired authorisations and queues overdue revocations again."""
     now = timezone.now()
     authorisation.forget_expired(now=now)
     disconnecting.queue_overdue(now=now)
@@ -67,7 +67,7 @@ def tidy_connections(timestamp: int) -> None:
     queueing_lock="accounts.reencrypt_connections",
 )
 def reencrypt_connections(timestamp: int) -> None:
-    """Every night: what is kept of connections goes under the newest of ``ENCRYPTION_KEYS``."""
+    """Nightly: re-encrypts the tokens of connections under the newest of ``ENCRYPTION_KEYS``."""
     reencrypting.reencrypt()
 
 
@@ -78,6 +78,6 @@ def reencrypt_connections(timestamp: int) -> None:
     queueing_lock="accounts.reencrypt_signing_keys",
 )
 def reencrypt_signing_keys(timestamp: int) -> None:
-    """Every night: the private signing keys go under the newest of ``ENCRYPTION_KEYS``."""
+    """Nightly: re-encrypts the private signing keys under the newest of ``ENCRYPTION_KEYS``."""
     by = Actor(name="the worker, every night")
     signing_keys.reencrypt_signing_keys(by=by, now=timezone.now())

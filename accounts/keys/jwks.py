@@ -21,7 +21,7 @@ CACHE_CONTROL = f"public, max-age={MAX_AGE}"
 _TEXT: dict[str, Any] = {"type": "string"}
 _KEYS: dict[str, Any] = {
     "type": "object",
-    "description": "A JWK set (RFC 7517): keys that sign, that will, and that did within the last 90 days.",
+    "description": "A JWK set (RFC 7517) of keys that sign, will sign, or signed within the last 90 days.",
     "properties": {
         "keys": {
             "type": "array",
@@ -44,14 +44,14 @@ _KEYS: dict[str, Any] = {
 _HEADERS = [
     OpenApiParameter(name, str, OpenApiParameter.HEADER, response=[200, 304], description=said)
     for name, said in (
-        ("ETag", "Of the set as it is now."),
+        ("ETag", "The entity tag of the current set."),
         ("Cache-Control", f"`{CACHE_CONTROL}`"),
     )
 ]
 
 
 class KeysView(APIView):
-    """No caller, no query: rows are read every few seconds by the ring."""
+    """Serves the keys without authentication and without a query: the ring reads the rows every few seconds."""
 
     authentication_classes = ()
     permission_classes = (AllowAny,)
@@ -62,7 +62,7 @@ class KeysView(APIView):
         parameters=_HEADERS,
         responses={
             (200, CONTENT_TYPE): _KEYS,
-            304: OpenApiResponse(description="The set is the one that `If-None-Match` names."),
+            304: OpenApiResponse(description="The set has not changed since `If-None-Match`."),
         },
         tags=["access"],
     )

@@ -1,4 +1,4 @@
-"""Rows of identity: who there is, where they are signed in, what signs their tokens, and what was done."""
+"""The models of people, clients, sessions, signing keys, connections and the audit log."""
 
 from accounts.models.audit import AuditEvent
 from accounts.models.connections import Connection, ConnectionAttempt, ConnectionRevocation

@@ -1,4 +1,4 @@
-"""What was done, by whom, on what, from where. Written by the rules, read by operators, changed by nobody."""
+"""The audit log: rules write it, operators read it, nobody changes it."""
 
 from django.contrib.postgres.indexes import OpClass
 from django.db import models
@@ -6,7 +6,7 @@ from django.db.models.functions import Upper
 
 
 class AuditEvent(models.Model):
-    """One act. It names its actor and target by value, so that it outlives both."""
+    """One action. The event names its actor and target by value, so that it outlives both."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
@@ -34,7 +34,7 @@ class AuditEvent(models.Model):
         indexes = (
             models.Index(fields=("-at", "-id"), name="audit_newest_first"),
             models.Index(fields=("target_id", "-at"), name="audit_by_target"),
-            # What operators look for, by its beginning; no extension of PostgreSQL is asked for.
+            # For prefix searches in the console, without an extension of PostgreSQL.
             models.Index(
                 fields=("action", "at"),
                 opclasses=("varchar_pattern_ops", "timestamptz_ops"),

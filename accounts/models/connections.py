@@ -1,4 +1,4 @@
-"""What people have connected: their grants at third parties, and what was begun or is to be ended there."""
+"""Connections to third parties, open authorisations, and pending revocations."""
 
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -19,11 +19,11 @@ LAST_SECONDS = timedelta(seconds=10)
 
 
 class Connection(models.Model):
-    """A person's grant at one third party, with its tokens encrypted.
+    """A person's grant at one third party, with encrypted tokens.
 
-    ``generation`` counts the sets of tokens it has had: an answer to a question of an earlier generation
-    changes nothing. ``fence`` and ``leased_until`` are the lease of the one refresh that may be under way.
-    ``answer_lost`` says that the provider may have replaced the refresh token in an answer that never arrived.
+    ``generation`` counts the sets of tokens: a response to a request of an earlier generation changes nothing.
+    ``fence`` and ``leased_until`` are the lease of the one refresh that may be under way. ``answer_lost`` means that
+    the provider may have replaced the refresh token in a response that never arrived.
     """
 
     class State(models.TextChoices):
@@ -91,18 +91,18 @@ class Connection(models.Model):
         return f"{self.provider} of {self.user_id}"
 
     def state(self, *, at: datetime) -> State:
-        """How it is, as far as its row tells."""
+        """The state by the row alone."""
         ended = self.expires_at is not None and self.expires_at <= at
         if self.lapsed_at is not None or (ended and self.refresh_token is None):
             return self.State.REAUTHORISATION_NEEDED
         return self.State.UNAVAILABLE if self.failure else self.State.HEALTHY
 
     def is_due(self, *, at: datetime) -> bool:
-        """Whether its access token should be renewed."""
+        """Whether the access token should be renewed."""
         return self._ends_within(AHEAD, 5, at)
 
     def is_usable(self, *, at: datetime) -> bool:
-        """Whether its access token can still be handed out."""
+        """Whether the access token can still be provided."""
         return not self._ends_within(LAST_SECONDS, 10, at)
 
     def _ends_within(self, margin: timedelta, share: int, at: datetime) -> bool:
@@ -113,7 +113,7 @@ class Connection(models.Model):
 
 
 class ConnectionAttempt(models.Model):
-    """An authorisation that was begun. It is deleted by the one use it has; of its state only a hash is kept."""
+    """An open authorisation, deleted by its one use; its state is stored as a hash only."""
 
     id = models.BigAutoField(primary_key=True)
     state_hash = models.CharField(max_length=64, unique=True, editable=False)
@@ -141,9 +141,9 @@ class ConnectionAttempt(models.Model):
 
 
 class ConnectionRevocation(models.Model):
-    """A grant that was given up here and is to be revoked at its provider, until that has confirmed it.
+    """A pending revocation of an ended connection's grant, kept until the provider confirms it.
 
-    It outlives the connection and the person, whom it names by value.
+    The row outlives the connection and the person, whom it names by value.
     """
 
     id = models.BigAutoField(primary_key=True)

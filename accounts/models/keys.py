@@ -1,16 +1,16 @@
-"""The keys that sign access tokens. Where a key is in its life follows from its timestamps alone."""
+"""The keys that sign access tokens. The stage of a key follows from its timestamps alone."""
 
 from datetime import datetime, timedelta
 
 from django.db import models
 from django.db.models import F, Q
 
-# What a key has signed is accepted for so long after its last signature; a token itself lives an hour.
+# How long after its last signature a key verifies; a token itself lasts an hour.
 VERIFYING = timedelta(days=90)
 
 
 class Stage(models.TextChoices):
-    """The life of a key, in this order. There is no column of it: it is asked of the timestamps at an instant."""
+    """The stages of a key, in order, derived from its timestamps and not stored."""
 
     PLANNED = "planned", "planned"
     PUBLISHED = "published", "published, does not sign yet"
@@ -20,13 +20,13 @@ class Stage(models.TextChoices):
 
 
 class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
-    """The same questions as :meth:`SigningKey.stage` answers, asked of the database."""
+    """Filters by :meth:`SigningKey.stage` in the database."""
 
     def at_stage(self, stage: Stage, *, at: datetime) -> "SigningKeyQuerySet":
         return self.filter(_STAGES[stage](at))
 
     def verifying(self, *, at: datetime) -> "SigningKeyQuerySet":
-        """Keys whose signatures are accepted, whether they sign still, not yet or no more."""
+        """Keys whose signatures are accepted, before, during and after their time of signing."""
         return self.exclude(_STAGES[Stage.RETIRED](at))
 
 
@@ -63,7 +63,7 @@ class SigningKey(models.Model):
         return self.kid
 
     def stage(self, *, at: datetime) -> Stage:
-        """Where the key is in its life at an instant."""
+        """The stage at an instant."""
         if not self.verifies(at=at):
             return Stage.RETIRED
         if self.superseded_at is not None and self.superseded_at <= at:
@@ -73,9 +73,9 @@ class SigningKey(models.Model):
         return Stage.PUBLISHED if self.published_at <= at else Stage.PLANNED
 
     def verifies(self, *, at: datetime) -> bool:
-        """Whether signatures of this key are accepted: from the first on until 90 days after the last.
+        """Whether signatures of this key are accepted: until 90 days after the last.
 
-        A host whose clock is behind may meet a key before its time, so a key that is known is never too early.
+        There is no earliest time: a host whose clock is behind may see a signature before ``signs_from``.
         """
         if self.revoked_at is not None:
             return False
@@ -83,7 +83,7 @@ class SigningKey(models.Model):
 
     @property
     def verifies_until(self) -> datetime | None:
-        """When the key retires; None while nothing is to supersede it."""
+        """The time when the key retires, or None while no other key supersedes it."""
         if self.revoked_at is not None:
             return self.revoked_at
         return self.superseded_at + VERIFYING if self.superseded_at else None

@@ -1,4 +1,4 @@
-"""What lets a person set a password without knowing one: links as a mail holds them, and one-time passwords."""
+"""Mailed links and one-time passwords, which let a person set a password without the current one."""
 
 from datetime import datetime
 from uuid import UUID
@@ -11,11 +11,11 @@ from accounts.models.people import User
 
 class PasswordLinkQuerySet(models.QuerySet["PasswordLink"]):
     def live(self, *, at: datetime) -> "PasswordLinkQuerySet":
-        """Links that still set a password: unused, the newest of their kind, of somebody who may sign in.
+        """Valid links: unused, the newest of their kind, of a person who may sign in.
 
-        A revocation, and with it every new password, moves the person's epoch and voids all links before it.
+        A revocation, and with it every new password, moves the person's epoch and voids all earlier links.
         """
-        # One that was taken back is not in anybody's hands, and one that set a password has moved the epoch.
+        # A used link does not count as newer: it was taken back unsent, or has moved the epoch.
         newer = PasswordLink.objects.filter(
             user=models.OuterRef("user"),
             kind=models.OuterRef("kind"),
@@ -32,7 +32,7 @@ class PasswordLinkQuerySet(models.QuerySet["PasswordLink"]):
 
 
 class PasswordLink(models.Model):
-    """One mailed link or one-time password. Only a hash of its secret is kept; SHA-256 is enough for random bits."""
+    """A mailed link or one-time password. Its secret is stored as a SHA-256 hash, which suffices for random bits."""
 
     class Kind(models.TextChoices):
         RESET = "reset", "reset"
@@ -46,7 +46,7 @@ class PasswordLink(models.Model):
     epoch = models.PositiveIntegerField(help_text="the person's epoch when it was made")
     made_at = models.DateTimeField()
     expires_at = models.DateTimeField()
-    # Or when it was taken back, because its mail could not be handed over.
+    # Or the time when it was taken back, because its mail was not accepted.
     used_at = models.DateTimeField(null=True, blank=True)
 
     # Named here for type checkers; Django adds it.

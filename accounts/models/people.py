@@ -13,7 +13,7 @@ from django.utils.crypto import salted_hmac
 
 
 class Client(models.Model):
-    """A customer organisation. Its licence stands one floor up and is made together with it."""
+    """A customer organisation. ``licensing`` creates it together with its licence."""
 
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
     name = models.CharField(max_length=200)
@@ -27,7 +27,7 @@ class Client(models.Model):
 
 
 class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
-    """An email kept and compared in lower case, so that one person cannot be two accounts."""
+    """An email stored and compared in lower case, so that each address has one account."""
 
     def get_prep_value(self, value: Any) -> Any:
         value = super().get_prep_value(value)
@@ -57,8 +57,8 @@ class UserManager(BaseUserManager["User"]):
 class User(AbstractBaseUser, PermissionsMixin):
     """A person. Operators are people with ``is_staff``; people of the shell belong to a client.
 
-    ``epoch`` counts revocations: an access token carries the epoch of its issue (claim ``ver``) and is dead
-    as soon as the row has moved on. An erased person's row stays for the ledger, with nothing personal in it.
+    ``epoch`` counts revocations: an access token carries the epoch of its issue (claim ``ver``) and is refused as
+    soon as the epoch moves. An erased person's row stays for the ledger, without personal data.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
@@ -109,7 +109,7 @@ class User(AbstractBaseUser, PermissionsMixin):
         checked = self.password
 
         def upgrade(password: str) -> None:
-            # Saving the row as it was read would bring an old password back after a change.
+            # Saving the whole row could restore an old password after a concurrent change.
             upgraded = make_password(password)
             if User.objects.filter(pk=self.pk, password=checked).update(password=upgraded):
                 self.password = upgraded
@@ -118,10 +118,10 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     @property
     def may_be_invited(self) -> bool:
-        """Whether they belong to a client, may sign in and have no password yet: ``NOT_ACCEPTED``, of a row."""
+        """Whether the person belongs to a client, may sign in and has no password, like ``NOT_ACCEPTED`` in a query."""
         return self.is_active and self.client_id is not None and not self.has_usable_password()
 
     def get_session_auth_hash(self) -> str:
-        """What an operator's session in the console is bound to: it ends with the password and with a revocation."""
+        """The value that an operator's console session is bound to: it ends with a new password or a revocation."""
         bound_to = f"{self.password}:{self.epoch}"
         return salted_hmac("accounts.User.session", bound_to, algorithm="sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""A session is one login on one device; its refresh tokens form a chain, each replaced by the next."""
+"""Sessions and refresh tokens: a session is one sign-in on one device, its tokens form a chain."""
 
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -14,19 +14,19 @@ from config.clock import is_readable
 
 class SessionQuerySet(models.QuerySet["Session"]):
     def live(self, *, at: datetime) -> "SessionQuerySet":
-        """Sessions that have not ended, nor had their time, and still have a token to go on with."""
+        """Sessions that have neither ended nor expired and have a valid refresh token."""
         return self.filter(live_tokens(at=at), ended_at=None)
 
 
 def live_tokens(*, at: datetime) -> models.Exists:
-    """Whether a session still has a token to go on with, and time of its own."""
+    """Whether a session has not expired and has a valid refresh token."""
     tokens = RefreshToken.objects.filter(session=models.OuterRef("pk")).live(at=at)
     end = models.OuterRef("expires_at")
     return models.Exists(tokens.filter(Q(IsNull(end, True)) | Q(GreaterThan(end, at))))
 
 
 class Session(models.Model):
-    """One login on one device. Ended, it is kept as the evidence of when and why."""
+    """One sign-in on one device. An ended session is kept as evidence of the time and reason."""
 
     class Ended(models.TextChoices):
         LOGOUT = "logout", "signed out"
@@ -64,7 +64,7 @@ class Session(models.Model):
         )
         indexes = (
             models.Index(fields=("started_at",), name="session_by_start"),
-            # Pruning goes along this one.
+            # Pruning uses this index.
             models.Index(
                 fields=("ended_at", "id"),
                 condition=Q(ended_at__isnull=False),
@@ -88,7 +88,7 @@ class Session(models.Model):
 
 class RefreshTokenQuerySet(models.QuerySet["RefreshToken"]):
     def live(self, *, at: datetime) -> "RefreshTokenQuerySet":
-        """Tokens that would be accepted now, if their session lasts."""
+        """Tokens that are valid if their session is."""
         return self.filter(revoked_at=None, replaced_at=None, expires_at__gt=at)
 
     def unrevoked(self) -> "RefreshTokenQuerySet":
@@ -96,7 +96,7 @@ class RefreshTokenQuerySet(models.QuerySet["RefreshToken"]):
 
 
 class RefreshToken(models.Model):
-    """The record of one refresh token. Its id is the first half of the token; only a hash of the whole is kept."""
+    """The record of a refresh token. Its id is the first half of the token; the whole is stored as a hash only."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="refresh_tokens")
@@ -107,14 +107,14 @@ class RefreshToken(models.Model):
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     replaced_at = models.DateTimeField(null=True, blank=True)
-    # A chain is deleted as a whole, so that nothing is left to refer to a deleted token.
+    # A chain is deleted as a whole, so that no row refers to a deleted token.
     replaced_by = models.OneToOneField(
         "self", null=True, blank=True, on_delete=models.DO_NOTHING, related_name="replaces"
     )
-    # Where it was used: the evidence when it is presented again.
+    # The address of its use, as evidence in case of reuse.
     replaced_from = models.GenericIPAddressField(null=True, blank=True)
-    # The successor, for a keyed retry: a box that only the presented token opens; see accounts/sessions/retries.py.
-    # A trigger empties it when the token is revoked.
+    # The successor for a keyed retry, encrypted under the presented token; see accounts/sessions/retries.py.
+    # A trigger deletes it when the token is revoked.
     retry_box = models.BinaryField(null=True, editable=False)
 
     # Named here for type checkers; Django adds them.
@@ -144,7 +144,7 @@ class RefreshToken(models.Model):
             models.CheckConstraint(
                 condition=is_readable("expires_at"), name="token_expiry_is_readable"
             ),
-            # Not of what has expired: an index knows no clock.
+            # Expired tokens are included: an index condition cannot depend on the time.
             models.UniqueConstraint(
                 fields=("session",),
                 condition=Q(revoked_at=None, replaced_at=None),
@@ -158,7 +158,7 @@ class RefreshToken(models.Model):
                 name="token_retry_box_by_age",
             ),
             models.Index(fields=("issued_at",), name="token_by_issue"),
-            # Pruning goes along this one: the last of a chain expires last.
+            # Pruning uses this index: the last token of a chain expires last.
             models.Index(
                 fields=("expires_at", "id"),
                 condition=Q(revoked_at=None, replaced_at=None),

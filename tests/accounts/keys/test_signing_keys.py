@@ -344,7 +344,7 @@ class TestEncryption:
         settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", f"{new},{old}")
         call_command("reencrypt_signing_keys")
         said = capsys.readouterr().out
-        assert "2 of 3 moved under the newest encryption key, 1 that sign no more" in said
+        assert "2 of 3 moved under the newest encryption key, 1 that no longer sign" in said
         settings.ENCRYPTION_KEYS = Secret("ENCRYPTION_KEYS", new)
         assert KeyRing().signer(now=now)[0] == signs.kid
         before = bytes(lost.private_key)
