@@ -36,6 +36,13 @@ def link(context: Context, act: str, row: Model) -> str:
     return str(console.link(context["request"], act, row))
 
 
+@register.simple_tag
+def columns(*names: str) -> SafeString:
+    """The head of a table."""
+    cells = format_html_join("", '<th scope="col">{}</th>', ((name,) for name in names))
+    return format_html("<thead><tr>{}</tr></thead>", cells)
+
+
 @register.filter
 def grouped(number: int | None) -> str:
     """A number in groups of three."""
