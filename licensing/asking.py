@@ -1,4 +1,4 @@
-"""Asking about one customer after another, so that those without an answer keep nobody else waiting."""
+"""Queries customers one by one, so that failures of a few customers do not stop the others."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -7,27 +7,27 @@ from accounts.jobs import NotDone
 
 # The statuses of a customer's subscriptions, as they are when it is called. Raises ``BillingUnavailable``.
 Again = Callable[[str], Collection[str]]
-# A question about nobody, which is answered while any is. Raises ``BillingUnavailable``.
+# A request about no customer, to test the connection. Raises ``BillingUnavailable``.
 Control = Callable[[], object]
 
-# So many customers in a row without an answer, and it may no longer be one of them that is the cause.
+# After this number of failures in a row the connection is tested.
 IN_A_ROW = 3
 
 
 class BillingUnavailable(NotDone):
-    """The payment processor did not answer as it should; nobody is to suffer for that."""
+    """A failed request to the payment processor, for which no licence is suspended."""
 
 
 class CustomerRefused(BillingUnavailable):
-    """It answers, and refuses to say anything of this one customer."""
+    """A request that the processor refuses for one customer."""
 
 
 @dataclass(slots=True)
 class Questions:
-    """Those of one run.
+    """The requests of one run.
 
-    ``given_up``: the processor is away, and nobody else is to be asked about. ``why``: what the last one without an
-    answer failed of, in words that may be shown. Without a ``control`` so many in a row are taken for all.
+    ``given_up``: the processor is unavailable, and the run sends no more requests. ``why``: the last failure, in words
+    that may be shown. Without a ``control``, ``IN_A_ROW`` failures mean that the processor is unavailable.
     """
 
     again: Again
@@ -37,7 +37,7 @@ class Questions:
     in_a_row: int = 0
 
     def statuses_of(self, customer: str) -> Collection[str] | None:
-        """What is said of a customer now; None where nothing is."""
+        """The current statuses of a customer, or None after a failure."""
         try:
             statuses = self.again(customer)
         except BillingUnavailable as error:
@@ -51,7 +51,7 @@ class Questions:
         return statuses
 
     def _answers(self) -> bool:
-        """Whether it answers at all, so that the fault is with those few."""
+        """Whether the processor responds, so that the failures are about these customers."""
         if self.control is None:
             return False
         try:

@@ -15,7 +15,7 @@ from licensing.models import Standing, merged
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls and what the licence says. Stands where Django has a user; it is always authenticated."""
+    """The authenticated caller with its licence, in place of Django's user."""
 
     user_id: UUID
     email: str
@@ -43,7 +43,7 @@ class Caller:
 
     @property
     def may_call(self) -> bool:
-        """Whether anything at all may be asked: enabled, signed in still, and of a client with a licence."""
+        """Whether the caller is enabled, in a valid session, and of a client with a licence."""
         return self.is_active and self.session_lasts and self.status is not None
 
     @property
@@ -60,7 +60,7 @@ def caller_of(request: Request) -> Caller:
     return cast("Caller", request.user)
 
 
-# It has not been ended, nor had its time.
+# Whether the session has neither ended nor expired.
 _LASTS = "session.ended_at IS NULL AND (session.expires_at IS NULL OR session.expires_at > now())"
 # In the order of the caller's fields.
 _FIELDS = f"""
@@ -74,7 +74,7 @@ LEFT JOIN accounts_client client ON client.id = person.client_id
 LEFT JOIN licensing_licence licence ON licence.client_id = client.id
 LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
 """
-# A session that stands is found by its primary key, and all else by others.
+# The session is found by its primary key, and the other rows by theirs.
 _CALLER = BatchedStatement(
     f"""
 SELECT {_FIELDS} FROM accounts_session session {_OF_SESSION}
@@ -84,7 +84,7 @@ WHERE session.id = %s AND session.user_id = %s
 
 
 def load_caller(*, user_id: UUID, session_id: UUID) -> Caller | None:
-    """The caller that a session of a user stands for, or None where there is no such session."""
+    """The caller of a user's session, or None if there is no such session."""
     row = _CALLER.row((session_id, user_id))
     return Caller(*row) if row else None
 
@@ -101,7 +101,7 @@ WHERE person.id = %s
 
 
 def claims_of(user_id: UUID) -> Claims | None:
-    """What a token says of a user's client; None where there is no client with a licence."""
+    """The claims about a user's client, or None without a licensed client."""
     row = _CLAIMS.row((user_id,))
     if row is None:
         return None

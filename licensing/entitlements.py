@@ -1,4 +1,4 @@
-"""Entitlements as they are written: the slugs of micro apps, and no word that no app can ever have."""
+"""Validates entitlements, which are slugs of micro apps."""
 
 import re
 from collections.abc import Collection
@@ -10,7 +10,7 @@ SLUG = re.compile(APP_SLUG)
 
 
 def entitlements_of(given: Collection[str], *, before: Collection[str]) -> list[str]:
-    """In order, and each once. Raises ``InvalidRequest`` for what can be no app's slug and was not there before."""
+    """The sorted entitlements without duplicates. Raises ``InvalidRequest`` for an invalid new slug."""
     wrong = sorted(each for each in {*given} - {*before} if not SLUG.fullmatch(each))
     if wrong:
         sentence = (

@@ -1,4 +1,4 @@
-"""Changing a licence. Every change has a reason, is audited, and says what people saw before and see now."""
+"""Rules for licences. Every change has a reason, and its audit event contains the effective status before and after."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,24 +14,17 @@ from licensing.entitlements import entitlements_of
 from licensing.models import Licence, Plan, Standing
 
 CUSTOMER_TAKEN = Fault(
-    "/stripe_customer_id", "unique", "This customer pays for another client's licence already."
+    "/stripe_customer_id", "unique", "This customer already pays for another client's licence."
 )
-NO_WORD = Fault("/status", "unchanged", "What billing says counts already.")
+NO_WORD = Fault("/status", "unchanged", "The billing status already applies.")
 
 
 def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
-    """A client and its licence, which are made together or not at all."""
+    """Creates a client together with its licence."""
     with transaction.atomic():
         client = Client.objects.create(name=name, created_at=now)
         Licence.objects.create(client=client, plan=plan, changed_at=now)
-        record(
-            "client:created",
-            by=by,
-            now=now,
-            target=name,
-            target_id=client.pk,
-            after={"plan": plan.name},
-        )
+        record("client:created", by=by, now=now, target=client, after={"plan": plan.name})
     return client
 
 
@@ -45,10 +38,10 @@ def set_operator_status(
     grace_until: datetime | None = None,
     ends_at: datetime | None = None,
 ) -> Licence:
-    """The operator's word on a licence: a status until ``ends_at`` (or for good), or None to let billing's count again.
+    """Sets an operator's status until ``ends_at`` or for good; None removes it, so that the billing status applies.
 
-    Raises ``InvalidRequest`` without a reason, for a grace without an end in the future, and for None where there is
-    no word to take back.
+    Raises ``InvalidRequest`` without a reason, for a grace without an end in the future, and for None without an
+    operator's status.
     """
     _check(status=status, reason=reason, grace_until=grace_until, ends_at=ends_at, now=now)
     with transaction.atomic():
@@ -65,16 +58,16 @@ def set_operator_status(
 
 
 def end_operator_words(*, now: datetime) -> int:
-    """Takes back operators' words whose time is over, so that billing's count again; gives how many."""
+    """Removes expired operators' statuses, so that the billing status applies again; returns their number."""
     over = Licence.objects.filter(operator_until__lte=now).values_list("pk", flat=True)
     by = Actor(name="the worker, every hour")
     return sum(_end_word(licence_id, by=by, now=now) for licence_id in over)
 
 
 def end_operator_grace(*, licence_id: int, reason: str, by: Actor, now: datetime) -> bool:
-    """An operator's grace that has run out becomes a suspension, still the operator's; whether it has.
+    """Turns an operator's expired grace into an operator's suspension.
 
-    It has not where an operator has said something else in the meantime.
+    Returns False if an operator has changed the status meanwhile.
     """
     with transaction.atomic():
         licence = _locked(licence_id)
@@ -95,10 +88,10 @@ def set_billing_status(
     by: Actor,
     now: datetime,
 ) -> bool:
-    """What billing says of a licence; whether that is news. It never touches an operator's word.
+    """Sets the billing status of a licence and leaves an operator's status alone; returns whether it changed.
 
-    ``known`` is the licence as it was when this was decided: if billing says something else by now, or somebody
-    else pays, nothing is changed, and the next run decides anew.
+    ``known`` is the licence at the time of the decision: if the billing status or the customer has changed since,
+    nothing is changed, and the next run decides again.
     """
     with transaction.atomic():
         licence = _locked(known.pk)
@@ -113,8 +106,7 @@ def set_billing_status(
             "licence:billing_set",
             by=by,
             now=now,
-            target=licence.client.name,
-            target_id=licence.client_id,
+            target=licence.client,
             reason=reason,
             before=before,
             after=_billed(licence),
@@ -125,9 +117,9 @@ def set_billing_status(
 def set_customer(
     *, licence_id: int, customer_id: str, reason: str, by: Actor, now: datetime
 ) -> Licence:
-    """Who pays for a licence, as the payment processor calls them; "" where nobody does.
+    """Sets the payment processor's customer who pays for a licence, or "" for none.
 
-    Raises ``InvalidRequest`` for one who pays for another licence.
+    Raises ``InvalidRequest`` for a customer who pays for another licence.
     """
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
@@ -144,8 +136,7 @@ def set_customer(
             "licence:customer_set",
             by=by,
             now=now,
-            target=licence.client.name,
-            target_id=licence.client_id,
+            target=licence.client,
             reason=reason,
             before=before,
             after={"stripe_customer_id": customer_id},
@@ -163,9 +154,9 @@ def set_terms(
     by: Actor,
     now: datetime,
 ) -> Licence:
-    """Another plan, or other entitlements beside it.
+    """Changes the plan of a licence, or its own entitlements.
 
-    Raises ``InvalidRequest`` without a reason, or for what can be no app, and ``ChangedMeanwhile`` where the same is
+    Raises ``InvalidRequest`` without a reason or for an invalid slug, and ``ChangedMeanwhile`` if a changed value is
     not as it was ``shown``.
     """
     if not reason.strip():
@@ -186,8 +177,7 @@ def set_terms(
             "licence:terms_set",
             by=by,
             now=now,
-            target=licence.client.name,
-            target_id=licence.client_id,
+            target=licence.client,
             reason=reason,
             before=before,
             after=_terms(licence),
@@ -210,7 +200,7 @@ def _end_word(licence_id: int, *, by: Actor, now: datetime) -> bool:
 def _keep_word(
     licence: Licence, before: dict[str, Any], *, reason: str, by: Actor, now: datetime
 ) -> None:
-    """Saves another word of the operator, or none, and writes it down."""
+    """Saves and audits a change of the operator's status."""
     licence.changed_at = now
     licence.save()
     licence.refresh_from_db()
@@ -218,8 +208,7 @@ def _keep_word(
         "licence:operator_set" if licence.operator_status else "licence:operator_cleared",
         by=by,
         now=now,
-        target=licence.client.name,
-        target_id=licence.client_id,
+        target=licence.client,
         reason=reason,
         before=before,
         after=_seen(licence),
@@ -255,7 +244,7 @@ def _check(
 
 
 def _seen(licence: Licence) -> dict[str, Any]:
-    """What people see of a licence, as the audit log keeps it."""
+    """The effective and the operator's status, for the audit log."""
     seen: dict[str, Any] = {"status": licence.status, "operator_status": licence.operator_status}
     if licence.grace_until:
         seen["grace_until"] = instant(licence.grace_until)
@@ -265,7 +254,7 @@ def _seen(licence: Licence) -> dict[str, Any]:
 
 
 def _billed(licence: Licence) -> dict[str, Any]:
-    """What billing says and what people see of it."""
+    """The effective and the billing status, for the audit log."""
     seen = {"status": licence.status, "billing_status": licence.billing_status}
     if licence.billing_grace_until:
         seen["billing_grace_until"] = instant(licence.billing_grace_until)

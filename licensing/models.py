@@ -1,4 +1,4 @@
-"""What a client has bought (plan), and whether it may use it now (licence)."""
+"""Plans, the licences of clients, and brakes on suspensions."""
 
 from datetime import datetime
 from uuid import UUID
@@ -13,12 +13,12 @@ from django.utils import timezone
 from accounts.models import Client
 from config.clock import is_readable
 
-# What a micro app may be called, which is the word that entitlements use.
+# The slug of a micro app, which entitlements refer to.
 APP_SLUG = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 
 
 class Standing(models.TextChoices):
-    """What a shell may do: work, work for now, or show a lock."""
+    """The status of a licence: a shell works, works for a limited time, or is locked."""
 
     ACTIVE = "active", "active"
     GRACE = "grace", "grace"
@@ -30,20 +30,20 @@ def entitlement_list() -> list[str]:
 
 
 def is_list(column: str) -> Q:
-    """Whether an array is one that reads as a list of words: no NULL in it, and one dimension at most."""
+    """Whether an array is a plain list: without NULLs and with at most one dimension."""
     nulls = Func(
         F(column),
         function="num_nulls",
         template="%(function)s(VARIADIC %(expressions)s)",
         output_field=models.IntegerField(),
     )
-    # NULL of an empty one, which is no violation.
+    # NULL for an empty array, which is not a violation.
     dimensions = Func(F(column), function="array_ndims", output_field=models.IntegerField())
     return Q(Exact(nulls, 0), LessThanOrEqual(dimensions, 1))
 
 
 class Plan(models.Model):
-    """A tier: the micro apps it gives and what its people may spend. Empty means no cap."""
+    """A tier: its micro apps and the token caps of its people. An empty cap is no cap."""
 
     name = models.CharField(max_length=60, unique=True)
     entitlements = ArrayField(models.SlugField(max_length=60), default=entitlement_list, blank=True)
@@ -72,16 +72,15 @@ class Plan(models.Model):
 
 class LicenceQuerySet(models.QuerySet["Licence"]):
     def graces_of_operators_over(self, *, at: datetime) -> "LicenceQuerySet":
-        """Those that an operator has put into a grace which has run out, by a word that still counts."""
+        """Licences in an operator's grace that has run out, while the operator's status applies."""
         counts = Q(operator_until=None) | Q(operator_until__gt=at)
         return self.filter(counts, operator_status=Standing.GRACE, operator_grace_until__lte=at)
 
 
 class Licence(models.Model):
-    """A client's licence, on two axes: what billing says and what an operator says.
+    """A client's licence with two statuses, one by billing and one by an operator.
 
-    ``status`` and ``grace_until`` are derived by the database, operator first, so that the two axes and
-    the answer cannot disagree, whoever writes the row and however.
+    The database derives ``status`` and ``grace_until`` from both, operator first, so that they are always consistent.
     """
 
     client = models.OneToOneField(Client, on_delete=models.CASCADE, related_name="licence")
@@ -100,7 +99,7 @@ class Licence(models.Model):
         help_text="Who pays, as Stripe calls them. Empty: billing says nothing.",
     )
     billing_status = models.CharField(max_length=10, choices=Standing, default=Standing.ACTIVE)
-    # Kept while payment is due, also once it has passed: a grace is given once and not again by each run.
+    # Kept after its end while payment is due, so that each debt has one grace.
     billing_grace_until = models.DateTimeField(null=True, blank=True)
     operator_status = models.CharField(max_length=10, choices=Standing, null=True, blank=True)  # noqa: DJ001
     operator_grace_until = models.DateTimeField(null=True, blank=True)
@@ -181,7 +180,7 @@ class Licence(models.Model):
         return self.operator_until is not None and self.operator_until <= at
 
     def operator_grace_has_run_out(self, *, at: datetime) -> bool:
-        """The same question as ``graces_of_operators_over``, of one row."""
+        """Whether ``graces_of_operators_over`` includes this row."""
         until = self.operator_grace_until
         if self.operator_status != Standing.GRACE or until is None:
             return False
@@ -189,9 +188,9 @@ class Licence(models.Model):
 
 
 class Brake(models.Model):
-    """A run that would have suspended more clients than is plausible, and so changed nothing.
+    """A run that would have suspended implausibly many clients, and so changed nothing.
 
-    Held until an operator has confirmed that it may, or until a run would suspend fewer.
+    It is held until an operator confirms it or a later run would suspend fewer.
     """
 
     job = models.CharField(max_length=60)
@@ -215,7 +214,7 @@ class Brake(models.Model):
 
     @property
     def is_held(self) -> bool:
-        """Whether it waits for an operator."""
+        """Whether the brake waits for an operator."""
         return self.ended_at is None and self.confirmed_at is None
 
 

@@ -1,4 +1,4 @@
-"""What is done for licences every night: first what billing says, then what has run out."""
+"""The nightly jobs for licences: first the billing status, then expired graces."""
 
 from datetime import datetime
 from importlib import import_module
@@ -12,13 +12,13 @@ from licensing import billing
 
 
 def _stripe() -> ModuleType:
-    """Where subscriptions are asked for. Loaded with its library in the night, and not by every web process."""
+    """The module of Stripe's subscriptions, loaded when a job runs: web processes do not need its large library."""
     return import_module("licensing.subscriptions")
 
 
 def _sync(*, by: Actor, now: datetime, dry_run: bool) -> str:
     if not settings.STRIPE_API_KEY():
-        return "nobody to ask, because STRIPE_API_KEY has not been set"
+        return "nothing to synchronise, because STRIPE_API_KEY is not set"
     asked = _stripe()
     report = billing.sync(
         subscriptions=asked.statuses_by_customer(),

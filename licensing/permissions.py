@@ -1,4 +1,4 @@
-"""What a licence permits. These ask; the rows decide."""
+"""The permission of a working licence, and the refusals."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class LicenceSuspended(Problem):
 
 
 class NotEntitled(Problem):
-    """The one refusal of what a plan does not give, known here or not."""
+    """The one refusal of anything outside a plan, whether or not it exists."""
 
     code = "not_entitled"
     status = 403
@@ -26,7 +26,7 @@ class NotEntitled(Problem):
 
 
 class LicenceWorks(BasePermission):
-    """The caller's client may work: its licence is not suspended."""
+    """Requires a licence that is not suspended."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if caller_of(request).is_suspended:

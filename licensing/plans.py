@@ -1,4 +1,4 @@
-"""Tiers: what a plan gives and what its people may spend. A change counts for every licence on it at once."""
+"""Rules for plans. A change applies to every licence on the plan at once."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ NAME_TAKEN = Fault("/name", "unique", "There is a plan of this name already.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTerms:
-    """All there is to say of a plan. Tokens; None: no cap, and for ``daily_tokens`` derived from the monthly ones."""
+    """The terms of a plan. A cap of None is no cap; ``daily_tokens`` of None is derived from the monthly caps."""
 
     name: str
     entitlements: list[str]
@@ -38,7 +38,7 @@ class PlanTerms:
 
 
 def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:
-    """A new tier. Raises ``InvalidRequest`` for a name that is taken, and for what can be no app."""
+    """Adds a plan. Raises ``InvalidRequest`` for a taken name or an invalid slug."""
     with transaction.atomic():
         plan = _written(Plan(), terms)
         record("plan:added", by=by, now=now, target=plan, after=asdict(PlanTerms.of(plan)))
@@ -54,10 +54,10 @@ def change_plan(
     by: Actor,
     now: datetime,
 ) -> Plan:
-    """Other terms for everybody on this plan.
+    """Changes the terms of a plan.
 
-    Raises ``InvalidRequest`` without a reason, for a taken name or for what can be no app, and ``ChangedMeanwhile``
-    where a term that was changed is not as it was ``shown``.
+    Raises ``InvalidRequest`` without a reason, for a taken name or an invalid slug, and ``ChangedMeanwhile`` if a
+    changed term is not as it was ``shown``.
     """
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])

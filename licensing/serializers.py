@@ -1,4 +1,4 @@
-"""The licence as a shell reads it."""
+"""The response body of the licence."""
 
 from typing import Any
 

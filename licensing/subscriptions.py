@@ -1,4 +1,4 @@
-"""What Stripe knows of subscriptions. Only asks, never changes anything there."""
+"""Reads subscriptions from Stripe and never changes them."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,19 +15,19 @@ from licensing.asking import BillingUnavailable, CustomerRefused
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
 RETRIES = 3
-# The library tries no question again that was one too many for Stripe. Seconds before each further try.
+# Seconds before each retry after a rate limit, which the library itself does not retry.
 RATE_LIMIT_WAITS = (2.0, 8.0, 20.0)
 PAGE = 100
 NO_SUCH_CUSTOMER = "resource_missing"
-# Of the key, and of a question too many or too slow: whoever is asked about, they would be the same.
+# Errors about the key, the rate or a timeout, which are the same for every customer.
 OF_EVERYBODY = frozenset({401, 403, 408, 429})
 
 
 def statuses_by_customer() -> dict[str, list[str]]:
-    """The statuses of each customer's subscriptions, ended ones included, in a few pages or not at all.
+    """The statuses of each customer's subscriptions, ended ones included.
 
-    Raises ``BillingUnavailable`` for anything but the whole answer: half of one would look like customers who
-    have left. Nothing of the database is held while waiting.
+    Raises ``BillingUnavailable`` unless all pages arrive: missing ones would look like customers who have left.
+    Holds no database connection while waiting.
     """
     found: dict[str, list[str]] = defaultdict(list)
     with _asking() as client:
@@ -37,9 +37,9 @@ def statuses_by_customer() -> dict[str, list[str]]:
 
 
 def statuses_of(customer_id: str) -> list[str]:
-    """The same of one customer, at this moment; empty for one who is not known there.
+    """The current statuses of one customer's subscriptions, empty for an unknown customer.
 
-    Raises ``CustomerRefused`` where Stripe says nothing of this one, ``BillingUnavailable`` for what may be anybody's.
+    Raises ``CustomerRefused`` for an error about this customer, and ``BillingUnavailable`` for any other.
     """
     with _asking() as client:
         try:
@@ -51,12 +51,12 @@ def statuses_of(customer_id: str) -> list[str]:
             if not _is_about_them(error):
                 raise
             raise CustomerRefused(
-                f"Stripe refused to say anything of a customer: {_kind(error)}"
+                f"Stripe refused the request about a customer: {_kind(error)}"
             ) from None
 
 
 def answers() -> None:
-    """Asks for one subscription of anybody's. Raises ``BillingUnavailable`` where not even that is answered."""
+    """Requests any one subscription, to test the connection. Raises ``BillingUnavailable``."""
     with _asking() as client:
         for each in _page(client, {"status": "all", "limit": 1}).data:
             _text(each.status)
@@ -65,14 +65,14 @@ def answers() -> None:
 def _listed(
     client: stripe.StripeClient, which: SubscriptionListParams
 ) -> Iterator[stripe.Subscription]:
-    """Every page of a list. The library's own way takes an empty page for the end, whatever it says of more."""
+    """Every subscription of a list. The library's own iteration ends at an empty page, even if more follow."""
     asked: SubscriptionListParams = {"status": "all", "limit": PAGE, **which}
     seen: set[str] = set()
     while True:
         page = _page(client, asked)
         for each in page.data:
             if each.id in seen:
-                raise ValueError("what was listed comes again")
+                raise ValueError("a subscription was listed twice")
             seen.add(each.id)
             yield each
         if not page.has_more:
@@ -93,10 +93,10 @@ def _page(
 
 @contextmanager
 def _asking() -> Iterator[stripe.StripeClient]:
-    """A client for a while, whose errors become ours."""
+    """A client whose errors are raised as ``BillingUnavailable``."""
     release_connection()
     with requests.Session() as session:
-        # The environment's proxies and credentials are not meant for this.
+        # Ignores proxies and credentials of the environment.
         session.trust_env = False
         try:
             yield _client(session)
@@ -119,15 +119,15 @@ def _client(session: requests.Session) -> stripe.StripeClient:
 
 
 def _is_about_them(error: stripe.StripeError) -> bool:
-    """Whether what was refused is this customer; else it may be the key, the moment, or Stripe itself."""
+    """Whether an error is about this customer, not about the key, the rate or Stripe itself."""
     status = error.http_status or 0
-    # One question too many was once a 400.
+    # Stripe once answered 400 for an exceeded rate limit.
     too_many = isinstance(error, stripe.RateLimitError)
     return 400 <= status < 500 and status not in OF_EVERYBODY and not too_many
 
 
 def _kind(error: stripe.StripeError) -> str:
-    """What an error is; its message may name the key."""
+    """The class and status of an error, without its message, which may contain the key."""
     return f"{type(error).__name__}, status {error.http_status or '-'}."
 
 
@@ -137,5 +137,5 @@ def _id(customer: str | stripe.Customer) -> str:
 
 def _text(status: object) -> str:
     if not isinstance(status, str):
-        raise TypeError("a status is a word")
+        raise TypeError("a status must be a string")
     return status

@@ -1,4 +1,4 @@
-"""Holds a run that would suspend many clients at once: that is more likely a fault than so many debtors."""
+"""Holds a run that would suspend implausibly many clients at once, until an operator confirms it."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -11,41 +11,41 @@ from config.api.problems import Fault, InvalidRequest, instant
 from config.jobs.mail import queue_for_operators
 from licensing.models import Brake, Licence
 
-# More than so many, and more than one in so many of all clients.
+# A run may suspend this number of clients, or one in ``ONE_IN`` of all clients if that is more.
 CLIENTS = 10
 ONE_IN = 20
-# A confirmation is about what is known now; after this the run has to ask again.
+# After this time a confirmation no longer applies.
 CONFIRMED_FOR = timedelta(days=3)
 PAGE = "/admin/licensing/brake/"
 NOT_HELD = Fault(
-    "", "not_held", "These suspensions no longer wait; see the list for those that do."
+    "", "not_held", "These suspensions are no longer pending; see the list for pending ones."
 )
 
 
 class BrakeHeld(NotDone):
-    """Nothing was changed; an operator has to confirm."""
+    """A run that changed nothing and needs the confirmation of an operator."""
 
 
 def limit(clients: int) -> int:
-    """How many of so many clients a run may suspend without confirmation."""
+    """The number of clients that a run may suspend without confirmation."""
     return max(CLIENTS, clients // ONE_IN)
 
 
 def too_many(*, job: str, licence_ids: Collection[int], now: datetime) -> bool:
-    """Whether these suspensions need confirmation: they are many, and no operator has confirmed them."""
+    """Whether the unconfirmed ones of these suspensions exceed the limit."""
     brake = Brake.objects.filter(job=job, ended_at=None).first()
     asking = set(licence_ids) - _confirmed(brake, now=now)
     return len(asking) > limit(Licence.objects.count())
 
 
 def hold_or_let_go(*, job: str, licence_ids: Collection[int], by: Actor, now: datetime) -> None:
-    """Lets a run suspend these, unless they are too many that no operator has confirmed: ``BrakeHeld``."""
+    """Raises ``BrakeHeld`` if these suspensions are too many without a confirmation."""
     with transaction.atomic():
-        # Locked, so that nobody confirms what is being replaced.
+        # Locked, so that nobody confirms a brake that is being replaced.
         brake = Brake.objects.select_for_update().filter(job=job, ended_at=None).first()
         if not too_many(job=job, licence_ids=licence_ids, now=now):
             if brake is not None and brake.is_held:
-                # It needs no confirmation any more, whatever else the run may leave undone.
+                # A confirmation is no longer needed.
                 end(job=job, now=now)
             return
         held = _held(brake, job, sorted(licence_ids), by=by, now=now)
@@ -56,14 +56,14 @@ def hold_or_let_go(*, job: str, licence_ids: Collection[int], by: Actor, now: da
 
 
 def end(*, job: str, now: datetime) -> None:
-    """Ends the hold of a job, whose run has gone through."""
+    """Ends the brake of a job after a complete run."""
     Brake.objects.filter(job=job, ended_at=None).update(ended_at=now)
 
 
 def confirm(*, brake_id: int, reason: str, by: Actor, now: datetime) -> Brake:
-    """An operator's leave to suspend exactly these; the next run does it.
+    """Confirms exactly these suspensions, which the next run carries out.
 
-    Raises ``InvalidRequest`` without a reason, and where it is not asked any more: others may be meant by now.
+    Raises ``InvalidRequest`` without a reason, and for a brake that is no longer held.
     """
     if not reason.strip():
         raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
@@ -94,8 +94,8 @@ def _confirmed(brake: Brake | None, *, now: datetime) -> set[int]:
 def _held(
     brake: Brake | None, job: str, licence_ids: list[int], *, by: Actor, now: datetime
 ) -> Brake:
-    """The brake for these. For others than before it is another one, and operators are told of it: whoever still
-    looks at the page of the old one must not confirm what they have not seen.
+    """The brake for these licences. Other licences than before get a new brake and a new mail to operators, so that
+    nobody confirms suspensions that their page does not show.
     """
     if brake is not None and brake.is_held and brake.licence_ids == licence_ids:
         return brake
@@ -111,12 +111,12 @@ def _held(
         after={"licences": len(licence_ids), "clients": clients},
     )
     queue_for_operators(
-        subject=f"{len(licence_ids)} suspensions wait for you",
+        subject=f"{len(licence_ids)} suspensions wait for your confirmation",
         text=(
-            f"{job} would suspend {len(licence_ids)} of {clients} clients, which is more than it may by itself.\n"
-            f"So it has changed nothing, at {instant(now)}, and changes nothing until you confirm.\n\n"
-            "If so many have really not paid, confirm it, and the next run suspends them. If not, something is "
-            "wrong between here and the payment processor: a key of another account, or customers that moved."
+            f"{job} would suspend {len(licence_ids)} of {clients} clients, which is more than it may without "
+            f"confirmation.\nIt changed nothing at {instant(now)} and changes nothing until you confirm.\n\n"
+            "If these clients have really not paid, confirm, and the next run suspends them. If not, check the "
+            "payment processor: the key may be of another account, or the customers may have moved."
         ),
         path=f"{PAGE}{brake.pk}/change/",
     )

@@ -1,4 +1,4 @@
-"""What the worker does for licences."""
+"""The worker's tasks for licences."""
 
 from config.db.connections import database_now
 from config.jobs.queue import periodic, task
@@ -8,5 +8,5 @@ from licensing.licences import end_operator_words
 @periodic(cron="3 * * * *")
 @task(name="licensing.end_words", queue="licensing", queueing_lock="licensing.end_words")
 def end_words(timestamp: int) -> None:
-    """Every hour: an operator's word that was given until a time ends at that time."""
+    """Hourly: removes expired operators' statuses."""
     end_operator_words(now=database_now())

@@ -1,4 +1,4 @@
-"""The licence over HTTP. Every shell polls it once a minute, so this reads one row and writes nothing."""
+"""The HTTP view of the licence. Every shell polls it once a minute, so it runs one query and writes nothing."""
 
 from django.http import HttpResponse, HttpResponseNotModified
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema

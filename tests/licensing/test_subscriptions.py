@@ -113,4 +113,4 @@ class TestAskingStripe:
         settings.STRIPE_API_KEY = lambda: ""
         out = StringIO()
         call_command("sync_subscriptions", stdout=out)
-        assert "STRIPE_API_KEY has not been set" in out.getvalue()
+        assert "STRIPE_API_KEY is not set" in out.getvalue()
