@@ -24,6 +24,8 @@ VARYING = frozenset(
 )
 SERVERS_OWN = frozenset({"connection", "transfer-encoding"})
 FORMS = (
+    # Names of what a test run has made so far.
+    (re.compile(r"\b(person-|Client |Plan )\d+"), r"\1<number>"),
     (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<access token>"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00))?"), "<time>"),

@@ -318,9 +318,13 @@ monkey.patch_all()
 import sys
 from gevent import spawn, wait
 import redis
+from config.ratelimits import redis_counters, servers
 from config.ratelimits.cache import CounterCache
 from config.ratelimits.redis_counters import CONNECTIONS
 
+# A busy machine is no lost server.
+redis_counters.SOCKET_SECONDS = 10
+servers.TIMEOUTS.update(socket_timeout=10, socket_connect_timeout=10)
 counters = CounterCache(sys.argv[1], {})
 numbers = []
 
