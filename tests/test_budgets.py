@@ -1,0 +1,145 @@
+"""The house stays small and stands on public API: what can be counted is held to a number.
+
+A limit is lowered when the code gets below it. docs/adr/0045-public-api-only.md says why there are limits.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.test_architecture import ROOT, parsed, sources
+
+OURS = ("config", "accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "tests")
+RAW_SQL = re.compile(r"(SELECT|UPDATE|INSERT INTO|DELETE FROM) [a-z_%{(*]")
+# Underscore names that their libraries document: Django's, namedtuple's, os', sys' and storages'.
+DOCUMENTED = frozenset(
+    {"_", "_meta", "_make", "_asdict", "_fields", "_replace", "_exit", "_getframe", "_save"}
+)
+# Importing it makes gevent patch this process.
+SERVING = "config.gunicorn"
+
+
+def test_no_private_name_of_a_library_is_used_or_overridden() -> None:
+    assert [*private_names(), *private_overrides()] == []
+
+
+def test_no_attribute_of_a_foreign_module_is_replaced() -> None:
+    assert list(replaced_attributes()) == []
+
+
+def test_gevent_is_imported_by_the_server_and_one_module_more() -> None:
+    found = {place(path) for path in sources() if "gevent" in {name for name, _ in imported(path)}}
+    assert found == {"config/gunicorn.py", "config/greenlets.py"}
+
+
+def test_raw_sql_stands_in_few_files() -> None:
+    found = [place(path) for path in sources() if RAW_SQL.search(path.read_text())]
+    assert len(found) <= 10, found
+
+
+def test_a_folder_fits_a_screen() -> None:
+    folders = {path.parent for path in sources()}
+    for folder in folders:
+        flat = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        most = 15 if folder == ROOT / "config" else 20
+        assert len(flat) <= most, f"{place(folder)} has {len(flat)} files"
+
+
+def test_the_product_is_at_most_so_long() -> None:
+    assert lines_of(*sources()) <= 30_300
+    assert lines_of(*(path for path in sources() if path.is_relative_to(ROOT / "config"))) <= 7_600
+
+
+def test_what_make_run_starts_is_at_most_so_long() -> None:
+    standins = ROOT / "tests" / "standins"
+    tools = (ROOT / "tests" / "tools").rglob("*.py")
+    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_500
+
+
+def lines_of(*paths: Path) -> int:
+    return sum(path.read_text().count("\n") for path in paths)
+
+
+def private_names() -> Iterator[str]:
+    """Underscore names that are imported from a library, or used of an object that is not ``self``."""
+    for path in sources():
+        for node in ast.walk(parsed(path)):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and (node.module or "").partition(".")[0] not in OURS
+            ):
+                named = [*(node.module or "").split("."), *(alias.name for alias in node.names)]
+                yield from (f"{place(path)}: {name}" for name in named if is_private(name))
+            if (
+                isinstance(node, ast.Attribute)
+                and is_private(node.attr)
+                and not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
+            ):
+                yield f"{place(path)}: {node.attr}"
+
+
+def replaced_attributes() -> Iterator[str]:
+    """Assignments to attributes of what is imported from a library; Python documents its own hooks."""
+    for path in sources():
+        foreign = {
+            bound for name, bound in imported(path) if name not in {*OURS, *sys.stdlib_module_names}
+        }
+        for node in ast.walk(parsed(path)):
+            for target in getattr(node, "targets", [getattr(node, "target", None)]):
+                value = target.value if isinstance(target, ast.Attribute) else None
+                while isinstance(value, ast.Attribute):
+                    value = value.value
+                if isinstance(value, ast.Name) and value.id in foreign:
+                    yield f"{place(path)}: {ast.unparse(target)} ="
+
+
+def private_overrides() -> Iterator[str]:
+    """Underscore methods of our classes that a library's class has too."""
+    for module in modules():
+        for kind in vars(module).values():
+            if not inspect.isclass(kind) or kind.__module__ != module.__name__:
+                continue
+            theirs = [
+                base for base in kind.__mro__ if base.__module__.partition(".")[0] not in OURS
+            ]
+            for name in filter(is_private, vars(kind)):
+                if any(name in vars(base) for base in theirs) and not made_by_library(name):
+                    yield f"{module.__name__}.{kind.__name__}.{name}"
+
+
+def modules() -> Iterator[object]:
+    for app in OURS[:-1]:
+        package = importlib.import_module(app)
+        for found in pkgutil.walk_packages(package.__path__, f"{app}."):
+            if ".migrations" not in found.name and found.name != SERVING:
+                yield importlib.import_module(found.name)
+
+
+def imported(path: Path) -> Iterator[tuple[str, str]]:
+    """The top level of each module that is imported, and the name that it is bound to."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                yield top, alias.asname or top
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                yield (node.module or "").partition(".")[0], alias.asname or alias.name
+
+
+def made_by_library(name: str) -> bool:
+    """Whether metaclasses put this name into every class, or, as with enums, it is documented."""
+    return name.endswith("_") or name in {"_abc_impl", "_declared_fields", "_is_protocol"}
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
