@@ -18,6 +18,7 @@ from rest_framework_simplejwt.exceptions import (
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
 from config.api.problems import Problem
+from config.db.connections import release_connection
 
 # A token has some 800 bytes; a much longer one is refused unread.
 LONGEST = 8192
@@ -90,6 +91,8 @@ class AccessTokenAuthentication(JWTAuthentication):
         token = validated_token
         load = import_string(settings.CALLER_LOADER)
         caller: Caller | None = load(user_id=token.user_id, session_id=token.session_id)
+        # The body is read next, and that of a slow client takes long to arrive.
+        release_connection()
         if caller is None or not caller.may_call or caller.epoch != token.epoch:
             raise AccessRevoked
         return caller
