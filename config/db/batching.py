@@ -77,6 +77,9 @@ class BatchedStatement:
             self.waiting.append(execution)
             is_held_up = monotonic() - self._left_at > PATIENCE_SECONDS
             batch = self._leave(execution) if is_held_up or not self._flights else []
+        if not batch:
+            # The leader may need this connection: the pool can be empty because all who wait for it hold one.
+            release_connection()
         while not batch and not execution.is_over:
             execution.woken.wait(PATIENCE_SECONDS)
             with self._lock:

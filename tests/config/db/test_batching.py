@@ -6,7 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from operator import itemgetter
-from threading import Timer
+from threading import Event, Timer
 from time import monotonic, sleep
 from typing import Any
 
@@ -376,6 +376,44 @@ def test_many_at_once_all_get_their_own(table: None) -> None:
     assert [row[0] for row in rows] == titles
     assert len(books()) == 401
     assert not PUT.waiting
+
+
+def test_executions_that_wait_hold_no_connection_that_their_leader_needs(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict["OPTIONS"]["pool"], "max_size", 3)
+    monkeypatch.setattr(batching, "PATIENCE_SECONDS", SECONDS)
+    close_pool()
+    may_end = Event()
+
+    def put_and_keep() -> Any:
+        row = PUT.row({"book": "first"})
+        may_end.wait(SECONDS)
+        release_connection()
+        return row
+
+    def connect_and_put(book: str) -> Any:
+        connection.ensure_connection()
+        return _in_thread(PUT, {"book": book})
+
+    with (
+        ThreadPoolExecutor(4) as pool,
+        psycopg.connect(**connection.get_connection_params()) as other,
+    ):
+        other.execute("LOCK TABLE shelf")
+        first = pool.submit(put_and_keep)
+        until(lambda: _waits_for(other))
+        asking = [pool.submit(_in_thread, PUT, {"book": "leader"})]
+        until(lambda: len(PUT.waiting) == 1)
+        asking += [pool.submit(connect_and_put, book) for book in ("Ulysses", "Dracula")]
+        until(lambda: len(PUT.waiting) == 3)
+        other.rollback()
+        try:
+            assert all(each.result(SECONDS) for each in asking)
+        finally:
+            may_end.set()
+        assert first.result(SECONDS)
+    close_pool()
 
 
 def test_a_killed_greenlet_takes_no_other_along() -> None:
