@@ -84,6 +84,8 @@ class CounterCache(BaseCache):
     def end_attempt(self, key: str, name: str, *, failed_for: int) -> None:
         """Ends an attempt; a failed one counts for ``failed_for`` seconds from the first failure on."""
         full_key = self._attempts_key(key)
+        # It may have begun here while Redis was away, and would hold its place for ever.
+        _process.end_attempt(full_key, name, 0)
         self._run(lambda counters: counters.end_attempt(full_key, name, failed_for))
 
     def _attempts_key(self, key: str) -> str:

@@ -12,7 +12,7 @@ from redis import Redis
 from config.ratelimits import redis_counters
 from config.ratelimits.cache import CounterCache, clear_degraded, is_degraded
 from config.ratelimits.process_counters import ProcessCounters
-from config.ratelimits.redis_counters import Away, RedisCounters
+from config.ratelimits.redis_counters import STARTED, Away, RedisCounters
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
 from tests.tools.folders import ROOT
 from tests.tools.redis import available
@@ -230,6 +230,21 @@ def test_a_restart_of_redis_between_two_counts_is_no_outage(
     server.start()
     assert counted(shared, "a") == 1
     assert not is_degraded()
+
+
+@needs_redis
+def test_an_attempt_that_begins_while_redis_is_away_and_ends_later_leaves_no_trace(
+    shared: CounterCache, server: OwnRedis
+) -> None:
+    server.kill()
+    assert shared.begin_attempt("a", "one", limit=1) == STARTED
+    server.start()
+    eventually(lambda: shared.answers() is True)
+    shared.end_attempt("a", "one", failed_for=0)
+    server.kill()
+    assert shared.begin_attempt("a", "two", limit=1) == STARTED
+    shared.end_attempt("a", "two", failed_for=0)
+    server.start()
 
 
 @needs_redis
