@@ -25,6 +25,9 @@ from tests.standins.raw_server import GENEROUS, Peer, eventually, playing
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
 Script = Callable[[Peer], None]
 
+# An address that no other test uses, so that none takes a port that is free for a moment.
+ALONE = "127.0.0.23"
+
 
 @pytest.fixture(autouse=True)
 def short_waits() -> Iterator[None]:
@@ -87,7 +90,7 @@ def refuses(*headers: bytes) -> Script:
 
 def test_a_provider_that_is_being_restarted_is_reached(session: ProviderSession) -> None:
     """A connection that is refused has carried nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as unused:
+    with socket.create_server((ALONE, 0)) as unused:
         port = unused.getsockname()[1]
     refused = threading.Event()
     waiting = mock.patch.object(
@@ -97,9 +100,9 @@ def test_a_provider_that_is_being_restarted_is_reached(session: ProviderSession)
         side_effect=lambda *_: refused.set() or 0.5,
     )
     with waiting:
-        exchange = ask(session, f"http://127.0.0.1:{port}/v1")
+        exchange = ask(session, f"http://{ALONE}:{port}/v1")
         assert refused.wait(GENEROUS)
-        with socket.create_server(("127.0.0.1", port)) as listener:
+        with socket.create_server((ALONE, port)) as listener:
             thread = threading.Thread(target=got, args=(exchange,))
             thread.start()
             sock, _ = listener.accept()
