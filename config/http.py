@@ -158,7 +158,7 @@ class _Exchange:
     def _next(self) -> Any:
         self.refuse_if_late()
         try:
-            part = self._parts.get(timeout=self._deadline - time.monotonic())
+            part = self._parts.get(timeout=max(0.0, self._deadline - time.monotonic()))
         except Empty:
             self._fail("too_slow")
         if isinstance(part, Exception):

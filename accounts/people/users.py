@@ -21,6 +21,7 @@ from accounts.people.emails import is_email
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.problems import Fault, InvalidRequest
+from config.db.connections import release_connection
 
 EMAIL_TAKEN = Fault("/email", "unique", "There is already a user with this email.")
 NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")
@@ -212,6 +213,8 @@ def change_password(*, user_id: UUID, current: str, new: str, by: Actor, now: da
     Raises ``WrongPassword`` for a wrong ``current`` one, and ``InvalidRequest`` as :func:`set_password` does.
     """
     known = User.objects.get(pk=user_id)
+    # The argon2 executor may be busy for seconds.
+    release_connection()
     if not check_password(current, known.password):
         raise _wrong_password()
     try:
