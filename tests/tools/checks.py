@@ -43,12 +43,16 @@ CHECKS = {
 
 PYTEST = [sys.executable, "-m", "pytest", "-m", "not wire", "--durations=15"]
 # Each part has its own servers, because tests empty the tables and the cache. Much of their time is waiting.
-SERVICE = ("tests/served", "tests/local", "tests/standins", "tests/config")
+# The longest comes first.
+SERVICE = ("tests/served",)
 PEOPLE = ("tests/accounts", "tests/console", "tests/composition")
+PLUMBING = ("tests/local", "tests/standins", "tests/config")
+NAMED = (*SERVICE, *PEOPLE, *PLUMBING)
 PARTS = {
     "the running service": SERVICE,
     "people and console": PEOPLE,
-    "everything else": ("tests", *(f"--ignore={folder}" for folder in (*SERVICE, *PEOPLE))),
+    "everything else": ("tests", *(f"--ignore={folder}" for folder in NAMED)),
+    "plumbing and tools": PLUMBING,
 }
 BESIDE_SERVERS = [sys.executable, "-m", "tests.tools", "with", "--"]
 SIDE_BY_SIDE = 3
