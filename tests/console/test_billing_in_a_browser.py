@@ -30,6 +30,6 @@ def test_the_brake_is_found_looked_at_and_confirmed(
         assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
         browser.get_by_label("Reason").fill("They have all left.")
         browser.get_by_role("button", name="Confirm the suspensions").click()
-        expect(browser.locator(".messagelist")).to_contain_text("The next run does it")
+        expect(browser.locator(".messagelist")).to_contain_text("The next run suspends them")
         expect(browser.get_by_role("link", name="Confirm the suspensions")).to_have_count(0)
     assert not Brake.objects.get(pk=brake.pk).is_held
