@@ -275,7 +275,8 @@ def test_a_provider_that_is_down_is_no_revoked_grant(
         assert connections(shell)[0]["state"] == "unavailable"
     finally:
         party.start()
-    # It is left alone for a moment, and asked again after that.
+    # It is left alone until a time, and asked again after that.
+    expire(database, person, ask_again_at=datetime.now(UTC) + timedelta(minutes=1))
     assert token(shell).status_code == 503
     expire(database, person, ask_again_at=datetime.now(UTC))
     assert token(shell).status_code == 200
