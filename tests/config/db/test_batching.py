@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from operator import itemgetter
@@ -30,6 +31,17 @@ BY_BOOK = itemgetter("book")
 def table():
     with shelf():
         yield
+
+
+@pytest.fixture
+def options(table: None) -> Iterator[dict[str, Any]]:
+    """The options of the pool that the test makes; no later test gets that pool."""
+    given = connection.settings_dict["OPTIONS"]
+    changed = {**given, "pool": dict(given["pool"])}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(connection.settings_dict, "OPTIONS", changed)
+        yield changed
+    close_pool()
 
 
 PUT = BatchedStatement(
@@ -306,19 +318,16 @@ def test_a_connection_that_ends_in_mid_batch_fails_all_and_nothing_is_repeated(
 
 @pytest.mark.parametrize("several", [1, 3])
 def test_nothing_is_prepared_where_nothing_may_be(
-    table: None, monkeypatch: pytest.MonkeyPatch, several: int
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, several: int
 ) -> None:
     """As behind some poolers."""
-    settings = connection.settings_dict["OPTIONS"]
-    monkeypatch.setitem(settings, "prepare_threshold", None)
-    close_pool()
+    options["prepare_threshold"] = None
     asked = named("first", "Ulysses", "Dracula", "Persuasion")[: several + 1]
     rows = meeting(PUT, asked, monkeypatch)
     assert [row[0] for row in rows] == [each["book"] for each in asked[1:]]
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_prepared_statements")
         assert cursor.fetchone() == (0,)
-    close_pool()
 
 
 def test_a_lost_connection_that_a_pooler_reports_is_no_refusal(
@@ -357,16 +366,14 @@ def test_a_statement_whose_result_changes_its_type_is_refused_once(table: None) 
 
 @pytest.mark.parametrize("threshold", [0, 1, 2, 3])
 def test_a_batch_that_fails_leaves_no_name_of_a_statement_that_was_not_prepared(
-    table: None, monkeypatch: pytest.MonkeyPatch, threshold: int
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, threshold: int
 ) -> None:
-    monkeypatch.setitem(connection.settings_dict["OPTIONS"], "prepare_threshold", threshold)
-    close_pool()
+    options["prepare_threshold"] = threshold
     asked = named("first", "Emma", "Dracula", "Persuasion", "Ulysses")
     refused, *others = meeting(PUT, asked, monkeypatch)
     assert isinstance(refused, IntegrityError)
     assert [row[0] for row in others] == ["Dracula", "Persuasion", "Ulysses"]
     assert PUT.row({"book": "Lolita"})
-    close_pool()
 
 
 def test_many_at_once_all_get_their_own(table: None) -> None:
@@ -379,11 +386,10 @@ def test_many_at_once_all_get_their_own(table: None) -> None:
 
 
 def test_executions_that_wait_hold_no_connection_that_their_leader_needs(
-    table: None, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(connection.settings_dict["OPTIONS"]["pool"], "max_size", 3)
+    options["pool"]["max_size"] = 3
     monkeypatch.setattr(batching, "PATIENCE_SECONDS", SECONDS)
-    close_pool()
     may_end = Event()
 
     def put_and_keep() -> Any:
@@ -413,7 +419,6 @@ def test_executions_that_wait_hold_no_connection_that_their_leader_needs(
         finally:
             may_end.set()
         assert first.result(SECONDS)
-    close_pool()
 
 
 def test_a_killed_greenlet_takes_no_other_along() -> None:
