@@ -1,6 +1,8 @@
 """Telemetry over HTTP: status, code and shape."""
 
 import json
+import os
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from gzip import compress
 from typing import Any
@@ -11,6 +13,7 @@ from drf_spectacular.generators import SchemaGenerator
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
+from config.db.connections import close_pool
 from config.middleware.body_limits import limit_of
 from licensing.models import Licence
 from telemetry import events
@@ -192,15 +195,23 @@ def test_batches_of_a_person_are_limited(signed_in: APIClient, settings) -> None
     assert "Retry-After" in codes[2]
 
 
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Every connection of the pool gives up soon where it waits for a lock."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGOPTIONS", f"{os.environ.get('PGOPTIONS', '')} -c lock_timeout=200ms")
+        close_pool()
+        yield
+    close_pool()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_batch_that_fails_in_the_database_can_be_sent_again(
-    signed_in: APIClient, fresh: str
+    signed_in: APIClient, fresh: str, impatient: None
 ) -> None:
     batch = {"events": [event(occurred_at=fresh) for _ in range(3)]}
 
     def post_in_vain() -> Any:
-        with connection.cursor() as cursor:
-            cursor.execute("SET lock_timeout = '200ms'")
         return signed_in.post(ADDRESS, batch, format="json")
 
     with transaction.atomic():
