@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,6 +57,9 @@ PARTS = {
 }
 BESIDE_SERVERS = [sys.executable, "-m", "tests.tools", "with", "--"]
 SIDE_BY_SIDE = 3
+# Several times what the longest part takes.
+LONGEST_SECONDS = 1500
+ENDING_SECONDS = 60
 
 
 def main(arguments: list[str]) -> int:
@@ -82,21 +86,35 @@ def _passes(name: str, command: list[str], *, has_report: bool) -> bool:
     """Runs one check or part, and prints its time; its output if it failed or is a report."""
     parent = os.getpid()
     started = time.monotonic()
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-        check=False,
-        preexec_fn=lambda: die_with(parent, signal.SIGTERM),
-    )
-    passes = done.returncode == 0
-    output = done.stdout if has_report or not passes else ""
-    ending = "" if passes else ": FAILED"
-    print(f"{output}{time.monotonic() - started:5.1f} s  {name}{ending}", flush=True)
-    return passes
+    # A file, not a pipe: the end of a pipe never comes while some process that was left behind holds it.
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - only two system calls
+        )
+        ending = _ending(process)
+        output.seek(0)
+        shown = output.read() if has_report or ending else ""
+    print(f"{shown}{time.monotonic() - started:5.1f} s  {name}{ending}", flush=True)
+    return not ending
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    """What to add to the name of a part that has not passed; a part that hangs is ended."""
+    try:
+        return ": FAILED" if process.wait(LONGEST_SECONDS) else ""
+    except subprocess.TimeoutExpired:
+        process.terminate()
+    try:
+        process.wait(ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    return f": FAILED, ended after {LONGEST_SECONDS} s"
 
 
 def _pytest(*arguments: str) -> int:
