@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.conf import settings
@@ -12,6 +12,7 @@ from rest_framework_simplejwt.authentication import JWTAuthentication
 from rest_framework_simplejwt.exceptions import (
     AuthenticationFailed,
     ExpiredTokenError,
+    TokenBackendError,
     TokenError,
 )
 
@@ -80,11 +81,11 @@ class AccessTokenAuthentication(JWTAuthentication):
 
     def get_validated_token(self, raw_token: bytes) -> AccessToken:
         try:
-            return AccessToken(cast("Any", raw_token))
+            return AccessToken.of(raw_token)
         except ExpiredTokenError:
             raise AccessTokenExpired from None
         # PyJWT lets an endless number overflow.
-        except (TokenError, OverflowError):
+        except (TokenError, TokenBackendError, OverflowError):
             raise InvalidAccessToken from None
 
     def get_user(self, validated_token: Any) -> Any:
