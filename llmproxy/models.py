@@ -1,6 +1,9 @@
-"""The table of language models."""
+"""The tables of language models, their providers, and the routes between them."""
+
+from decimal import Decimal
 
 from django.db import models
+from django.db.models import F, Q
 
 from licensing.models import Plan
 
@@ -38,3 +41,81 @@ class LanguageModel(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Provider(models.Model):
+    """A provider of models. ``default`` is the one of the settings (``LLM_*``)."""
+
+    DEFAULT = "default"
+
+    name = models.CharField(max_length=40, unique=True)
+    is_on = models.BooleanField("on", default=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Route(models.Model):
+    """A way to a model: a provider with its name, its count and its prices for the model.
+
+    Prices are in millionths of a dollar per million tokens, so $2.50 is 2,500,000; empty means unknown.
+    """
+
+    class Tokenizer(models.TextChoices):
+        """How a prompt is counted; the names are those of OpenAI's vocabularies."""
+
+        O200K = "o200k_base", "o200k_base (exact for newer models of OpenAI)"
+        CL100K = "cl100k_base", "cl100k_base (exact for older models of OpenAI)"
+        FACTOR = "factor", "o200k_base times a factor"
+
+    FIRST_FACTOR = Decimal("1.35")
+
+    model = models.ForeignKey(LanguageModel, on_delete=models.CASCADE, related_name="routes")
+    provider = models.ForeignKey(Provider, on_delete=models.PROTECT, related_name="routes")
+    provider_name = models.CharField(max_length=120, help_text="What the provider calls the model.")
+    order = models.PositiveSmallIntegerField(default=0, help_text="The lowest is tried first.")
+    tokenizer = models.CharField(max_length=12, choices=Tokenizer, default=Tokenizer.FACTOR)
+    token_factor = models.DecimalField(
+        max_digits=4,
+        decimal_places=3,
+        default=FIRST_FACTOR,
+        help_text="What a count is multiplied by; learned each night from what the provider reports.",
+    )
+    factor_is_set = models.BooleanField(
+        "factor set by an operator", default=False, help_text="Nights leave it as it is."
+    )
+    input_price = models.PositiveBigIntegerField(null=True, blank=True)
+    cached_input_price = models.PositiveBigIntegerField(null=True, blank=True)
+    output_price = models.PositiveBigIntegerField(null=True, blank=True)
+    prices_are_set = models.BooleanField(
+        "prices set by an operator",
+        default=False,
+        help_text="update_prices leaves them as they are.",
+    )
+
+    class Meta:
+        ordering = ("model", "order", "id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("model", "provider"), name="one_route_per_model_and_provider"
+            ),
+            models.CheckConstraint(
+                condition=Q(token_factor__gte=1, token_factor__lte=2),
+                name="route_factor_is_between_1_and_2",
+            ),
+            models.CheckConstraint(
+                condition=Q(input_price=None, cached_input_price=None, output_price=None)
+                | (
+                    Q(input_price__isnull=False, output_price__isnull=False)
+                    & (Q(cached_input_price=None) | Q(cached_input_price__lte=F("input_price")))
+                ),
+                name="route_prices_are_whole",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} at {self.provider}"

@@ -28,9 +28,26 @@ TRIES = 5
 EXPIRY_MARGIN = timedelta(seconds=60)
 
 
+class Prices(NamedTuple):
+    """A model's prices, in millionths of a dollar per million tokens; None: unknown.
+
+    Cached input without a price of its own costs as much as other input.
+    """
+
+    input: int | None = None
+    cached_input: int | None = None
+    output: int | None = None
+
+
+UNKNOWN = Prices()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A call to be admitted: its person, and the most tokens it may use."""
+    """A call to be admitted: its person, and the most tokens it may use.
+
+    ``counted_input`` is the prompt before the model's factor, where a tokenizer has counted it.
+    """
 
     user_id: UUID
     session_id: UUID | None
@@ -41,6 +58,8 @@ class Asked:
     model: str
     input_estimate: int
     output_wanted: int
+    counted_input: int | None = None
+    prices: Prices = UNKNOWN
 
 
 class Reservation(NamedTuple):
@@ -89,10 +108,12 @@ opened AS (
     INSERT INTO usage_usagerecord (
         id, user_id, client_id, session_id, period, day, model, provider, request_id, streamed, state,
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
-        reasoning_tokens, source, "end", opened_at, expires_at
+        reasoning_tokens, source, "end", opened_at, expires_at,
+        counted_input, input_price, cached_input_price, output_price
     )
     SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(period)s, day, %(model)s, %(provider)s,
-           %(request)s, %(streamed)s, 'open', %(input)s, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s
+           %(request)s, %(streamed)s, 'open', %(input)s, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s,
+           %(counted)s::bigint, %(input_price)s::bigint, %(cached_price)s::bigint, %(output_price)s::bigint
     FROM admitted
 )
 SELECT granted, left_month, left_day FROM admitted
@@ -143,6 +164,10 @@ def _values(asked: Asked, now: datetime) -> dict[str, Any]:
         "streamed": asked.streamed,
         "input": Int8(asked.input_estimate),
         "wanted": Int8(asked.output_wanted),
+        "counted": asked.counted_input,
+        "input_price": asked.prices.input,
+        "cached_price": asked.prices.cached_input,
+        "output_price": asked.prices.output,
         "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
     }
 

@@ -73,6 +73,17 @@ class UsageRecord(models.Model):
     cached_input_tokens = models.BigIntegerField(default=0)
     output_tokens = models.BigIntegerField(default=0)
     reasoning_tokens = models.BigIntegerField(default=0)
+    counted_input = models.BigIntegerField(
+        null=True, help_text="The prompt as its tokenizer counted it, before the model's factor."
+    )
+    input_price = models.BigIntegerField(
+        null=True, help_text="At admission, in millionths of a dollar per million tokens."
+    )
+    cached_input_price = models.BigIntegerField(null=True)
+    output_price = models.BigIntegerField(null=True)
+    cost = models.BigIntegerField(
+        null=True, help_text="In millionths of a dollar, fixed at settlement; empty without prices."
+    )
     source = models.CharField(max_length=9, choices=Source, blank=True)
     end = models.CharField(max_length=15, choices=End, blank=True)
     checkpoint_input = models.BigIntegerField(
@@ -123,6 +134,11 @@ class UsageRecord(models.Model):
                     "reasoning_tokens",
                     "checkpoint_input",
                     "checkpoint_output",
+                    "counted_input",
+                    "input_price",
+                    "cached_input_price",
+                    "output_price",
+                    "cost",
                 ),
                 name="usage_tokens_not_below_zero",
             ),
@@ -321,8 +337,12 @@ class Alert(models.Model):
     class Kind(models.TextChoices):
         INPUT = "input", "80 % of the month's input tokens"
         OUTPUT = "output", "80 % of the month's output tokens"
+        INPUT_ALL = "input_all", "all of the month's input tokens"
+        OUTPUT_ALL = "output_all", "all of the month's output tokens"
         DAY = "day", "the daily limit"
         PERCENTILE = "percentile", "95th percentile of shares at 80 %"
+        ABANDONED = "abandoned", "many abandoned calls"
+        REPORT = "report", "an implausible report by the provider"
 
     kind = models.CharField(max_length=10, choices=Kind)
     # Its index is the one that the unique constraint makes.
@@ -366,3 +386,26 @@ class Alert(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()}, {self.period}"
+
+
+class Budget(models.Model):
+    """An operator's monthly budget in money for one client, and what the worker last found spent of it."""
+
+    client = models.OneToOneField(
+        "accounts.Client", on_delete=models.CASCADE, primary_key=True, related_name="budget"
+    )
+    monthly = models.PositiveBigIntegerField(help_text="In millionths of a dollar.")
+    period = models.DateField(null=True, help_text="First day of the month that was last summed.")
+    spent = models.PositiveBigIntegerField(default=0, help_text="In that month, when last summed.")
+    summed_at = models.DateTimeField(null=True)
+    # Of the period: when operators were told of 80 % and of all of it.
+    warned_at = models.DateTimeField(null=True)
+    exceeded_at = models.DateTimeField(null=True)
+
+    client_id: UUID
+
+    class Meta:
+        ordering = ("client",)
+
+    def __str__(self) -> str:
+        return f"${self.monthly / 1_000_000:,.2f} a month"

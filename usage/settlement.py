@@ -1,6 +1,7 @@
 """Settlement: writes the actual tokens of a call to its open record, exactly once, and updates the totals.
 
-The same statement writes the alert of a person who has used 80 % of a cap; a worker mails it (``usage.alerts``).
+The same statement fixes the cost, and writes the alert of a person who has used 80 % of a cap; a worker mails it
+(``usage.alerts``).
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,13 @@ WITH settled AS (
     SET state = 'settled', input_tokens = %(input)s, cached_input_tokens = %(cached)s,
         output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
         source = %(source)s, "end" = %(end)s, settled_at = %(now)s,
-        first_byte_at = COALESCE(%(first_byte)s, first_byte_at)
+        first_byte_at = COALESCE(%(first_byte)s, first_byte_at),
+        -- Rounded up, so that no call is free. NULL without prices.
+        cost = ceil((
+            (%(input)s - %(cached)s) * input_price::numeric
+            + %(cached)s * COALESCE(cached_input_price, input_price)
+            + %(output)s * output_price
+        ) / 1000000)::bigint
     WHERE id = %(id)s AND settled_at IS NULL
     RETURNING user_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens
 ),
