@@ -64,7 +64,12 @@ ODD_EVENTS = {
 
 
 class Handler(WSGIHandler):  # type: ignore[misc]  # gevent has no types
-    """A request's handler that lets the application break the connection."""
+    """A connection's handler that lets the application break the connection."""
+
+    def handle(self) -> None:
+        # A small answer is two packets, and the second would wait until the first is acknowledged.
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().handle()
 
     def get_environ(self) -> Json:
         return {**super().get_environ(), "standin.socket": self.socket}
@@ -196,11 +201,14 @@ class Provider:
                 raise ApiError(status, asked.message, retry_after=asked.retry_after)
             if asked.fault == "html":
                 call.respond(502, PAGE)
-            elif body.get("stream"):
+                return
+            if body.get("stream"):
                 with self._counted("streams"):
                     _stream(call, answer)
-            else:
-                _whole(call, answer)
+                return
+            whole = _whole(call, answer)
+        # Watched no more: as soon as the client has it, the client may send its next request.
+        call.respond(200, whole)
 
 
 def read(body: Json) -> Answer:
@@ -224,7 +232,8 @@ def read(body: Json) -> Answer:
     return Answer(body, question, asked)
 
 
-def _whole(call: Call, answer: Answer) -> None:
+def _whole(call: Call, answer: Answer) -> bytes:
+    """The body of an answer in one piece, unless the connection is broken before its end."""
     asked = answer.asked
     gevent.sleep(asked.delay * len(answer.pieces))
     raw = dump(IN_BAND if asked.fault == "error" else answer.completion())
@@ -235,7 +244,7 @@ def _whole(call: Call, answer: Answer) -> None:
         if asked.after:
             call.start(200, "application/json", {"Content-Length": str(len(raw))})(half)
         call.break_off(asked.fault)
-    call.respond(200, half if asked.fault in {"truncate", "malformed"} else raw)
+    return half if asked.fault in {"truncate", "malformed"} else raw
 
 
 def _stream(call: Call, answer: Answer) -> None:
