@@ -160,6 +160,7 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
         model=model.name,
         input_estimate=estimate,
         output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
+        prices=model.prices,
     )
     reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
     release_connection()

@@ -1,5 +1,6 @@
 """Finds the models that a caller may use."""
 
+from decimal import Decimal
 from typing import NamedTuple
 
 from django.conf import settings
@@ -7,16 +8,29 @@ from django.conf import settings
 from config.api.problems import Fault, NotFound
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
-from llmproxy.models import LanguageModel
+from llmproxy.models import LanguageModel, Route, tokenizer_of
+from usage.caps import UNKNOWN, Prices
+
+
+class Measure(NamedTuple):
+    """How a route's prompts are counted: a ``Route.Tokenizer``, and the factor for a ``FACTOR``."""
+
+    tokenizer: str
+    factor: Decimal
 
 
 class Choice(NamedTuple):
-    """The model of a call. Limits are in tokens; no ``image_tokens`` means the provider's default."""
+    """The model of a call. Limits are in tokens; no ``image_tokens`` means the provider's default.
+
+    ``provider_name`` and ``prices`` are those of its first route, ``measures`` those of all.
+    """
 
     name: str
     provider_name: str
     output_limit: int
     image_tokens: int | None
+    prices: Prices
+    measures: frozenset[Measure]
 
 
 def choose(name: str | None, *, caller: Caller) -> Choice:
@@ -25,19 +39,66 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
     Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for a model of other plans.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    # One row for each plan of the model.
+    # One row for each plan and route of the model.
     rows = list(
-        LanguageModel.objects.filter(name=wanted).values_list(*Choice._fields, "is_on", "plans")
+        LanguageModel.objects.filter(name=wanted)
+        .order_by("routes__order", "routes__id")
+        .values_list(*_COLUMNS, named=True)
     )
     if not rows and wanted == settings.LLM_DEFAULT_MODEL:
         default = _default()
-        return Choice(*(getattr(default, name) for name in Choice._fields))
-    if not rows or not rows[0][4]:
+        return Choice(
+            default.name,
+            default.provider_name,
+            default.output_limit,
+            default.image_tokens,
+            UNKNOWN,
+            frozenset({_measure_of(default.provider_name)}),
+        )
+    if not rows or not rows[0].is_on:
         fault = Fault("/model", "unknown", "There is no model of this name.")
         raise NotFound(fault.detail, errors=[fault])
-    if not {row[5] for row in rows} & {None, caller.plan_id}:
+    if not {row.plans for row in rows} & {None, caller.plan_id}:
         raise NotEntitled("Your plan does not include this model.")
-    return Choice(*rows[0][:4])
+    first = rows[0]
+    # A release without routes may have added the model.
+    provider_name = first.routes__provider_name or first.provider_name
+    return Choice(
+        first.name,
+        provider_name,
+        first.output_limit,
+        first.image_tokens,
+        Prices(
+            first.routes__input_price, first.routes__cached_input_price, first.routes__output_price
+        ),
+        frozenset(
+            _measure_of(provider_name)
+            if row.routes__tokenizer is None
+            else Measure(row.routes__tokenizer, row.routes__token_factor)
+            for row in rows
+        ),
+    )
+
+
+_COLUMNS = (
+    "name",
+    "provider_name",
+    "output_limit",
+    "image_tokens",
+    "is_on",
+    "plans",
+    "routes__provider_name",
+    "routes__tokenizer",
+    "routes__token_factor",
+    "routes__input_price",
+    "routes__cached_input_price",
+    "routes__output_price",
+)
+
+
+def _measure_of(provider_name: str) -> Measure:
+    """The measure of a model without a route."""
+    return Measure(tokenizer_of(provider_name), Route.FIRST_FACTOR)
 
 
 def offered(*, caller: Caller) -> list[LanguageModel]:

@@ -1,5 +1,6 @@
 """The tables of language models, their providers, and the routes between them."""
 
+import re
 from decimal import Decimal
 
 from django.db import models
@@ -57,6 +58,11 @@ class Provider(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+# The vocabularies of OpenAI's families, by the beginning of a provider's name for a model.
+_O200K = re.compile(r"gpt-4o|gpt-4\.|gpt-5|gpt-oss|chatgpt-4o|o[1-9](-|$)")
+_CL100K = re.compile(r"gpt-4|gpt-3\.5|text-embedding-")
 
 
 class Route(models.Model):
@@ -119,3 +125,11 @@ class Route(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} at {self.provider}"
+
+
+def tokenizer_of(provider_name: str) -> Route.Tokenizer:
+    """The tokenizer of a model, by the provider's name for it; a path before it (``openai/gpt-4o``) does not matter."""
+    family = provider_name.rpartition("/")[2].lower()
+    if _O200K.match(family):
+        return Route.Tokenizer.O200K
+    return Route.Tokenizer.CL100K if _CL100K.match(family) else Route.Tokenizer.FACTOR

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -18,9 +19,10 @@ from llmproxy import call_watch
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
-from llmproxy.models import LanguageModel
+from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 from llmproxy.providers.openai import IMAGE_TOKENS
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
+from usage.caps import Prices
 from usage.models import MonthlyUsage, Stop, UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -74,6 +76,43 @@ class TestModels:
         assert "grand" not in [each.name for each in offered(caller=caller)]
         model.plans.add(Licence.objects.get().plan)
         assert choose("grand", caller=caller).provider_name == "g"
+
+    def test_a_model_is_called_and_priced_as_its_first_route_says(self, caller: Caller) -> None:
+        model = LanguageModel.objects.create(name="grand", provider_name="g")
+        default, other = Provider.objects.get(), Provider.objects.create(name="other")
+        assert choose("grand", caller=caller).measures == {("factor", Decimal("1.35"))}
+        Route.objects.create(
+            model=model, provider=other, provider_name="o", order=2, token_factor=Decimal(2)
+        )
+        first = Route.objects.create(
+            model=model,
+            provider=default,
+            provider_name="gpt-4",
+            order=1,
+            tokenizer="cl100k_base",
+            input_price=3,
+            output_price=4,
+        )
+        for plan in (Licence.objects.get().plan, Plan.objects.create(name="Enterprise")):
+            model.plans.add(plan)
+            chosen = choose("grand", caller=caller)
+            assert (chosen.provider_name, chosen.prices) == ("gpt-4", Prices(3, None, 4))
+            assert chosen.measures == {
+                ("factor", Decimal(2)),
+                (first.tokenizer, first.token_factor),
+            }
+
+    @pytest.mark.parametrize(
+        ("name", "tokenizer"),
+        [
+            ("gpt-4o-mini", "o200k_base"), ("gpt-4.1", "o200k_base"), ("gpt-5.2-codex", "o200k_base"),
+            ("o1", "o200k_base"), ("o4-mini", "o200k_base"), ("openai/gpt-oss-20b", "o200k_base"),
+            ("chatgpt-4o-latest", "o200k_base"), ("gpt-4", "cl100k_base"), ("gpt-4-turbo", "cl100k_base"),
+            ("gpt-3.5-turbo", "cl100k_base"), ("claude-opus-4", "factor"), ("olmo", "factor"),
+        ],
+    )  # fmt: skip
+    def test_openais_families_have_their_tokenizers(self, name: str, tokenizer: str) -> None:
+        assert tokenizer_of(name) == tokenizer
 
 
 class TestAdmission:
