@@ -5,6 +5,7 @@ faults together, so that an operator mends them in one go; no report repeats a v
 while the service runs.
 """
 
+import datetime as dt
 import logging
 import os
 import re
@@ -36,6 +37,7 @@ RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
 ORIGIN = re.compile(r"null|file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 # A host may be one word, as in an office.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
+TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
 MINISIGN_KEY_BYTES = 2 + 8 + 32
 # The IPv6 network of IPv4 addresses.
 MAPPED = IPv6Network("::ffff:0:0/96")
@@ -343,6 +345,16 @@ def _claims(value: str) -> dict[str, str]:
     if len(claims) < len(pairs) or not all(name and wanted for name, wanted in pairs):
         raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
     return claims
+
+
+@_parsed("time_of_day")
+def _time_of_day(value: str) -> dt.time | None:
+    """``HH:MM``; empty is None."""
+    if not value:
+        return None
+    if not TIME_OF_DAY.fullmatch(value):
+        raise ValidationError("Must be a time of day (UTC) as in 02:30, or empty.")
+    return dt.time.fromisoformat(value)
 
 
 @_parsed("storage_url")

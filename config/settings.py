@@ -3,7 +3,7 @@
 The README lists the variables; the start stops with a report of all missing or wrong ones.
 """
 
-from datetime import timedelta
+from datetime import time, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,8 @@ OAUTH_PROVIDERS = secret(
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
 OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []
+# None: the worker does not run the night.
+NIGHTLY_AT: time | None = env.time_of_day("NIGHTLY_AT", "02:30")
 TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
@@ -365,7 +367,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 # --- Queued work ------------------------------------------------------------------------------------
 
 # Tasks that belong to no app; procrastinate finds those of the apps by itself.
-PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks"]
+PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks", "config.management.tasks"]
 
 # --- Rate limits ------------------------------------------------------------------------------------
 

@@ -159,8 +159,9 @@ def _nights(now: datetime) -> Iterator[Alert]:
             f"A nightly job has not succeeded for more than a night: {run.job}.",
             f"{_list_of('accounts_auditevent')}?subject=nightly",
             f"A night was missed: {run.job}",
-            f"The job {run.job} {ended}. Check that manage.py nightly runs every night; to run the job now, run "
-            f"manage.py {run.job}.",
+            f"The job {run.job} {ended}. Check that a worker runs (manage.py work), which begins the night at "
+            "NIGHTLY_AT, or without that variable that your schedule calls manage.py nightly; to run the job now, "
+            f"run manage.py {run.job}.",
         )
 
 

@@ -27,6 +27,10 @@ GRACE_SECONDS = 30
 # must not be taken from it.
 DEAD_AFTER_SECONDS = GRACE_SECONDS + 15
 
+# The only task that may take hours: it deletes, and asks a payment processor about every client.
+NIGHT = "nightly.run"
+LONGEST_NIGHT_SECONDS = 6 * 3600
+
 FORGET_AFTER_HOURS = 7 * 24
 FORGET_RESETS_AFTER_HOURS = 24
 

@@ -1,8 +1,8 @@
-"""The nightly jobs in their order, and the ones that a night has missed."""
+"""The nightly jobs in their order, the night that a worker runs, and the jobs that a night has missed."""
 
 import logging
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, time, timedelta
 from socket import gethostname
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from accounts import night as access
 from accounts.audit import Actor, record
 from accounts.jobs import Job, Outcome, clock, run
 from accounts.models import AuditEvent
+from config.db.advisory_locks import alone
 from config.db.connections import release_connection
 from licensing import night as licences
 from telemetry import night as telemetry
@@ -32,6 +33,7 @@ JOBS: tuple[Job, ...] = (
 # A day, and two hours in case a night is long or begins late.
 OVERDUE = timedelta(hours=26)
 BEGUN = "nightly:begun"
+ENDED = ("nightly:done", "nightly:failed")
 
 
 class Run(NamedTuple):
@@ -46,12 +48,37 @@ class Run(NamedTuple):
         return self.done_at is None or self.done_at < at - OVERDUE
 
 
-def run_all(*, by: Actor, dry_run: bool = False) -> Iterator[tuple[Job, Outcome]]:
+def run_all(
+    *, by: Actor, dry_run: bool = False, jobs: Sequence[Job] | None = None
+) -> Iterator[tuple[Job, Outcome]]:
     """Runs each job and yields its outcome. A night may be long, so each job reads the clock again."""
     if not dry_run:
         _begin(by=by)
-    for job in JOBS:
+    for job in JOBS if jobs is None else jobs:
         yield job, run(job, by=by, now=clock(), dry_run=dry_run)
+
+
+def run_due(*, at: time, by: Actor, now: datetime) -> list[tuple[Job, Outcome]]:
+    """Runs the jobs that have not ended since this time of day (UTC) was last reached, in one process at a time.
+
+    So a night that was cut is continued by whoever calls next, and one that no worker was there for is made up for.
+    """
+    if not _due(at=at, now=now):
+        return []
+    with alone("night") as first:
+        # Another worker may have ended the night before this one got the lock.
+        due = _due(at=at, now=now) if first else []
+        return list(run_all(by=by, jobs=due)) if due else []
+
+
+def _due(*, at: time, now: datetime) -> list[Job]:
+    since = datetime.combine(now.astimezone(UTC), at, UTC)
+    if since > now:
+        since -= timedelta(days=1)
+    names = [job.name for job in JOBS]
+    ended = AuditEvent.objects.filter(action__in=ENDED, target__in=names, at__gte=since)
+    over = set(ended.values_list("target", flat=True))
+    return [job for job in JOBS if job.name not in over]
 
 
 def _begin(*, by: Actor) -> None:
@@ -74,9 +101,7 @@ def _begin(*, by: Actor) -> None:
 def last_runs() -> list[Run]:
     """Returns the last runs of each job by the audit log."""
     newest = (
-        AuditEvent.objects.filter(
-            action__in=("nightly:done", "nightly:failed"), target__in=[job.name for job in JOBS]
-        )
+        AuditEvent.objects.filter(action__in=ENDED, target__in=[job.name for job in JOBS])
         .order_by("target", "action", "-at", "-id")
         .distinct("target", "action")
     )

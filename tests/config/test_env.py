@@ -1,6 +1,7 @@
 """Readers of the environment: what they take, one report of all that they do not, and secrets that are replaced."""
 
 import base64
+import datetime as dt
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from config.env import (
     _origins,
     _rates,
     _storage_url,
+    _time_of_day,
     redis_address,
     sender,
     sentry_dsn,
@@ -43,6 +45,7 @@ FAULTY = {
     "WEB_WORKERS": "-7",
     "SESSION_DAYS": "9999999999",
     "AUDIT_RETENTION_DAYS": "0",
+    "NIGHTLY_AT": "26:30",
     "REFRESH_RACE_SECONDS": "-7",
     "RATE_LIMITS": "auth.ip=1/m,auht.ip=1/m",
     "BASE_URL": "http://[brackets",
@@ -77,6 +80,14 @@ def test_one_report_names_every_faulty_variable_and_repeats_no_value(start: list
     assert named == sorted(each.removesuffix("_FILE") for each in FAULTY)
     for value in ("the operators", "nonsense", "garbage", "99999", "auht", "app.", "brackets"):
         assert value not in done.stderr
+
+
+def test_a_night_begins_at_a_minute_of_the_day_or_not_at_all() -> None:
+    assert _time_of_day("02:30") == dt.time(2, 30)
+    assert _time_of_day("") is None
+    for wrong in ("2:30", "24:00", "02:60", "02:30:15", "02:30Z", "at night", "٠٢:٣٠"):
+        with pytest.raises(ValidationError):
+            _time_of_day(wrong)
 
 
 def test_operators_have_one_email_or_several() -> None:

@@ -18,7 +18,7 @@ SESSION_DAYS REFRESH_RACE_SECONDS RATE_LIMITS RATE_LIMIT_NETWORKS
 PUBLISH_SECRETS PUBLISH_OIDC_ISSUER PUBLISH_OIDC_AUDIENCE PUBLISH_OIDC_CLAIMS PUBLISH_PLATFORMS
 UPDATE_PUBLIC_KEY APPS_PUBLIC_KEY STORAGE_URL CDN_PURGE EMAIL_URL DEFAULT_FROM_EMAIL OPERATOR_EMAILS
 OAUTH_PROVIDERS STRIPE_API_KEY STRIPE_API_BASE GRACE_DAYS
-AUDIT_RETENTION_DAYS TELEMETRY_RETENTION_DAYS SENTRY_DSN
+AUDIT_RETENTION_DAYS TELEMETRY_RETENTION_DAYS NIGHTLY_AT SENTRY_DSN
 """
 NAMES = tuple(_NAMES.split())
 
@@ -53,6 +53,8 @@ def for_tests(folder: Path) -> dict[str, str]:
         "ALLOWED_HOSTS": "shell.test,127.0.0.1,localhost",
         # The discard port: a test that needs a provider starts one.
         "LLM_BASE_URL": "http://127.0.0.1:9/v1",
+        # A night would change rows under a test; a test of the night gives a time.
+        "NIGHTLY_AT": "",
         **_in_folder(folder),
         **new_secrets(),
     }

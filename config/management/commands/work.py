@@ -26,13 +26,19 @@ from procrastinate.worker import Worker
 from psycopg import OperationalError
 
 from config.db.connections import release_connection
-from config.jobs.queue import DEAD_AFTER_SECONDS, GRACE_SECONDS, rescue_jobs
+from config.jobs.queue import (
+    DEAD_AFTER_SECONDS,
+    GRACE_SECONDS,
+    LONGEST_NIGHT_SECONDS,
+    NIGHT,
+    rescue_jobs,
+)
 from config.observability import logs
 
 log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 2.0
-# No job takes minutes: timeouts bound each silence of the servers that jobs wait for.
+# No job takes minutes, except the night: timeouts bound each silence of the servers that jobs wait for.
 LONGEST_SECONDS = 900
 LOOK_SECONDS = 1.0
 # The library may need this long beyond the grace to stop.
@@ -162,10 +168,11 @@ class _RunningJobs:
             release_connection()
 
     async def until_one_exceeds(self, seconds: float) -> None:
-        """Waits until a job has run for longer than ``seconds``."""
+        """Waits until a job has run for longer than ``seconds``; the night has hours."""
         while True:
             for began, task in tuple(self._begun.values()):
-                if monotonic() - began > seconds:
+                most = max(seconds, LONGEST_NIGHT_SECONDS) if task == NIGHT else seconds
+                if monotonic() - began > most:
                     log.error("worker_job_hangs", extra={"task": task})
                     return
             await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,23 @@
+"""The worker's night."""
+
+import logging
+
+from django.conf import settings
+
+from accounts.audit import Actor
+from config.db.connections import database_now
+from config.jobs.queue import NIGHT, periodic, task
+from config.management import nightly
+
+log = logging.getLogger(__name__)
+
+
+@periodic(cron="* * * * *")
+@task(name=NIGHT, queue="night", queueing_lock=NIGHT)
+def run_night(timestamp: int) -> None:
+    """Every minute: runs what is left of the night, from ``NIGHTLY_AT`` on; most times nothing is."""
+    if settings.NIGHTLY_AT is None:
+        return
+    by = Actor(name="the worker, every night")
+    for job, outcome in nightly.run_due(at=settings.NIGHTLY_AT, by=by, now=database_now()):
+        log.info("night_job_ended", extra={"task": job.name, "outcome": outcome.end.value})
