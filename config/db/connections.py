@@ -107,9 +107,9 @@ def release_connection() -> None:
 
     Called before anything that waits for someone else: a provider, storage, a browser.
     """
-    for each in connections.all(initialized_only=True):
-        if not each.in_atomic_block:
-            each.close()
+    ours = _django()
+    if ours.connection is not None and not ours.in_atomic_block:
+        ours.close()
 
 
 def close_pool() -> None:
@@ -120,7 +120,7 @@ def close_pool() -> None:
 
 def in_transaction() -> bool:
     """Whether this thread has a transaction open."""
-    return any(each.in_atomic_block for each in connections.all(initialized_only=True))
+    return bool(_django().in_atomic_block)
 
 
 def database_now() -> datetime:
@@ -134,4 +134,5 @@ def database_now() -> datetime:
 
 
 def _django() -> Any:
+    """This thread's connection by Django, looked up once: its proxy looks it up for every attribute."""
     return connections[DEFAULT_DB_ALIAS]

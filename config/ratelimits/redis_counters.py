@@ -66,6 +66,7 @@ class RedisCounters:
     def __init__(self, address: str) -> None:
         self._address = address
         self._client: Any = None
+        self._scripts: dict[str, Any] = {}
         # A burst waits for a moment, instead of opening a thousand connections.
         self._room = threading.BoundedSemaphore(CONNECTIONS)
         self._lock = threading.Lock()
@@ -108,8 +109,13 @@ class RedisCounters:
         return self._try(operation)
 
     def _script(self, text: str, keys: list[str], *arguments: str | int) -> int:
-        # Sends the script itself only to a server that does not know it yet.
-        return int(self.run(lambda client: client.register_script(text)(keys, arguments)) or 0)
+        return int(self.run(lambda client: self._known(client, text)(keys, arguments, client)) or 0)
+
+    def _known(self, client: Any, text: str) -> Any:
+        """The script, which sends its text only to a server that does not know it yet."""
+        if text not in self._scripts:
+            self._scripts[text] = client.register_script(text)
+        return self._scripts[text]
 
     def _try(self, operation: Callable[[Any], T]) -> T:
         if not self._room.acquire(timeout=SOCKET_SECONDS):
