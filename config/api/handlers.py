@@ -168,6 +168,8 @@ def _answer_to(
 
 
 def _with_headers(response: HttpResponse, problem: Problem) -> HttpResponse:
+    # For the request's log line.
+    response.problem_code = problem.code  # type: ignore[attr-defined]
     response["Cache-Control"] = "no-store"
     if problem.status == 401:
         refused = problem.code in TOKEN_REFUSED

@@ -118,6 +118,7 @@ def _log(
             "duration_ms": round((perf_counter() - started) * 1000, 1),
             "bytes": size,
             "ended": ended,
+            "problem": getattr(response, "problem_code", None),
             "user": _user_of(request),
             "address": address_of(request),
         }

@@ -82,7 +82,7 @@ _FORMS: tuple[tuple[Callable[[object], Scalar], str], ...] = (
     (_word, "method"),
     (_pattern, "route"),
     (_number, "status duration_ms bytes"),
-    (_word, "ended"),
+    (_word, "ended problem"),
     (_identity, "user client session record connection"),
     (_address, "address"),
     (

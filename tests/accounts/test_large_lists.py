@@ -109,6 +109,22 @@ def test_what_a_call_says_of_itself_finds_it(console: Browser, people: list[User
     assert found(console, name, record.client_id) == {"ada", "ada.b", "bert"}
 
 
+@pytest.mark.parametrize("name", ["usage_usagerecord", "usage_runningcall"])
+@pytest.mark.parametrize(
+    "request_id",
+    [
+        "0197d2b4-6c1e-7a33-9a55-2f0c8f2b1d11",
+        "0197D2B4-6C1E-7A33-9A55-2F0C8F2B1D11",
+        "build_7.retry-2",
+    ],
+)
+def test_a_call_is_found_by_its_request_id_also_where_that_is_a_uuid(
+    console: Browser, people: list[User], name: str, request_id: str
+) -> None:
+    UsageRecord.objects.filter(user=people[2]).update(request_id=request_id)
+    assert found(console, name, f" {request_id} ") == {"bert"}
+
+
 def test_a_session_is_found_by_how_its_device_begins(console: Browser, people: list[User]) -> None:
     assert found(console, "accounts_session", "mac-1") == {"ada.b"}
     assert found(console, "accounts_session", "ac-1") == set()

@@ -102,6 +102,7 @@ class RunningCallAdmin(ConsoleAdmin):
     list_select_related = ("user__client",)
     search_fields = ("user__email", "=model", "=request_id")
     uuid_fields = ("id", "user_id", "client_id", "session_id")
+    uuid_text_fields = ("request_id",)
     fields = (
         "id",
         *list_display,

@@ -68,6 +68,7 @@ class UsageRecordAdmin(LargeList):
         f"{THEIRS}, a model, a request id, or the id of a record, a user, a client or a session."
     )
     uuid_fields = ("id", "user_id", "client_id")
+    uuid_text_fields = ("request_id",)
     fields = (
         "id",
         "user",

@@ -161,7 +161,19 @@ def test_a_request_is_one_line_with_its_route_and_never_its_path(
     assert line["address"] == "192.0.2.7"
     assert line["duration_ms"] >= 0
     assert "user" not in line
+    assert "problem" not in line
     assert SECRET not in written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"), [("/no/such", "not_found"), ("/failing", "internal_error")]
+)
+def test_the_line_of_a_refused_request_says_which_problem_it_got(
+    client: Client, written: Written, address: str, problem: str
+) -> None:
+    assert client.get(address).json()["code"] == problem
+    (line,) = written.requests()
+    assert line["problem"] == problem
 
 
 @pytest.mark.parametrize(
