@@ -64,22 +64,25 @@ class Probe:
         with self._lock:
             running = self._running
             if running is None or running.done():
-                running = self._running = Future()
+                running = Future()
                 threading.Thread(target=self._run, args=[running], daemon=True).start()
+                self._running = running
         try:
             return running.result(self._seconds)
         except TimeoutError:
             return False
 
     def _run(self, outcome: Future[bool]) -> None:
+        succeeded = False
         try:
             self._look()
+            succeeded = True
         except Exception:
             # Any error means that the database cannot answer.
             log.warning("health_check_failed", exc_info=True)
-            outcome.set_result(False)
-        else:
-            outcome.set_result(True)
+        finally:
+            # Also where the check is killed: no later one would begin.
+            outcome.set_result(succeeded)
 
 
 def _query_database() -> None:

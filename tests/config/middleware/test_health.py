@@ -203,3 +203,16 @@ def test_a_failed_check_is_reported_without_its_reason(caplog: pytest.LogCapture
 
     assert not Probe(look, seconds=5).succeeds()
     assert [record.getMessage() for record in caplog.records] == ["health_check_failed"]
+
+
+def test_a_check_that_is_killed_does_not_keep_the_next_from_beginning() -> None:
+    looked: list[bool] = []
+
+    def look() -> None:
+        looked.append(True)
+        if len(looked) == 1:
+            raise SystemExit
+
+    probe = Probe(look, seconds=5)
+    assert not probe.succeeds()
+    assert probe.succeeds()
