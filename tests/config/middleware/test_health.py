@@ -205,6 +205,7 @@ def test_a_failed_check_is_reported_without_its_reason(caplog: pytest.LogCapture
     assert [record.getMessage() for record in caplog.records] == ["health_check_failed"]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_check_that_is_killed_does_not_keep_the_next_from_beginning() -> None:
     looked: list[bool] = []
 
