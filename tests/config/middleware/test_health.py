@@ -217,3 +217,5 @@ def test_a_check_that_is_killed_does_not_keep_the_next_from_beginning() -> None:
     probe = Probe(look, seconds=5)
     assert not probe.succeeds()
     assert probe.succeeds()
+    # Its thread reports the exception to the test that runs then.
+    eventually(lambda: not [each for each in threading.enumerate() if "_run" in each.name])
