@@ -68,6 +68,10 @@ LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None,
 LLM_READ_TIMEOUT: float = env.float("LLM_READ_TIMEOUT", 60.0, validate=POSITIVE)
 LLM_KEEPALIVE_SECONDS: float = env.float("LLM_KEEPALIVE_SECONDS", 10.0, validate=POSITIVE)
 LLM_MAX_SECONDS: float = env.float("LLM_MAX_SECONDS", 600.0, validate=POSITIVE)
+# Charged for each second of silence of a call that was cut without a report.
+LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
+    "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, validate=validate.Range(min=0)
+)
 
 SESSION_DAYS: int | None = env.int("SESSION_DAYS", None, validate=DAYS)
 REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0, validate=validate.Range(min=0))

@@ -1,5 +1,6 @@
 """A model call, from its admission to its settlement."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -7,6 +8,7 @@ from threading import Event, Lock
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.utils import timezone
 
 from config.api.problems import Problem
@@ -17,15 +19,21 @@ from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, prompt_tokens
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
-from llmproxy.settlement_retry import Settlement, settle_or_retry
+from llmproxy.settlement_retry import Excess, Settlement, settle_or_retry
 from usage.caps import Asked, Reservation, SoFar, reserve
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.settlement import Spent
 
 End = UsageRecord.End
-# Ends that the provider did not cause: the prompt is charged although the provider had not begun to answer.
-PROMPT_CHARGED = frozenset({End.CLIENT_GONE, End.STOPPED, End.CRASHED})
+# Ends that this side decided: until then the provider may have made output that nobody saw.
+CUT = frozenset({End.CLIENT_GONE, End.STOPPED, End.TIMEOUT, End.CRASHED})
+# A report is charged up to so many times the estimate of the prompt and the output limit.
+INPUT_TIMES = 4
+OUTPUT_TIMES = 2
+# A report is below what was delivered if it is below a token for each delta, or for each of so many bytes. Tokens of
+# some languages and of program text are nearly as long.
+LONG_TOKEN = 16
 # A provider is out of control only well past its output limit, by its report, by the number of deltas, or by tokens of
 # RUNAWAY_BYTES: a delta may be less than a token, and a token may be long.
 RUNAWAY_TIMES = 2
@@ -42,16 +50,20 @@ class Call:
     model: Choice
     reservation: Reservation
     input_estimate: int
-    # The answer so far: whether the provider began, and its reported usage.
+    # When the request was sent, on the monotonic clock; None where the provider cannot have received it.
+    sent_at: Callable[[], float | None] = lambda: None
+    # The answer so far: whether the provider refused or began, and its reported usage.
+    refused: bool = False
     began: bool = False
     reported: TokenUsage | None = None
     # Whether output was delivered after the report, which does not include it.
     exceeds_report: bool = False
     # The prompt's usage, where the provider reports it first.
     prompt: PromptUsage | None = None
-    # The output delivered: its deltas, and its bytes.
+    # The output delivered: its deltas, its bytes, and the time of the last delta on the monotonic clock.
     deltas: int = 0
     size: int = 0
+    delta_at: float | None = None
     # The reason why the watch ended this call.
     stopped: Problem | None = None
     # The check whether the client has disconnected, and its last result.
@@ -80,18 +92,18 @@ class Call:
         return output > RUNAWAY_TIMES * self.reservation.output_limit + RUNAWAY_SLACK
 
     def settle(self, end: UsageRecord.End) -> bool:
-        """Settles the call by the provider's report, else by the output delivered. Only the first end has an effect.
+        """Settles the call. Only the first end has an effect.
 
         Returns False while the database is unavailable; the same settlement is retried until it succeeds.
         """
         with self._lock:
             if self._settled is None:
                 self.end = end
-                self.spent, source = self._spent(end)
+                self.spent, source = self._spent(end, unseen=self._unseen())
                 settlement = Settlement(
                     self.id, self.caller.user_id, self.spent, source, end, self.first_byte_at
                 )
-                self._settled = settle_or_retry(settlement)
+                self._settled = settle_or_retry(settlement, self._excess(self.spent))
             return self._settled.is_set()
 
     def awaits_usage(self) -> bool:
@@ -117,30 +129,62 @@ class Call:
         """The charge if this process died now; unknown for a one-shot answer before its end."""
         if not self.chat.stream:
             return SoFar(self.id, None, None, self.first_byte_at)
-        spent, _ = self._spent(End.CRASHED)
+        # Without the unseen output, so that a silent stream is not saved again every few seconds.
+        spent, _ = self._spent(End.CRASHED, unseen=0)
         return SoFar(self.id, spent.input, spent.output, self.first_byte_at)
 
-    def _spent(self, end: UsageRecord.End) -> tuple[Spent, UsageRecord.Source]:
-        output = delivered_tokens(deltas=self.deltas, size=self.size)
-        if (known := self.reported) is not None:
-            # More output may follow a report in the middle of a stream.
-            is_last = end == End.DONE and self.is_reported
-            is_whole = is_last or not self.chat.stream or known.output >= output
-            output = known.output if is_whole else output
-            spent = Spent(
-                input=known.input,
-                cached_input=min(known.cached_input, known.input),
-                output=output,
-                reasoning=min(known.reasoning, output),
-            )
-            return spent, UsageRecord.Source.PROVIDER if is_whole else UsageRecord.Source.COUNTED
-        if not self.began and end not in PROMPT_CHARGED:
-            # A provider that fails before its first byte charges nothing.
+    def _spent(self, end: UsageRecord.End, *, unseen: int) -> tuple[Spent, UsageRecord.Source]:
+        """The charge: the provider's report, else the output delivered and what may have been made unseen."""
+        report, limit = self.reported, self.reservation.output_limit
+        if report is None and not self._is_charged(end):
             return Spent(), UsageRecord.Source.COUNTED
-        prompt = self.prompt or PromptUsage(self.input_estimate)
-        spent = Spent(input=prompt.input, cached_input=prompt.cached_input, output=output)
-        is_estimate = self.prompt is None and not output
-        return spent, UsageRecord.Source.ESTIMATED if is_estimate else UsageRecord.Source.COUNTED
+        known = report or TokenUsage(0, 0)
+        output = min(known.output, max(OUTPUT_TIMES * limit, self._least_delivered))
+        is_believed = report is not None and self._is_believed(report, end)
+        if not is_believed:
+            output = max(output, delivered_tokens(deltas=self.deltas, size=self.size))
+            if end in CUT and not self.finished:
+                output = max(output, min(output + unseen, limit))
+        prompt = report or self.prompt or PromptUsage(self.input_estimate)
+        given = min(prompt.input, INPUT_TIMES * self.input_estimate)
+        spent = Spent(
+            input=given,
+            cached_input=min(prompt.cached_input, given),
+            output=output,
+            reasoning=min(known.reasoning, output),
+        )
+        if is_believed:
+            return spent, UsageRecord.Source.PROVIDER
+        is_counted = report is not None or self.prompt is not None or self.size > 0
+        return spent, UsageRecord.Source.COUNTED if is_counted else UsageRecord.Source.ESTIMATED
+
+    def _is_charged(self, end: UsageRecord.End) -> bool:
+        """Whether a call without a report is charged: not if it never reached the provider, or was refused at once."""
+        was_sent = end in CUT and not self.refused and self.sent_at() is not None
+        return self.began or was_sent
+
+    def _is_believed(self, report: TokenUsage, end: UsageRecord.End) -> bool:
+        """Whether a report is of all output, and not below what was delivered."""
+        # A stream may begin with an empty report.
+        is_last = not self.chat.stream or self.finished or end == End.DONE or report.output > 0
+        return is_last and not self.exceeds_report and report.output >= self._least_delivered
+
+    @property
+    def _least_delivered(self) -> int:
+        return max(self.deltas, -(-self.size // LONG_TOKEN))
+
+    def _unseen(self) -> int:
+        """The output that the provider may have made since the last delta, or since the request was sent."""
+        since = self.sent_at() if self.delta_at is None else self.delta_at
+        silence = 0.0 if since is None else time.monotonic() - since
+        return int(silence * settings.LLM_UNSEEN_TOKENS_PER_SECOND)
+
+    def _excess(self, spent: Spent) -> Excess | None:
+        """The tokens of a report that is charged in part only."""
+        report = self.reported
+        if report is None or (report.input <= spent.input and report.output <= spent.output):
+            return None
+        return Excess(report.input + report.output, spent.input + spent.output)
 
 
 def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:

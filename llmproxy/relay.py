@@ -243,6 +243,7 @@ class Stream:
         if piece.size:
             call.deltas += 1
             call.size += piece.size
+            call.delta_at = time.monotonic()
         call.finished = call.finished or piece.finished
         if call.finished and (
             self._end_by is None or piece.size or call.is_reported > was_reported
@@ -292,6 +293,7 @@ def _check_head(call: Call, exchange: Exchange) -> None:
     if head is None:
         raise TimedOut("no answer", sent=True)
     if head.status != OK:
+        call.refused = True
         raise provider().refusal(head.status, head.headers, _refusal_body(exchange))
     call.began = True
 
@@ -327,6 +329,7 @@ def _open(call: Call) -> Exchange:
             body=outgoing.body,
             limits=_limits(streamed=call.chat.stream),
         )
+        call.sent_at = exchange.sent_at
         call_watch.register(call, exchange)
     except Exception as error:  # noqa: BLE001 - every failure has to settle the call
         raise _settle_failure(call, error) from None
@@ -360,8 +363,6 @@ def _settle_failure(call: Call, error: BaseException) -> Problem:
     if not isinstance(error, Exception):
         call.settle(End.CRASHED)
         return ServiceUnavailable()
-    # The provider may charge for a call that timed out.
-    call.began = call.began or (isinstance(error, TimedOut) and error.sent)
     problem = _problem(error)
     end = End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED
     if isinstance(problem, InternalError):

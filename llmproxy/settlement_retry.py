@@ -16,6 +16,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from config.db.connections import release_connection
+from usage.alerts import note_report
 from usage.models import UsageRecord
 from usage.settlement import Spent, settle
 
@@ -24,6 +25,13 @@ log = logging.getLogger(__name__)
 # Seconds between two attempts: the first, and the longest.
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
+
+
+class Excess(NamedTuple):
+    """The tokens of an implausible report, and those that were charged."""
+
+    reported: int
+    charged: int
 
 
 class Settlement(NamedTuple):
@@ -37,19 +45,19 @@ class Settlement(NamedTuple):
     first_byte_at: datetime | None
 
 
-_pending: deque[tuple[Settlement, Event]] = deque()
+_pending: deque[tuple[Settlement, Excess | None, Event]] = deque()
 _lock = Lock()
 _thread: Thread | None = None
 
 
-def settle_or_retry(settlement: Settlement) -> Event:
+def settle_or_retry(settlement: Settlement, excess: Excess | None = None) -> Event:
     """Settles at once, or later if the database is unavailable. The event is set after the settlement."""
     settled = Event()
-    if _settle(settlement):
+    if _settle(settlement, excess):
         settled.set()
     else:
         log.warning("settlement_postponed")
-        _retry_later(settlement, settled)
+        _retry_later(settlement, excess, settled)
     return settled
 
 
@@ -61,10 +69,14 @@ def finish(*, seconds: float) -> bool:
     return not _pending
 
 
-def _settle(settlement: Settlement) -> bool:
+def _settle(settlement: Settlement, excess: Excess | None) -> bool:
     """False while the database is unavailable. A record that another attempt has settled counts as done."""
+    now = timezone.now()
     try:
-        settle(**settlement._asdict(), now=timezone.now())
+        settle(**settlement._asdict(), now=now)
+        if excess is not None:
+            log.warning("provider_report_implausible")
+            note_report(user_id=settlement.user_id, **excess._asdict(), now=now)
     except (OperationalError, InterfaceError):
         return False
     finally:
@@ -72,10 +84,10 @@ def _settle(settlement: Settlement) -> bool:
     return True
 
 
-def _retry_later(settlement: Settlement, settled: Event) -> None:
+def _retry_later(settlement: Settlement, excess: Excess | None, settled: Event) -> None:
     global _thread  # noqa: PLW0603 - one thread a process, while settlements are pending
     with _lock:
-        _pending.append((settlement, settled))
+        _pending.append((settlement, excess, settled))
         if _thread is None:
             _thread = Thread(target=_retry, name="settlement-retry", daemon=True)
             _thread.start()
@@ -96,10 +108,10 @@ def _retry() -> None:
                 return
 
 
-def _is_done(settlement: Settlement, settled: Event) -> bool:
+def _is_done(settlement: Settlement, excess: Excess | None, settled: Event) -> bool:
     """Whether no retry is needed: the record is settled, or the database refuses to settle it."""
     try:
-        if not _settle(settlement):
+        if not _settle(settlement, excess):
             return False
     except Exception:
         # A settlement that the database refuses must not delay the others; the sweep settles it.

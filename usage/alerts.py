@@ -37,11 +37,30 @@ class Checked(NamedTuple):
 
 def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: datetime) -> None:
     """Writes the alert that a person has reached the daily limit, once for each day. Tokens."""
-    alert = Alert(
-        user_id=user_id, kind=Alert.Kind.DAY, period=day, used=used, cap=cap, noticed_at=now
+    _note(
+        Alert(user_id=user_id, kind=Alert.Kind.DAY, period=day, used=used, cap=cap, noticed_at=now)
     )
-    # Further refused calls of that day cost no write.
-    if not Alert.objects.filter(user=user_id, kind=Alert.Kind.DAY, period=day).exists():
+
+
+def note_report(*, user_id: UUID, reported: int, charged: int, now: datetime) -> None:
+    """Writes the alert that a provider's report of a person's call is implausible, once for each day. Tokens."""
+    _note(
+        Alert(
+            user_id=user_id,
+            kind=Alert.Kind.REPORT,
+            period=Period.of(now).day,
+            used=reported,
+            cap=charged,
+            noticed_at=now,
+        )
+    )
+
+
+def _note(alert: Alert) -> None:
+    """Writes an alert unless there is one of its kind, person and period."""
+    # Further calls cost no write.
+    same = Alert.objects.filter(user=alert.user_id, kind=alert.kind, period=alert.period)
+    if not same.exists():
         Alert.objects.bulk_create([alert], ignore_conflicts=True)
 
 

@@ -15,9 +15,12 @@ PEOPLE_NAMED = 50
 
 
 def alert(alert: Alert) -> None:
-    """Queues the mail that one person has used 80 % of a monthly cap, or reached the daily limit."""
+    """Queues the mail of an alert about one person."""
     user = alert.user
     assert user is not None
+    if alert.kind in {Alert.Kind.ABANDONED, Alert.Kind.REPORT}:
+        _unusual(alert, user)
+        return
     period = Period(month=alert.period.replace(day=1), day=alert.period)
     percent = 100 * alert.used // alert.cap if alert.cap else 100
     if alert.kind == Alert.Kind.DAY:
@@ -45,10 +48,35 @@ def alert(alert: Alert) -> None:
     )
 
 
+def _unusual(alert: Alert, user: User) -> None:
+    """Queues the mail about a person's unusual calls."""
+    if alert.kind == Alert.Kind.ABANDONED:
+        subject = f"{user.email} hangs up on many model calls"
+        text = (
+            f"{_who(user)} has hung up on {alert.used:,} model calls within an hour, more than {alert.cap:,}.\n\n"
+            "Nothing is refused, and abandoned calls are charged. The client may give up too soon, or someone may be "
+            "looking for free answers: look at their calls. There is no further mail about this person's abandoned "
+            f"calls of {alert.period} (UTC)."
+        )
+    else:
+        subject = f"The provider reported too many tokens for a call of {user.email}"
+        text = (
+            f"The provider reported {alert.used:,} tokens for a model call of {_who(user)}, far more than the prompt "
+            f"and the output limit explain. {alert.cap:,} tokens were charged.\n\n"
+            "Compare the provider's invoice with the ledger. There is no further mail about reports for this person's "
+            f"calls of {alert.period} (UTC)."
+        )
+    queue_for_operators(
+        subject=subject,
+        text=f"{text}\n\nTheir page, where calls can be stopped too:",
+        path=reverse("admin:accounts_user_change", args=[user.pk]),
+    )
+
+
 def alerts(alerts: Sequence[Alert]) -> None:
     """Queues one mail about many people."""
     lines = [
-        f"- {_who(each.user)}: {each.used:,} of {each.cap:,} tokens, {_limit(each)} {each.period}"
+        f"- {_who(each.user)}: {_numbers(each)} {each.period}"
         for each in alerts[:PEOPLE_NAMED]
         if each.user is not None
     ]
@@ -57,8 +85,8 @@ def alerts(alerts: Sequence[Alert]) -> None:
     queue_for_operators(
         subject=f"{len(alerts)} people are near or at a limit of model tokens",
         text=(
-            "These people have used 80 % of a monthly cap, or reached their daily limit. Once a cap or limit is "
-            "reached, model calls are refused until the next month or day (UTC).\n\n"
+            "These people have used 80 % of a monthly cap, or reached their daily limit, or have unusual calls. Once a "
+            "cap or limit is reached, model calls are refused until the next month or day (UTC).\n\n"
             + "\n".join(lines)
             + "\n\nAll alerts, each with the person it is about:"
         ),
@@ -88,5 +116,10 @@ def _who(user: User | None) -> str:
     return f"{user.email} ({user.client})" if user.client else user.email
 
 
-def _limit(alert: Alert) -> str:
-    return "limit of" if alert.kind == Alert.Kind.DAY else f"{alert.kind} of the month of"
+def _numbers(alert: Alert) -> str:
+    if alert.kind == Alert.Kind.ABANDONED:
+        return f"{alert.used:,} calls abandoned within an hour of"
+    if alert.kind == Alert.Kind.REPORT:
+        return f"{alert.used:,} tokens reported, {alert.cap:,} charged, for a call of"
+    limit = "limit of" if alert.kind == Alert.Kind.DAY else f"{alert.kind} of the month of"
+    return f"{alert.used:,} of {alert.cap:,} tokens, {limit}"

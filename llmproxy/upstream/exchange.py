@@ -146,6 +146,10 @@ class Exchange:
             pieces.append(self.chunk(self._limits.deadline - time.monotonic()) or b"")
         return b"".join(pieces)
 
+    def sent_at(self) -> float | None:
+        """When the request was sent, on the monotonic clock; None where the provider cannot have received it."""
+        return self._attempt.sent_at if self._attempt.sent else None
+
     def close(self) -> None:
         """Cuts the connection, unless the answer was read to its end and the pool has the connection.
 

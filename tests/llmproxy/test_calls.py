@@ -1,5 +1,6 @@
 """Calls: who may, what is reserved, and what each end costs."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,14 +17,15 @@ from config.api.problems import NotFound
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
 from llmproxy import call_watch
-from llmproxy.calls import Call, End, admit
+from llmproxy.calls import CUT, Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 from llmproxy.providers.openai import IMAGE_TOKENS
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
+from usage import alerts
 from usage.caps import Prices
-from usage.models import MonthlyUsage, Stop, UsageRecord
+from usage.models import Alert, MonthlyUsage, Stop, UsageRecord
 
 pytestmark = pytest.mark.django_db
 
@@ -201,8 +203,7 @@ class TestEnds:
         assert (row.reasoning_tokens, row.source, row.end) == (6, "provider", "done")
 
     def test_an_explicit_zero_stays_zero(self, call: Call) -> None:
-        call.began, call.deltas, call.size = True, 5, 50
-        call.reported = TokenUsage(input=0, output=0)
+        call.began, call.finished, call.reported = True, True, TokenUsage(input=0, output=0)
         call.settle(End.DONE)
         assert (record().input_tokens, record().output_tokens, record().source) == (
             0,
@@ -210,23 +211,148 @@ class TestEnds:
             "provider",
         )
 
+    @pytest.mark.parametrize(
+        ("deltas", "size", "reported", "charged"),
+        [
+            (5, 40, 5, (5, "provider")),
+            (5, 40, 4, (10, "counted")),
+            (5, 40, 0, (10, "counted")),
+            # Words of some languages: a token may hold many bytes.
+            (2, 160, 10, (10, "provider")),
+            (2, 161, 10, (41, "counted")),
+        ],
+    )
+    def test_a_report_below_what_was_delivered_is_raised_to_it(
+        self, call: Call, deltas: int, size: int, reported: int, charged: tuple[int, str]
+    ) -> None:
+        call.began, call.finished, call.deltas, call.size = True, True, deltas, size
+        call.reported = TokenUsage(input=9, output=reported)
+        call.settle(End.DONE)
+        assert (record().output_tokens, record().source) == charged
+        assert record().input_tokens == 9
+        assert not Alert.objects.exists()
+
+    def test_a_whole_answer_is_charged_what_it_holds_where_the_report_says_less(
+        self, call: Call
+    ) -> None:
+        call.chat = replace(call.chat, stream=False)
+        call.began, call.size, call.reported = True, 400, TokenUsage(input=9, output=1)
+        call.settle(End.DONE)
+        assert (record().output_tokens, record().source) == (100, "counted")
+
+    @pytest.mark.parametrize(
+        ("times_input", "output", "charged"), [(4, 200, 200), (5, 200, 200), (4, 201, 200)]
+    )
+    def test_an_absurd_report_is_charged_in_part_and_operators_hear_of_it(
+        self, call: Call, caller: Caller, times_input: int, output: int, charged: int
+    ) -> None:
+        most = 4 * call.input_estimate
+        given = times_input * call.input_estimate
+        call.reported = TokenUsage(input=given, output=output, cached_input=given)
+        call.settle(End.DONE)
+        row = record()
+        assert (row.input_tokens, row.cached_input_tokens) == (most, most)
+        assert (row.output_tokens, row.source) == (charged, "provider")
+        noticed = [(each.user_id, each.kind, each.used, each.cap) for each in Alert.objects.all()]
+        is_absurd = times_input > 4 or output > 200
+        told = (caller.user_id, "report", given + output, most + charged)
+        assert noticed == ([told] if is_absurd else [])
+
+    def test_operators_hear_of_a_persons_absurd_reports_once_a_day(
+        self, call: Call, caller: Caller, now: datetime
+    ) -> None:
+        for each in (call, admit(caller=caller, chat=call.chat, request_id="", now=now)):
+            each.reported = TokenUsage(input=1, output=1_000_000)
+            each.settle(End.DONE)
+        assert Alert.objects.count() == 1
+        assert alerts.tell(now=now) == 1
+        assert Alert.objects.get().told_at == now
+
     def test_delivered_output_is_charged_without_a_report(self, call: Call) -> None:
         call.began, call.deltas, call.size = True, 5, 8
+        call.delta_at = time.monotonic()
         call.settle(End.CLIENT_GONE)
         row = record()
         assert (row.input_tokens, row.output_tokens) == (call.input_estimate, 5)
         assert (row.source, row.end) == ("counted", "client_gone")
 
     def test_a_provider_that_fails_before_its_first_byte_charges_nothing(self, call: Call) -> None:
+        call.sent_at = time.monotonic
         call.settle(End.PROVIDER_FAILED)
         assert (record().input_tokens, record().output_tokens) == (0, 0)
 
-    def test_a_caller_who_leaves_before_the_first_byte_is_charged_for_the_prompt(
-        self, call: Call
+    @pytest.mark.parametrize("end", CUT)
+    def test_a_cut_that_the_provider_cannot_have_worked_for_is_free(
+        self, call: Call, caller: Caller, now: datetime, end: End
     ) -> None:
+        call.settle(end)
+        refused = admit(caller=caller, chat=call.chat, request_id="", now=now)
+        refused.sent_at, refused.refused = time.monotonic, True
+        refused.settle(end)
+        for row in UsageRecord.objects.all():
+            assert (row.input_tokens, row.output_tokens, row.end) == (0, 0, end)
+
+    @pytest.mark.parametrize("streamed", [True, False])
+    @pytest.mark.parametrize("end", CUT)
+    def test_a_cut_is_charged_for_the_prompt_and_the_time_since_it_was_sent(
+        self, call: Call, end: End, streamed: bool, settings
+    ) -> None:
+        settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10
+        sent_at = time.monotonic() - 3
+        call.chat, call.sent_at = replace(call.chat, stream=streamed), lambda: sent_at
+        call.settle(end)
+        row = record()
+        assert (row.input_tokens, row.output_tokens) == (call.input_estimate, 30)
+        assert row.source == "estimated", "nothing of it was counted"
+
+    @pytest.mark.parametrize(
+        ("end", "finished", "silence", "output"),
+        [
+            (End.CLIENT_GONE, False, 4, 45),
+            (End.CLIENT_GONE, False, 600, 100),
+            # After its finish reason nothing more is made, and a provider that failed has stopped.
+            (End.CLIENT_GONE, True, 4, 5),
+            (End.PROVIDER_FAILED, False, 4, 5),
+            (End.DONE, True, 4, 5),
+        ],
+    )
+    def test_the_silence_before_a_cut_counts_up_to_the_reservation(
+        self, call: Call, end: End, finished: bool, silence: float, output: int, settings
+    ) -> None:
+        settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10
+        call.began, call.finished, call.deltas, call.size = True, finished, 5, 8
+        call.sent_at = lambda: 0.0
+        call.delta_at = time.monotonic() - silence
+        call.settle(end)
+        assert (record().output_tokens, record().source) == (output, "counted")
+
+    def test_silence_takes_nothing_from_what_was_delivered(self, call: Call) -> None:
+        call.began, call.deltas, call.size = True, 130, 130
+        call.delta_at = time.monotonic() - 600
         call.settle(End.CLIENT_GONE)
-        assert (record().input_tokens, record().output_tokens) == (call.input_estimate, 0)
-        assert record().source == "estimated", "nothing of it was counted"
+        assert record().output_tokens == 130
+
+    @pytest.mark.parametrize(
+        ("reported", "exceeded", "charged"),
+        [
+            # Some providers report with each delta.
+            (7, False, (7, "provider")),
+            (7, True, (47, "counted")),
+            # And some begin with an empty report.
+            (0, False, (40, "counted")),
+        ],
+    )
+    def test_a_report_in_mid_stream_counts_for_the_output_before_it(
+        self, call: Call, reported: int, exceeded: bool, charged: tuple[int, str], settings
+    ) -> None:
+        settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10
+        call.began, call.exceeds_report = True, exceeded
+        call.reported = TokenUsage(input=9, output=reported)
+        since = time.monotonic() - 4
+        call.sent_at = lambda: since
+        call.settle(End.CLIENT_GONE)
+        assert (record().output_tokens, record().source) == charged
+        assert record().input_tokens == 9
 
     def test_a_reported_prompt_is_no_estimate(self, call: Call) -> None:
         call.began, call.prompt = True, PromptUsage(33)
@@ -346,6 +472,7 @@ class TestWatch:
 
     def test_checkpoints_save_changed_costs(self, call: Call, django_assert_num_queries) -> None:
         watched, _ = self.watch(call)
+        call.sent_at = time.monotonic
         with django_assert_num_queries(1):
             call_watch.save_checkpoints()
         assert (record().checkpoint_input, record().checkpoint_output) == (call.input_estimate, 0)

@@ -301,6 +301,46 @@ class TestTelling:
         assert "daily_limit_reached" in mail["text"]
         assert "2026-11-21 00:00 UTC" in mail["text"]
 
+    @pytest.mark.parametrize(
+        ("kind", "subject", "numbers", "in_a_list"),
+        [
+            (
+                "abandoned",
+                "ada@acme.test hangs up on many model calls",
+                "hung up on 25 model calls within an hour, more than 20",
+                "25 calls abandoned within an hour of 2026-11-20",
+            ),
+            (
+                "report",
+                "The provider reported too many tokens for a call of ada@acme.test",
+                "reported 25 tokens for a model call of ada@acme.test (Acme)",
+                "25 tokens reported, 20 charged, for a call of 2026-11-20",
+            ),
+        ],
+    )
+    def test_unusual_calls_are_told_with_their_numbers(
+        self,
+        user: User,
+        plan: Plan,
+        by: Actor,
+        kind: str,
+        subject: str,
+        numbers: str,
+        in_a_list: str,
+    ) -> None:
+        day = NOON.date()
+        Alert.objects.create(user=user, kind=kind, period=day, used=25, cap=20, noticed_at=NOON)
+        alerts.tell(now=NOON)
+        (mail,) = mails()
+        assert mail["subject"] == subject
+        assert numbers in mail["text"]
+        assert f"https://shell.test/admin/accounts/user/{user.pk}/change/" in mail["text"]
+        Alert.objects.update(told_at=None)
+        for each in people(alerts.MAILS_AN_HOUR, plan, by):
+            use(each, 900)
+        alerts.tell(now=NOON)
+        assert f"ada@acme.test (Acme): {in_a_list}" in mails()[-1]["text"]
+
     def test_many_at_once_are_one_mail(self, plan: Plan, by: Actor) -> None:
         for each in people(60, plan, by):
             use(each, 900)
