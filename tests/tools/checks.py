@@ -123,6 +123,7 @@ def _pytest(*arguments: str) -> int:
         [sys.executable, "-m", "pytest", *arguments],
         cwd=ROOT,
         check=False,
+        timeout=2 * LONGEST_SECONDS,
         # It ends its fixtures as for Ctrl-C when this process is told to stop.
         preexec_fn=lambda: die_with(parent, signal.SIGINT),
     ).returncode
