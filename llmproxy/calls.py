@@ -16,7 +16,7 @@ from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy.catalogue import Choice, choose
 from llmproxy.chat import Chat
-from llmproxy.estimates import delivered_tokens, prompt_tokens
+from llmproxy.estimates import delivered_tokens, prompt_estimate
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from llmproxy.settlement_retry import Excess, Settlement, settle_or_retry
@@ -193,7 +193,12 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
     assert caller.client_id is not None
     model = choose(chat.model, caller=caller)
     image = provider().image_tokens if model.image_tokens is None else model.image_tokens
-    estimate = prompt_tokens(chat.members, image_tokens=image) + provider().prompt_overhead(chat)
+    estimate = prompt_estimate(
+        chat.members,
+        measures=model.measures,
+        image_tokens=image,
+        overhead=provider().prompt_overhead(chat),
+    )
     asked = Asked(
         user_id=caller.user_id,
         session_id=caller.session_id,
@@ -202,12 +207,17 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
         request_id=request_id,
         streamed=chat.stream,
         model=model.name,
-        input_estimate=estimate,
+        input_estimate=estimate.tokens,
+        counted_input=estimate.counted,
         output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
         prices=model.prices,
     )
     reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
     release_connection()
     return Call(
-        caller=caller, chat=chat, model=model, reservation=reservation, input_estimate=estimate
+        caller=caller,
+        chat=chat,
+        model=model,
+        reservation=reservation,
+        input_estimate=estimate.tokens,
     )

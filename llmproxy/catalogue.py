@@ -1,6 +1,5 @@
 """Finds the models that a caller may use."""
 
-from decimal import Decimal
 from typing import NamedTuple
 
 from django.conf import settings
@@ -8,15 +7,9 @@ from django.conf import settings
 from config.api.problems import Fault, NotFound
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
+from llmproxy.estimates import Measure
 from llmproxy.models import LanguageModel, Route, tokenizer_of
 from usage.caps import UNKNOWN, Prices
-
-
-class Measure(NamedTuple):
-    """How a route's prompts are counted: a ``Route.Tokenizer``, and the factor for a ``FACTOR``."""
-
-    tokenizer: str
-    factor: Decimal
 
 
 class Choice(NamedTuple):
@@ -30,7 +23,7 @@ class Choice(NamedTuple):
     output_limit: int
     image_tokens: int | None
     prices: Prices
-    measures: frozenset[Measure]
+    measures: tuple[Measure, ...]
 
 
 def choose(name: str | None, *, caller: Caller) -> Choice:
@@ -53,7 +46,7 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
             default.output_limit,
             default.image_tokens,
             UNKNOWN,
-            frozenset({_measure_of(default.provider_name)}),
+            (_measure_of(default.provider_name),),
         )
     if not rows or not rows[0].is_on:
         fault = Fault("/model", "unknown", "There is no model of this name.")
@@ -71,11 +64,13 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
         Prices(
             first.routes__input_price, first.routes__cached_input_price, first.routes__output_price
         ),
-        frozenset(
-            _measure_of(provider_name)
-            if row.routes__tokenizer is None
-            else Measure(row.routes__tokenizer, row.routes__token_factor)
-            for row in rows
+        tuple(
+            dict.fromkeys(
+                _measure_of(provider_name)
+                if row.routes__tokenizer is None
+                else Measure(row.routes__tokenizer, row.routes__token_factor)
+                for row in rows
+            )
         ),
     )
 

@@ -1,136 +1,69 @@
-"""Bounds the tokens of a prompt before a provider has counted them.
+"""Estimates the tokens of a call: those of its prompt before a provider has counted them, and of an unreported answer.
 
-A call reserves this bound and is charged the tokens that the provider reports. No tokenizer is downloaded: all
-tokenizers in use merge bytes pair by pair, which gives a bound for any vocabulary.
-
-- A token holds at least one byte. So a text has at most as many tokens as bytes of UTF-8, or bytes of its
-  compatibility form (NFKC), to which some tokenizers convert it first.
-- Every pair of the letters ``a b c d e f g h i l m n o p r s t u w``, or of a space and one of them, is a token. So
-  a run of ``n`` such letters, with the space before it, has at most ``(2n + 1) / 3`` tokens.
-- The rare letters ``j k q v x y z``, capitals, digits, punctuation, line ends and other scripts count one token for
-  each byte.
-- Each word of ``whole_words.txt``, the most frequent ones of program and English text, is one token with the space
-  before it. Up to four spaces in a row are one token.
-- Each message, call and tool has a frame. An image counts the tokens that its model's row or its provider sets.
-
-Real tokenizers count a third to a half of the bound for prose, program text and lists, at least a fifth for other
-scripts, and nearly all of it for random text; ``tests/llmproxy/test_estimates.py`` compares them. The computation
-blocks other requests, so it makes a few passes over a prompt whatever its content.
+A call reserves the estimate of its prompt and is charged the tokens that the provider reports. OpenAI's tokenizers are
+public, and so is how its chat completions frame messages and write tools, so its prompts are counted. The tokenizers of
+others are not: their prompts are counted in ``o200k_base`` and multiplied by a factor that each route learns from the
+provider's reports.
 """
 
-import re
+from collections.abc import Iterator, Sequence
+from decimal import ROUND_CEILING, Decimal
 from json import dumps
-from pathlib import Path
-from typing import Any
-from unicodedata import combining, normalize
+from typing import Any, NamedTuple
 
-MESSAGE_FRAME = 8
-PROMPT_FRAME = 16
+from llmproxy.tokenizers import tokens_in
+from llmproxy.tool_definitions import frames_and_texts
+
+# As OpenAI documents it: three tokens begin and end a message, its role is one, a name costs one beside its text, and
+# three begin the reply.
+MESSAGE_FRAME = 4
+NAME_FRAME = 1
+PROMPT_FRAME = 3
+# A call of a tool, as OpenAI's open models write it: a message to the function, with its format.
+CALL_FRAME = 8
+# The tokenizer of a route with a factor.
+COUNTED_BY = "o200k_base"
 # Bytes per token of an answer that was cut without a report.
 BYTES_PER_DELIVERED_TOKEN = 4
-SPACES_PER_TOKEN = 4
-# Bytes of a prompt in which whole words are looked up, the slowest step; words after them count as letters.
-WHOLE_WORDS_WITHIN = 1024 * 1024
-# Characters that are normalized at once: normalizing takes the square of the number of combining marks.
-SLICE = 64
-# The most bytes that composing a character saves. A slice that begins with a mark may compose otherwise than the whole.
-MAX_COMPOSED = 6
-# Characters by which the form of a prompt may be longer than the prompt; beyond that the worst expansion counts.
-MAX_GROWTH = 256 * 1024
-# The worst expansion: bytes of the form per byte of the text (U+FDFA).
-MAX_EXPANSION = 11
-
-_LETTERS = b"abcdefghilmnoprstuw"
-# Maps bytes to three kinds: letters that pair, spaces, and all others.
-_KINDS = bytes(ord("a") if byte in _LETTERS else 32 if byte == 32 else 0 for byte in range(256))
-# A word between a space and a byte that is no letter. An apostrophe may belong to the word's token.
-_WORD = re.compile(rb" [a-z]++(?![A-Z'\x80-\xff])")
 
 
-def _pairing_bound(data: bytes) -> int:
-    """The bound without whole words: the number of bytes, less the savings by pairs and by rows of spaces."""
-    kinds = b"\0" + data.translate(_KINDS)
-    # A space belongs to the word after it. A run of n bytes that pair saves (n + 1) // 3.
-    runs = kinds.replace(b" a", b"\0aa")
-    saved = runs.count(b"aaa") + runs.replace(b"aaa", b"\0").count(b"aa")
-    # The last of several spaces belongs to the word. The n others save n - 1 tokens, less one for each four.
-    gaps = kinds.replace(b"a", b"\0").replace(b"\0 ", b"\0")
-    saved += gaps.count(b" ") - gaps.count(b"\0 ") - gaps.count(b" " * SPACES_PER_TOKEN)
-    return len(data) - saved
+class Measure(NamedTuple):
+    """How a route's prompts are counted: the tokenizer that is known of its model, or ``factor`` and the factor."""
+
+    tokenizer: str
+    factor: Decimal
+
+    @property
+    def is_exact(self) -> bool:
+        return self.tokenizer != "factor"
 
 
-WHOLE_WORDS = [
-    b" " + word for word in Path(__file__).with_name("whole_words.txt").read_bytes().split()
-]
-_WORD_SAVINGS = {word: _pairing_bound(word) - 1 for word in WHOLE_WORDS}
+class Estimate(NamedTuple):
+    """The tokens of a prompt: as counted for the first route, and the most that any route makes of it."""
+
+    counted: int
+    tokens: int
 
 
-def prompt_tokens(members: dict[str, Any], *, image_tokens: int) -> int:
-    """The bound for the prompt of a valid call; each image counts ``image_tokens``."""
-    tokens = PROMPT_FRAME + _images_in(members) * image_tokens
-    texts: list[str | None] = []
-    for message in members["messages"]:
-        tokens += MESSAGE_FRAME
-        texts += _texts(message.get("content"))
-        texts += (message.get("name"), message.get("refusal"), message.get("tool_call_id"))
-        for call in message.get("tool_calls") or ():
-            function = call["function"]
-            tokens += MESSAGE_FRAME
-            texts += (call["id"], function["name"], function["arguments"])
-    for tool in members.get("tools") or ():
-        tokens += MESSAGE_FRAME
-        texts.append(_json(tool))
-    texts += (_json(members[name]) for name in _PROMPT_MEMBERS if name in members)
-    present = [text for text in texts if text]
-    # A line end is one token and pairs with nothing, so the bound of the joined texts is the sum of theirs.
-    return tokens + text_tokens("\n".join(present)) - max(len(present) - 1, 0)
+def prompt_estimate(
+    members: dict[str, Any], *, measures: Sequence[Measure], image_tokens: int, overhead: int = 0
+) -> Estimate:
+    """The estimate for the prompt of a valid call. ``overhead`` are tokens that the provider adds to any prompt.
 
-
-def _images_in(members: dict[str, Any]) -> int:
-    """The number of images in a valid call."""
-    contents = (message.get("content") for message in members["messages"])
-    parts = (part for content in contents if isinstance(content, list) for part in content)
-    return sum(part["type"] == "image_url" for part in parts)
+    An image counts ``image_tokens``, whatever the factor.
+    """
+    images = _images_in(members) * image_tokens
+    counts = [overhead + _counted(members, measure) for measure in measures]
+    most = max(
+        count if measure.is_exact else int((count * measure.factor).to_integral(ROUND_CEILING))
+        for count, measure in zip(counts, measures, strict=True)
+    )
+    return Estimate(counted=counts[0] + images, tokens=most + images)
 
 
 def text_tokens(text: str) -> int:
-    """The bound for a text."""
-    data = _bytes(text)
-    bound = _bytes_bound(data)
-    if text.isascii():
-        return bound
-    forms = _forms(text)
-    if forms is None:
-        return MAX_EXPANSION * len(data)
-    # The slices may compose less than the whole, which only raises the bound, or otherwise at their edges.
-    edges = MAX_COMPOSED * sum(combining(form[0]) > 0 for form in forms[1:])
-    form = "".join(forms)
-    return max(bound, edges + (bound if form == text else _bytes_bound(_bytes(form))))
-
-
-def _bytes_bound(data: bytes) -> int:
-    # The search ends at a space, so that it cuts no word in two.
-    end = len(data) if len(data) <= WHOLE_WORDS_WITHIN else data.rfind(b" ", 0, WHOLE_WORDS_WITHIN)
-    return _pairing_bound(data) - sum(
-        filter(None, map(_WORD_SAVINGS.get, _WORD.findall(data, 0, end)))
-    )
-
-
-def _forms(text: str) -> list[str] | None:
-    """The compatibility forms of a text's slices; None where they are far longer than the text."""
-    forms, room = [], MAX_GROWTH
-    for start in range(0, len(text), SLICE):
-        piece = text[start : start + SLICE]
-        form = normalize("NFKC", piece)
-        room -= max(len(form) - len(piece), 0)
-        if room < 0:
-            return None
-        forms.append(form)
-    return forms
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
+    """The tokens of a text, before any factor."""
+    return tokens_in([text], tokenizer=COUNTED_BY)
 
 
 def delivered_tokens(*, deltas: int, size: int) -> int:
@@ -138,15 +71,50 @@ def delivered_tokens(*, deltas: int, size: int) -> int:
     return max(deltas, -(-size // BYTES_PER_DELIVERED_TOKEN))
 
 
-# Members that a provider may add to its prompt beside messages and tools.
-_PROMPT_MEMBERS = ("response_format", "tool_choice")
+def _counted(members: dict[str, Any], measure: Measure) -> int:
+    """The tokens of messages and tools, before any factor."""
+    tokenizer = measure.tokenizer if measure.is_exact else COUNTED_BY
+    texts = [text for text in _texts(members, measure) if text]
+    frames = PROMPT_FRAME
+    for message in members["messages"]:
+        frames += MESSAGE_FRAME + NAME_FRAME * bool(message.get("name"))
+        frames += CALL_FRAME * len(message.get("tool_calls") or ())
+    if (tools := members.get("tools")) and measure.is_exact:
+        frame, written = frames_and_texts(tools, tokenizer=tokenizer)
+        frames += frame
+        texts += written
+    return frames + tokens_in(texts, tokenizer=tokenizer)
 
 
-def _json(value: Any) -> str:
-    return dumps(value, ensure_ascii=False)
+def _texts(members: dict[str, Any], measure: Measure) -> Iterator[str | None]:
+    for message in members["messages"]:
+        yield from _content(message.get("content"))
+        yield message.get("name")
+        yield message.get("refusal")
+        for call in message.get("tool_calls") or ():
+            yield call["function"]["name"]
+            yield call["function"]["arguments"]
+            # OpenAI's models do not see the ids of calls.
+            yield None if measure.is_exact else call["id"]
+        yield None if measure.is_exact else message.get("tool_call_id")
+    # Members that a provider may write into its prompt in a way that is not known.
+    for name in ("response_format", "tool_choice") if measure.is_exact else _JSON_MEMBERS:
+        if isinstance(members.get(name), dict | list):
+            yield dumps(members[name], ensure_ascii=False)
 
 
-def _texts(content: Any) -> list[str | None]:
-    if content is None or isinstance(content, str):
-        return [content]
-    return [part.get("text") or part.get("refusal") for part in content]
+_JSON_MEMBERS = ("tools", "response_format", "tool_choice")
+
+
+def _content(content: Any) -> Iterator[str | None]:
+    if isinstance(content, list):
+        yield from (part.get("text") or part.get("refusal") for part in content)
+    else:
+        yield content
+
+
+def _images_in(members: dict[str, Any]) -> int:
+    """The number of images in a valid call."""
+    contents = (message.get("content") for message in members["messages"])
+    parts = (part for content in contents if isinstance(content, list) for part in content)
+    return sum(part["type"] == "image_url" for part in parts)

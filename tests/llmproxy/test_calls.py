@@ -82,7 +82,7 @@ class TestModels:
     def test_a_model_is_called_and_priced_as_its_first_route_says(self, caller: Caller) -> None:
         model = LanguageModel.objects.create(name="grand", provider_name="g")
         default, other = Provider.objects.get(), Provider.objects.create(name="other")
-        assert choose("grand", caller=caller).measures == {("factor", Decimal("1.35"))}
+        assert choose("grand", caller=caller).measures == (("factor", Decimal("1.35")),)
         Route.objects.create(
             model=model, provider=other, provider_name="o", order=2, token_factor=Decimal(2)
         )
@@ -99,10 +99,10 @@ class TestModels:
             model.plans.add(plan)
             chosen = choose("grand", caller=caller)
             assert (chosen.provider_name, chosen.prices) == ("gpt-4", Prices(3, None, 4))
-            assert chosen.measures == {
-                ("factor", Decimal(2)),
+            assert chosen.measures == (
                 (first.tokenizer, first.token_factor),
-            }
+                ("factor", Decimal(2)),
+            )
 
     @pytest.mark.parametrize(
         ("name", "tokenizer"),

@@ -1,4 +1,4 @@
-"""Bounds the prompt tokens that Anthropic adds to a caller's prompt."""
+"""Counts the prompt tokens that Anthropic adds to a caller's prompt."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,15 +6,14 @@ from typing import Any
 from llmproxy.estimates import text_tokens
 from llmproxy.providers.anthropic.turns import call_id
 
-# For tools and for a schema of the answer Anthropic adds a system prompt: up to 530 tokens as documented, and a third
-# more with the tokenizer of newer models.
-TOOLS_PROMPT = 800
+# For tools and for a schema of the answer Anthropic adds a system prompt: up to 530 tokens, as documented.
+TOOLS_PROMPT = 530
 # The tokens of the largest image that newer models do not scale down.
 LARGEST_IMAGE = 4_784
 
 
 def prompt_overhead(members: dict[str, Any]) -> int:
-    """The most tokens beyond :func:`llmproxy.estimates.prompt_tokens` that a call may be charged for its prompt."""
+    """The tokens, before the route's factor, that Anthropic adds to a call's own prompt."""
     calls_tools = any(message.get("tool_calls") for message in members["messages"])
     has_prompt = "tools" in members or "response_format" in members or calls_tools
     return TOOLS_PROMPT * has_prompt + sum(map(_growth, _call_ids(members)))
