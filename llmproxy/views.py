@@ -46,6 +46,7 @@ CALL_PROBLEMS = (
     "rate_limited",
     "monthly_cap_exceeded",
     "daily_limit_reached",
+    "budget_exceeded",
     "cap_reserved",
     "provider_error",
     "provider_unavailable",

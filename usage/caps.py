@@ -17,7 +17,7 @@ from psycopg.types.numeric import Int8
 
 from config.db.batching import BatchedStatement
 from config.db.uuid7 import timed_uuid
-from usage.limits import LIMITS, PlanCaps, balance
+from usage.limits import BUDGET_SPENT, LIMITS, PlanCaps, balance
 from usage.models import MonthlyUsage
 from usage.periods import Period
 from usage.refusals import LEAST_OUTPUT, RESERVED_RETRY, CapReserved, refusal
@@ -98,6 +98,7 @@ admitted AS (
     WHERE m.user_id = %(user)s AND m.period = %(period)s AND NOT l.stopped
       AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + %(input)s <= l.input_cap)
       AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
+      AND NOT {BUDGET_SPENT}
     RETURNING m.granted,
         LEAST(l.input_cap - m.input_used - m.input_reserved,
               l.output_cap - m.output_used - m.output_reserved) AS left_month,
@@ -125,8 +126,8 @@ SELECT granted, left_month, left_day FROM admitted
 def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     """Opens a record for a call, or refuses the call without any charge.
 
-    The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``MonthlyCapExceeded``,
-    ``DailyLimitReached``, or ``CapReserved`` if running calls hold the tokens that are left.
+    The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``BudgetExceeded``,
+    ``MonthlyCapExceeded``, ``DailyLimitReached``, or ``CapReserved`` if running calls hold the tokens that are left.
     """
     values = _values(asked, now) | plan.values()
     for _ in range(TRIES):
@@ -138,8 +139,8 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
 
 def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
     """Raises the reason of a refused admission; returns if it does not hold any more."""
-    found = balance(user_id=asked.user_id, plan=plan, now=now)
-    if found.day is None and not found.stopped:
+    found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)
+    if found.day is None and not found.stopped and not found.budget_spent:
         # A person's first call of the month; at its beginning many people's rows are missing at once.
         period = Period.of(now)
         first = MonthlyUsage(user_id=asked.user_id, period=period.month, day=period.day)

@@ -59,6 +59,7 @@ class Balance(NamedTuple):
     output_reserved: int
     day_used: int
     day_reserved: int
+    budget_spent: bool
 
     def of_day(self, day: date) -> tuple[int, int]:
         """Used and reserved of that day."""
@@ -113,11 +114,18 @@ LIMITS = limits_of(
     plan_day="%(plan_day)s::bigint",
 )
 
+# Whether the budget of ``%(client)s`` is spent, as the worker last summed it for this month.
+BUDGET_SPENT = """EXISTS (
+    SELECT 1 FROM usage_budget
+    WHERE client_id = %(client)s AND period = %(period)s AND spent >= monthly
+)"""
+
 # The columns of a ``Balance``.
 _BALANCE = f"""
     SELECT l.stopped, l.input_cap, l.output_cap, l.day_cap, m.day,
            COALESCE(m.input_used, 0), COALESCE(m.input_reserved, 0), COALESCE(m.output_used, 0),
-           COALESCE(m.output_reserved, 0), COALESCE(m.day_used, 0), COALESCE(m.day_reserved, 0)
+           COALESCE(m.output_reserved, 0), COALESCE(m.day_used, 0), COALESCE(m.day_reserved, 0),
+           {BUDGET_SPENT}
     FROM ({LIMITS}) AS l
     LEFT JOIN usage_monthlyusage AS m ON m.user_id = %(user)s AND m.period = %(period)s
 """  # noqa: S608 - as above
@@ -139,9 +147,17 @@ _OF_ALL = f"""
 """  # noqa: S608 - as above
 
 
-def balance(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Balance:
-    """The balance of a person now, by the numbers of their plan."""
-    values = {"user": user_id, "now": now, "period": Period.of(now).month, **plan.values()}
+def balance(
+    *, user_id: UUID, plan: PlanCaps, now: datetime, client_id: UUID | None = None
+) -> Balance:
+    """The balance of a person now, by the numbers of their plan; with the budget of a client."""
+    values = {
+        "user": user_id,
+        "client": client_id,
+        "now": now,
+        "period": Period.of(now).month,
+        **plan.values(),
+    }
     with connection.cursor() as cursor:
         cursor.execute(_BALANCE, values)
         return Balance(*cursor.fetchone())

@@ -7,7 +7,8 @@ from django.urls import reverse
 
 from accounts.models import User
 from config.jobs.mail import queue_for_operators
-from usage.models import Alert
+from config.money import shown
+from usage.models import Alert, Budget
 from usage.periods import Period
 
 # A mail names so many people at most; the console lists all of them.
@@ -108,6 +109,29 @@ def percentile(alert: Alert, *, people: int) -> None:
             "The usage of all people this month:"
         ),
         path=f"{reverse('admin:usage_monthlyusage_changelist')}?month={alert.period:%Y-%m}",
+    )
+
+
+def budget(budget: Budget, *, percent: int) -> None:
+    """Queues the mail that a client has spent 80 % of its monthly budget, or all of it."""
+    assert budget.period is not None
+    end = Period(month=budget.period, day=budget.period).next_month
+    is_over = budget.spent >= budget.monthly
+    consequence = (
+        f"Its people's model calls are refused (budget_exceeded) until {end:%Y-%m-%d %H:%M} UTC. Running calls end as "
+        "usual and are charged. A raised budget lets calls pass at once."
+        if is_over
+        else "Nothing is refused yet. Within a minute of the budget's end, model calls are refused (budget_exceeded) "
+        f"until {end:%Y-%m-%d %H:%M} UTC."
+    )
+    queue_for_operators(
+        subject=f"{budget.client} has spent {'all' if is_over else f'{percent} %'} of this month's budget",
+        text=(
+            f"{budget.client} has spent {shown(budget.spent)} of {shown(budget.monthly)} in "
+            f"{budget.period:%Y-%m}, which is {percent} %.\n\n{consequence}\n\n"
+            "Its page, where the budget can be changed:"
+        ),
+        path=reverse("admin:accounts_client_change", args=[budget.client_id]),
     )
 
 

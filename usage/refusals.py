@@ -38,6 +38,14 @@ class DailyLimitReached(RefusedUntil):
     default_detail = "Today's tokens are used up. The limit starts anew at midnight UTC."
 
 
+class BudgetExceeded(RefusedUntil):
+    """The client's budget is spent. It says no amounts: costs are not shown to people."""
+
+    code = "budget_exceeded"
+    title = "Monthly budget spent"
+    default_detail = "Your organisation's budget for this month is spent. It starts anew on the first of next month."
+
+
 class CapReserved(RefusedUntil):
     code = "cap_reserved"
     title = "Waiting for running calls"
@@ -64,6 +72,9 @@ def refusal(balance: Balance, *, user_id: UUID, prompt: int, now: datetime) -> P
     headers = remaining_headers(
         month=min((left for left in lefts[:2] if left is not None), default=None), day=lefts[2]
     )
+    if balance.budget_spent:
+        headers = {"x-should-retry": "false", **headers}
+        return BudgetExceeded(now=now, until=period.next_month, headers=headers)
     for share in shares:
         if share.is_spent:
             if share.dimension is None:

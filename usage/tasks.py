@@ -4,7 +4,7 @@ from django.utils import timezone
 
 from config.db.connections import database_now
 from config.jobs.queue import URGENT, periodic, task
-from usage import alerts
+from usage import alerts, budgets
 from usage.settlement import settle_abandoned
 
 
@@ -26,3 +26,15 @@ def settle_abandoned_calls(timestamp: int) -> None:
 def tell(timestamp: int) -> None:
     """Mails the waiting usage alerts to operators, every minute."""
     alerts.tell(now=timezone.now())
+
+
+@periodic(cron="* * * * *")
+@task(
+    name="usage.watch_budgets",
+    queue="usage",
+    queueing_lock="usage.watch_budgets",
+    pass_context=False,
+)
+def watch_budgets(timestamp: int) -> None:
+    """Sums what budgeted clients have spent, every minute."""
+    budgets.watch(now=database_now())

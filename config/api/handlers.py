@@ -39,7 +39,7 @@ OPENAI_TYPES: Mapping[int, str] = {
     429: "rate_limit_error",
     500: "server_error",
 }
-SPENT = frozenset({"monthly_cap_exceeded", "daily_limit_reached"})
+SPENT = frozenset({"monthly_cap_exceeded", "daily_limit_reached", "budget_exceeded"})
 
 log = logging.getLogger(__name__)
 

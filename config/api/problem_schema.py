@@ -37,6 +37,7 @@ MEMBERS: Mapping[str, Described] = {
     },
     "rate_limited": {"retry_after_iso": _INSTANT},
     "daily_limit_reached": _SPENT,
+    "budget_exceeded": {"retry_after_iso": _INSTANT},
     "monthly_cap_exceeded": {
         **_SPENT,
         "dimension": {"type": "string", "enum": ["input", "output"]},

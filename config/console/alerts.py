@@ -22,7 +22,9 @@ from licensing.models import Brake
 from llmproxy.catalogue import default_is_off
 from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
+from usage.budgets import percent_of, warned
 from usage.models import UsageRecord
+from usage.periods import Period
 
 # A worker beats every ten seconds, starts due jobs within one, and settles abandoned calls every minute.
 BEAT_OVERDUE = timedelta(minutes=1)
@@ -165,6 +167,15 @@ def _nights(now: datetime) -> Iterator[Alert]:
         )
 
 
+def _budgets(now: datetime) -> Iterator[Alert]:
+    for budget in warned(month=Period.of(now).month):
+        page = reverse("admin:accounts_client_change", args=[budget.client_id])
+        says = f"{budget.client} has spent {percent_of(budget)} % of this month's budget."
+        if budget.exceeded_at:
+            says = f"{budget.client} has spent this month's budget: its model calls are refused."
+        yield Alert(f"budget: {budget.client_id}", says, page)
+
+
 def _calls(now: datetime) -> Iterator[Alert]:
     if abandoned := UsageRecord.objects.abandoned(at=now - SWEEP_OVERDUE).count():
         says = f"Calls whose reservation has expired and is still held: {abandoned}."
@@ -214,6 +225,7 @@ CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Alert]]], ...] = (
     ("procrastinate.view_procrastinatejob", _queue),
     ("accounts.view_auditevent", _nights),
     ("usage.view_runningcall", _calls),
+    ("usage.view_budget", _budgets),
     ("llmproxy.view_languagemodel", _models),
     ("releases.view_shellchannel", _releases),
     ("accounts.view_connectionrevocation", _connections),

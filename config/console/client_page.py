@@ -26,8 +26,9 @@ from licensing.admin.licences import StatusFilter
 from licensing.licences import create_client
 from licensing.models import Licence, Plan
 from releases.micro_apps.offers import Explained, explain
+from usage.admin.budgets import SetBudget
 from usage.limits import Caps, effective_of_all
-from usage.models import MonthlyUsage, Override, RunningCall, Stop
+from usage.models import Budget, MonthlyUsage, Override, RunningCall, Stop
 from usage.periods import Period
 
 PEOPLE_SHOWN = 25
@@ -97,7 +98,7 @@ class LicenceStatusFilter(StatusFilter):
 
 @admin.register(Client)
 class ClientAdmin(ConsoleAdmin):
-    row_actions = (InvitePeople(), ImportPeople(), Rename(), DeleteClient())
+    row_actions = (InvitePeople(), ImportPeople(), SetBudget(), Rename(), DeleteClient())
     add_action = AddClient()
     change_form_template = "admin/console/client.html"
     list_display = ("name", "status", "plan", "people", moment("created_at"))
@@ -142,6 +143,7 @@ class ClientAdmin(ConsoleAdmin):
             "people_url": f"{users}?client__id__exact={row.pk}",
             "month": _month_of_all(row, now=now),
             "period": Period.of(now),
+            "budget": Budget.objects.filter(client=row).first(),
             "sessions": sessions.order_by("-last_used_at")[:SESSIONS_SHOWN],
             "sessions_number": sessions.count(),
             "calls": calls[:CALLS_SHOWN],

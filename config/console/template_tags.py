@@ -13,6 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from config.api.problems import instant as rfc3339
+from config.money import shown
 
 register = template.Library()
 
@@ -47,6 +48,12 @@ def columns(*names: str) -> SafeString:
 def grouped(number: int | None) -> str:
     """A number in groups of three."""
     return NOTHING if number is None else f"{number:,}"
+
+
+@register.filter
+def dollars(amount: int | None) -> str:
+    """An amount of money, kept in millionths of a dollar."""
+    return NOTHING if amount is None else shown(amount)
 
 
 @register.filter

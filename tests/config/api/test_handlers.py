@@ -457,6 +457,7 @@ def test_model_calls_have_the_error_that_openai_clients_read(client: Client) -> 
         ("cap_reserved", 429, "rate_limit_error"),
         ("monthly_cap_exceeded", 429, "insufficient_quota"),
         ("daily_limit_reached", 429, "insufficient_quota"),
+        ("budget_exceeded", 429, "insufficient_quota"),
         ("internal_error", 500, "server_error"),
         ("provider_error", 502, "api_error"),
         ("provider_timeout", 504, "api_error"),

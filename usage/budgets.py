@@ -1,0 +1,131 @@
+"""Budgets: a client's monthly limit in money, which an operator sets and the worker watches.
+
+Every minute the worker sums each budgeted client's settled calls of the month, and mails operators at 80 % and at the
+end. Admission compares the two numbers of the row: a raised budget lets calls pass at once, and a new month by itself.
+"""
+
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet, Sum
+
+from accounts.audit import Actor, record
+from accounts.models import Client
+from config.api.problems import Fault, InvalidRequest
+from config.money import DOLLAR, shown
+from usage import mails
+from usage.models import Budget, UsageRecord
+from usage.periods import Period
+from usage.settlement import SHARE_PERCENT
+
+# More than anybody spends, and small enough that sums fit the database's type.
+MOST = 10**9 * DOLLAR
+
+
+def set_budget(
+    *, client_id: UUID, monthly: int | None, reason: str, by: Actor, now: datetime
+) -> Budget | None:
+    """Sets a client's monthly budget in millionths of a dollar; None removes it.
+
+    Raises ``InvalidRequest`` without a reason, or for a number that is no budget.
+    """
+    faults = [] if reason.strip() else [Fault("/reason", "required", "Say why.")]
+    if monthly is not None and not 0 < monthly <= MOST:
+        faults.append(Fault("/monthly", "invalid", f"Above $0, up to {shown(MOST)}."))
+    if faults:
+        raise InvalidRequest(errors=faults)
+    with transaction.atomic():
+        client = Client.objects.select_for_update(no_key=True).get(pk=client_id)
+        budget = Budget.objects.select_for_update().filter(client=client).first()
+        before = _seen(budget)
+        if monthly is not None:
+            budget = budget or Budget(client=client)
+            budget.monthly = monthly
+            _forget_notices(budget)
+            budget.save()
+        elif budget:
+            budget.delete()
+            budget = None
+        record(
+            "client:budget_set",
+            by=by,
+            now=now,
+            target=client,
+            reason=reason,
+            before=before,
+            after=_seen(budget),
+        )
+    return budget
+
+
+def watch(*, now: datetime) -> int:
+    """Sums what budgeted clients have spent this month, and mails operators about it; returns the number of budgets.
+
+    A call counts once it is settled, in the month of its admission.
+    """
+    month = Period.of(now).month
+    sums = _spent(month)
+    with transaction.atomic():
+        budgets = list(
+            Budget.objects.select_for_update(of=("self",))
+            .select_related("client")
+            .filter(client__in=sums)
+            .order_by("client_id")
+        )
+        for budget in budgets:
+            _update(budget, sums[budget.client_id], month=month, now=now)
+        Budget.objects.bulk_update(
+            budgets, ["period", "spent", "summed_at", "warned_at", "exceeded_at"]
+        )
+    return len(budgets)
+
+
+def warned(*, month: date) -> QuerySet[Budget]:
+    """The budgets of which 80 % or more is spent in this month."""
+    budgets = Budget.objects.filter(period=month, warned_at__isnull=False)
+    return budgets.select_related("client").order_by("client__name")
+
+
+def percent_of(budget: Budget) -> int:
+    return 100 * budget.spent // budget.monthly
+
+
+def _spent(month: date) -> dict[UUID, int]:
+    """What each budgeted client has spent in a month."""
+    clients = list(Budget.objects.values_list("client_id", flat=True))
+    # From the index ``usage_by_client_and_month`` alone.
+    records = UsageRecord.objects.filter(client_id__in=clients, period=month).order_by()
+    sums = dict(records.values_list("client_id").annotate(Sum("cost")))
+    return {client: sums.get(client) or 0 for client in clients}
+
+
+def _update(budget: Budget, spent: int, *, month: date, now: datetime) -> None:
+    """Writes a sum into a budget, with the mail about it. The sum of a month only grows."""
+    if budget.period is not None and budget.period > month:
+        # Another worker is ahead of the turn of the month.
+        return
+    if budget.period != month:
+        budget.period, budget.spent = month, 0
+        budget.warned_at = budget.exceeded_at = None
+    budget.spent, budget.summed_at = max(budget.spent, spent), now
+    is_exceeded = budget.spent >= budget.monthly
+    is_new = budget.exceeded_at is None if is_exceeded else budget.warned_at is None
+    if is_new and percent_of(budget) >= SHARE_PERCENT:
+        budget.warned_at = budget.warned_at or now
+        budget.exceeded_at = now if is_exceeded else None
+        mails.budget(budget, percent=percent_of(budget))
+
+
+def _forget_notices(budget: Budget) -> None:
+    """Lets operators hear of a changed budget again where less than before is spent of it."""
+    if budget.spent < budget.monthly:
+        budget.exceeded_at = None
+    if percent_of(budget) < SHARE_PERCENT:
+        budget.warned_at = None
+
+
+def _seen(budget: Budget | None) -> dict[str, Any] | None:
+    """The representation in the audit log."""
+    return {"monthly": shown(budget.monthly)} if budget else None
