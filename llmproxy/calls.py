@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from threading import Event, Lock
+from threading import Lock
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +19,9 @@ from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, prompt_estimate
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
-from llmproxy.settlement_retry import Excess, Settlement, settle_or_retry
+from llmproxy.settlement_retry import Excess, Settled, Settlement, settle_or_retry
 from usage.caps import Asked, Reservation, SoFar, reserve
-from usage.limits import PlanCaps
+from usage.limits import PlanCaps, remaining_headers
 from usage.models import UsageRecord
 from usage.settlement import Spent
 
@@ -74,7 +74,7 @@ class Call:
     finished: bool = False
     end: UsageRecord.End | None = None
     spent: Spent | None = None
-    _settled: Event | None = None
+    _settled: Settled | None = None
     _lock: Any = field(default_factory=Lock)
 
     @property
@@ -124,6 +124,18 @@ class Call:
     def wait_settled(self, seconds: float) -> bool:
         """Waits for a postponed settlement; returns whether it was made."""
         return self._settled is not None and self._settled.wait(seconds)
+
+    def remaining(self) -> dict[str, str]:
+        """The headers of the tokens left: after the settlement, or until then as before this call.
+
+        The caps are those of the admission.
+        """
+        reserved = self.reservation
+        after = self._settled.after if self._settled is not None else None
+        if after is None:
+            return remaining_headers(month=reserved.remaining_month, day=reserved.remaining_day)
+        day = None if reserved.day_cap is None else reserved.day_cap - after.taken_today
+        return remaining_headers(month=after.remaining_month, day=day)
 
     def so_far(self) -> SoFar:
         """The charge if this process died now; unknown for a one-shot answer before its end."""

@@ -106,8 +106,9 @@ REMAINING = [
         OpenApiParameter.HEADER,
         response=[200],
         description=(
-            f"Tokens left {what} at admission; `unlimited` without a cap. Failures of the provider and refusals by "
-            "a cap have it too; earlier refusals do not."
+            f"Tokens left {what}: after a whole answer, before a stream (less what other running calls hold, but not "
+            "itself); `unlimited` without a cap. Failures of the provider and refusals by a cap have it too, of after "
+            "them; earlier refusals do not."
         ),
     )
     for period, what in (("Month", "this month, of the scarcer kind"), ("Day", "today"))

@@ -18,7 +18,7 @@ from django.utils import timezone
 from config.db.connections import release_connection
 from usage.alerts import note_report
 from usage.models import UsageRecord
-from usage.settlement import Spent, settle
+from usage.settlement import After, Spent, settle
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +45,21 @@ class Settlement(NamedTuple):
     first_byte_at: datetime | None
 
 
-_pending: deque[tuple[Settlement, Excess | None, Event]] = deque()
+class Settled(Event):
+    """Set after the settlement; ``after`` says what it left, unless another had settled the record."""
+
+    after: After | None = None
+
+
+_pending: deque[tuple[Settlement, Excess | None, Settled]] = deque()
 _lock = Lock()
 _thread: Thread | None = None
 
 
-def settle_or_retry(settlement: Settlement, excess: Excess | None = None) -> Event:
+def settle_or_retry(settlement: Settlement, excess: Excess | None = None) -> Settled:
     """Settles at once, or later if the database is unavailable. The event is set after the settlement."""
-    settled = Event()
-    if _settle(settlement, excess):
+    settled = Settled()
+    if _settle(settlement, excess, settled):
         settled.set()
     else:
         log.warning("settlement_postponed")
@@ -69,11 +75,11 @@ def finish(*, seconds: float) -> bool:
     return not _pending
 
 
-def _settle(settlement: Settlement, excess: Excess | None) -> bool:
+def _settle(settlement: Settlement, excess: Excess | None, settled: Settled) -> bool:
     """False while the database is unavailable. A record that another attempt has settled counts as done."""
     now = timezone.now()
     try:
-        settle(**settlement._asdict(), now=now)
+        settled.after = settle(**settlement._asdict(), now=now)
         if excess is not None:
             log.warning("provider_report_implausible")
             note_report(user_id=settlement.user_id, **excess._asdict(), now=now)
@@ -84,7 +90,7 @@ def _settle(settlement: Settlement, excess: Excess | None) -> bool:
     return True
 
 
-def _retry_later(settlement: Settlement, excess: Excess | None, settled: Event) -> None:
+def _retry_later(settlement: Settlement, excess: Excess | None, settled: Settled) -> None:
     global _thread  # noqa: PLW0603 - one thread a process, while settlements are pending
     with _lock:
         _pending.append((settlement, excess, settled))
@@ -108,10 +114,10 @@ def _retry() -> None:
                 return
 
 
-def _is_done(settlement: Settlement, excess: Excess | None, settled: Event) -> bool:
+def _is_done(settlement: Settlement, excess: Excess | None, settled: Settled) -> bool:
     """Whether no retry is needed: the record is settled, or the database refuses to settle it."""
     try:
-        if not _settle(settlement, excess):
+        if not _settle(settlement, excess, settled):
             return False
     except Exception:
         # A settlement that the database refuses must not delay the others; the sweep settles it.

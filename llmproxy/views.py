@@ -33,7 +33,6 @@ from llmproxy.schema import (
     STREAM_REQUEST,
 )
 from llmproxy.serializers import ModelListSerializer
-from usage.limits import remaining_headers
 
 # The problems of a model call in the schema.
 CALL_PROBLEMS = (
@@ -106,14 +105,12 @@ class ModelCallViewSet(ViewSet):
         chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
         call = admit(caller=caller, chat=chat, request_id=request_id(), now=now)
         call.is_disconnected = disconnect_check(request.META)
-        reserved = call.reservation
-        left = remaining_headers(month=reserved.remaining_month, day=reserved.remaining_day)
         try:
             response: HttpResponseBase = _streamed(call) if chat.stream else _whole(call)
         except Problem as problem:
-            problem.headers |= left
+            problem.headers |= call.remaining()
             raise
-        for name, value in left.items():
+        for name, value in call.remaining().items():
             response[name] = value
         return response
 

@@ -20,7 +20,7 @@ from config.db.uuid7 import timed_uuid
 from usage.limits import BUDGET_SPENT, LIMITS, PlanCaps, balance
 from usage.models import MonthlyUsage
 from usage.periods import Period
-from usage.refusals import LEAST_OUTPUT, RESERVED_RETRY, CapReserved, refusal
+from usage.refusals import LEAST_OUTPUT, refusal, reserved_for_now
 
 # Another call may end between a refused admission and the query for its reason; then admission is tried again.
 TRIES = 5
@@ -63,12 +63,13 @@ class Asked:
 
 
 class Reservation(NamedTuple):
-    """An open record: its id, its granted output limit, and the tokens left beside it (None: no cap)."""
+    """An open record: its id, its granted output limit, the tokens left before it, and the day's cap (None: no cap)."""
 
     record_id: UUID
     output_limit: int
     remaining_month: int | None
     remaining_day: int | None
+    day_cap: int | None
 
 
 # The output left for one call. LEAST ignores NULL, which stands for "no cap".
@@ -100,9 +101,10 @@ admitted AS (
       AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
       AND NOT {BUDGET_SPENT}
     RETURNING m.granted,
-        LEAST(l.input_cap - m.input_used - m.input_reserved,
-              l.output_cap - m.output_used - m.output_reserved) AS left_month,
-        l.day_cap - m.day_used - m.day_reserved AS left_day,
+        LEAST(l.input_cap - m.input_used - m.input_reserved + %(input)s,
+              l.output_cap - m.output_used - m.output_reserved + m.granted) AS left_month,
+        l.day_cap - m.day_used - m.day_reserved + %(input)s + m.granted AS left_day,
+        l.day_cap,
         m.day
 ),
 opened AS (
@@ -117,7 +119,7 @@ opened AS (
            %(counted)s::bigint, %(input_price)s::bigint, %(cached_price)s::bigint, %(output_price)s::bigint
     FROM admitted
 )
-SELECT granted, left_month, left_day FROM admitted
+SELECT granted, left_month, left_day, day_cap FROM admitted
 """,  # noqa: S608 - built from constants of this project
     order=itemgetter("user"),
 )
@@ -134,7 +136,8 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
         if row := _ADMIT.row(values):
             return Reservation(values["id"], *row)
         _refuse(asked, plan=plan, now=now)
-    raise CapReserved(now=now, until=now + RESERVED_RETRY)
+    found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)
+    raise reserved_for_now(found, prompt=asked.input_estimate, now=now)
 
 
 def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:

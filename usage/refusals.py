@@ -57,7 +57,32 @@ def refusal(balance: Balance, *, user_id: UUID, prompt: int, now: datetime) -> P
     if balance.stopped:
         return ModelCallsStopped()
     period = Period.of(now)
-    shares = (
+    shares = _shares(balance, prompt=prompt, period=period)
+    headers = _headers(shares)
+    if balance.budget_spent:
+        headers = {"x-should-retry": "false", **headers}
+        return BudgetExceeded(now=now, until=period.next_month, headers=headers)
+    for share in shares:
+        if share.is_spent:
+            if share.dimension is None:
+                share.note(user_id, period=period, now=now)
+            return share.refusal(period=period, headers=headers, now=now)
+    if any(share.is_full for share in shares):
+        return reserved_for_now(balance, prompt=prompt, now=now)
+    return None
+
+
+def reserved_for_now(balance: Balance, *, prompt: int, now: datetime) -> CapReserved:
+    """The refusal of a prompt while running calls hold what it needs, with the numbers of the scarcest cap."""
+    shares = _shares(balance, prompt=prompt, period=Period.of(now))
+    capped = [share for share in shares if share.left is not None]
+    scarcest = min(capped, key=_Share.spare, default=None)
+    numbers: dict[str, Any] = scarcest.needs() if scarcest else {}
+    return CapReserved(now=now, until=now + RESERVED_RETRY, headers=_headers(shares), **numbers)
+
+
+def _shares(balance: Balance, *, prompt: int, period: Period) -> tuple["_Share", ...]:
+    return (
         _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),
         _Share(
             "output",
@@ -68,21 +93,12 @@ def refusal(balance: Balance, *, user_id: UUID, prompt: int, now: datetime) -> P
         ),
         _Share(None, balance.day_cap, *balance.of_day(period.day), prompt + LEAST_OUTPUT),
     )
-    lefts = [share.left for share in shares]
-    headers = remaining_headers(
-        month=min((left for left in lefts[:2] if left is not None), default=None), day=lefts[2]
-    )
-    if balance.budget_spent:
-        headers = {"x-should-retry": "false", **headers}
-        return BudgetExceeded(now=now, until=period.next_month, headers=headers)
-    for share in shares:
-        if share.is_spent:
-            if share.dimension is None:
-                share.note(user_id, period=period, now=now)
-            return share.refusal(period=period, headers=headers, now=now)
-    if any(share.is_full for share in shares):
-        return CapReserved(now=now, until=now + RESERVED_RETRY, headers=headers)
-    return None
+
+
+def _headers(shares: tuple["_Share", ...]) -> dict[str, str]:
+    *month, day = (share.left for share in shares)
+    known = [left for left in month if left is not None]
+    return remaining_headers(month=min(known, default=None), day=day)
 
 
 class _Share(NamedTuple):
@@ -101,6 +117,14 @@ class _Share(NamedTuple):
     @property
     def is_full(self) -> bool:
         return self.left is not None and self.left < self.wanted
+
+    def spare(self) -> int:
+        """What would be left beside the call; negative where it does not fit."""
+        return (self.left or 0) - self.wanted
+
+    def needs(self) -> dict[str, int]:
+        """What the call needs at least, and what is left for it."""
+        return {"requested": self.wanted, "remaining": max(0, self.left or 0)}
 
     @property
     def is_spent(self) -> bool:
@@ -126,8 +150,7 @@ class _Share(NamedTuple):
             "cap": self.cap,
             "used": self.used,
             "reserved": self.reserved,
-            "requested": self.wanted,
-            "remaining": max(0, self.left or 0),
+            **self.needs(),
         }
         if self.dimension is None:
             return DailyLimitReached(

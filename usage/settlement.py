@@ -7,6 +7,7 @@ The same statement fixes the cost, and writes the alert of a person who has used
 from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.types.numeric import Int8
@@ -45,7 +46,10 @@ SET input_used = m.input_used + s.input_tokens,
         - CASE WHEN m.day = s.day THEN s.reserved_input + s.reserved_output ELSE 0 END
 FROM settled AS s
 WHERE m.user_id = s.user_id AND m.period = s.period
-RETURNING m.user_id, m.period, m.input_used, m.input_cap, m.output_used, m.output_cap
+RETURNING m.user_id, m.period, m.input_used, m.input_cap, m.output_used, m.output_cap,
+    LEAST(m.input_cap - m.input_used - m.input_reserved,
+          m.output_cap - m.output_used - m.output_reserved) AS left_month,
+    m.day_used + m.day_reserved AS taken_today
 ),
 noticed AS (
     INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at)
@@ -57,7 +61,7 @@ noticed AS (
     WHERE d.cap > 0 AND d.used * 100 >= d.cap * {SHARE_PERCENT}
     ON CONFLICT DO NOTHING
 )
-SELECT 1 FROM counted
+SELECT left_month, taken_today FROM counted
 """,  # noqa: S608 - built from constants of this project
     order=itemgetter("user"),
 )
@@ -74,6 +78,13 @@ class Spent:
     reasoning: int = 0
 
 
+class After(NamedTuple):
+    """A person's tokens after a settlement: left in the month (None: no cap), and used or reserved in the day."""
+
+    remaining_month: int | None
+    taken_today: int
+
+
 def settle(
     *,
     record_id: UUID,
@@ -83,8 +94,8 @@ def settle(
     end: UsageRecord.End,
     now: datetime,
     first_byte_at: datetime | None = None,
-) -> bool:
-    """Settles a person's record; returns False and changes nothing if it had been settled before."""
+) -> After | None:
+    """Settles a person's record; returns None and changes nothing if it had been settled before."""
     values = {
         "id": record_id,
         "user": user_id,
@@ -97,7 +108,8 @@ def settle(
         "now": now,
         "first_byte": first_byte_at,
     }
-    return _SETTLE.row(values) is not None
+    row = _SETTLE.row(values)
+    return After(*row) if row else None
 
 
 def settle_abandoned(*, now: datetime) -> int:
@@ -120,7 +132,7 @@ def settle_abandoned(*, now: datetime) -> int:
         )[:SWEEP_SIZE]
     ):
         for record_id, user_id, input_tokens, output_tokens, most_input, most_output in batch:
-            settled += settle(
+            after = settle(
                 record_id=record_id,
                 user_id=user_id,
                 spent=Spent(
@@ -131,4 +143,5 @@ def settle_abandoned(*, now: datetime) -> int:
                 end=UsageRecord.End.CRASHED,
                 now=now,
             )
+            settled += after is not None
     return settled

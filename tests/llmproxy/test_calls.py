@@ -45,6 +45,42 @@ def call(caller: Caller, now: datetime) -> Call:
     return admit(caller=caller, chat=chat, request_id="req-1", now=now)
 
 
+def left(call: Call) -> tuple[str, str]:
+    headers = call.remaining()
+    return headers["X-Tokens-Remaining-Month"], headers["X-Tokens-Remaining-Day"]
+
+
+class TestTokensLeft:
+    def test_before_the_settlement_they_are_those_before_the_call(self, call: Call) -> None:
+        assert left(call) == ("100000", "100000")
+
+    def test_after_it_they_are_less_by_what_was_charged(self, call: Call) -> None:
+        call.began, call.reported = True, TokenUsage(30, 20)
+        call.settle(End.DONE)
+        assert left(call) == ("99980", "99950")
+
+    def test_a_call_that_another_has_settled_says_what_was_left_before_it(self, call: Call) -> None:
+        UsageRecord.objects.update(
+            state="settled", settled_at=record().opened_at, source="counted", end="crashed"
+        )
+        call.settle(End.DONE)
+        assert left(call) == ("100000", "100000")
+
+    def test_without_caps_they_are_unlimited(self, caller: Caller, now: datetime) -> None:
+        free = replace(
+            caller, monthly_input_tokens=None, monthly_output_tokens=None, daily_tokens=None
+        )
+        call = admit(
+            caller=free,
+            chat=parse({"messages": [{"role": "user", "content": "Hi"}]}, stream=False),
+            request_id="",
+            now=now,
+        )
+        assert left(call) == ("unlimited", "unlimited")
+        call.settle(End.PROVIDER_FAILED)
+        assert left(call) == ("unlimited", "unlimited")
+
+
 def record() -> UsageRecord:
     return UsageRecord.objects.get()
 

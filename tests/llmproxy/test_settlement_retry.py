@@ -13,7 +13,7 @@ from llmproxy import settlement_retry
 from llmproxy.settlement_retry import Settlement, finish, settle_or_retry
 from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
 from usage.models import UsageRecord
-from usage.settlement import Spent, settle
+from usage.settlement import After, Spent, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE = 30.0
@@ -28,7 +28,7 @@ class Database:
         self.error: Exception = OperationalError()
         self.refused: set[Any] = set()
 
-    def settle(self, **arguments: Any) -> bool:
+    def settle(self, **arguments: Any) -> After | None:
         self.asked += 1
         if not self.is_back.is_set():
             raise self.error

@@ -101,6 +101,36 @@ def test_the_last_call_before_a_cap_gets_what_is_left(
     assert provider.stats()["requests"] == stats["requests"]
 
 
+def test_a_whole_answer_says_what_is_left_after_it_and_a_stream_what_was_before_it(
+    service: Service, database: Database, sign_in: SignIn
+) -> None:
+    person = add_person(database, {"monthly_output": 1_000, "daily": 100_000})
+    shell = sign_in(service, person)
+
+    def said(headers: Mapping[str, str]) -> tuple[int, int]:
+        return int(headers["X-Tokens-Remaining-Month"]), int(headers["X-Tokens-Remaining-Day"])
+
+    whole = shell.complete(stand_in("tokens=70"), max_tokens=500)
+    after_whole = 930, 100_000 - whole.json()["usage"]["total_tokens"]
+    assert said(whole.headers) == after_whole
+    with shell.stream(stand_in("tokens=30"), max_tokens=500) as stream:
+        assert said(stream.headers) == after_whole
+        stream.rest()
+    with shell.stream(stand_in("tokens=80 delay=0.02"), max_tokens=300) as running:
+        running.next_event()
+        # What another call holds does count against it.
+        beside = shell.complete(stand_in("tokens=10"), max_tokens=500)
+        assert said(beside.headers)[0] == 900 - 300 - 10
+        running.rest()
+    usage = shell.usage()
+    left = shell.complete(stand_in("tokens=1"), max_tokens=16)
+    used = left.json()["usage"]
+    assert said(left.headers) == (
+        usage["output"]["remaining"] - used["completion_tokens"],
+        usage["day"]["remaining"] - used["total_tokens"],
+    )
+
+
 def test_calls_that_only_run_still_are_worth_waiting_for(
     service: Service, database: Database, sign_in: SignIn
 ) -> None:

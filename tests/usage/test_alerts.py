@@ -74,7 +74,7 @@ def ask(
 def end(
     user: User, record_id: UUID, *, prompt: int = 10, output: int = 0, now: datetime = NOON
 ) -> bool:
-    return settle(
+    after = settle(
         record_id=record_id,
         user_id=user.pk,
         spent=Spent(input=prompt, output=output),
@@ -82,6 +82,7 @@ def end(
         end=UsageRecord.End.DONE,
         now=now,
     )
+    return after is not None
 
 
 def use(user: User, output: int, *, plan: PlanCaps = PLAN, now: datetime = NOON) -> None:

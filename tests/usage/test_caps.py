@@ -17,7 +17,7 @@ from usage.caps import Asked, Reservation, reserve
 from usage.limits import PlanCaps, balance
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.refusals import CapReserved, DailyLimitReached, MonthlyCapExceeded
-from usage.settlement import Spent, settle, settle_abandoned
+from usage.settlement import After, Spent, settle, settle_abandoned
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
@@ -47,7 +47,9 @@ def ask(
     return reserve(asked=asked, plan=plan, now=now)
 
 
-def done(reservation: Reservation, *, prompt: int, output: int, now: datetime = NOON) -> bool:
+def settled(
+    reservation: Reservation, *, prompt: int, output: int, now: datetime = NOON
+) -> After | None:
     return settle(
         record_id=reservation.record_id,
         user_id=UsageRecord.objects.get(pk=reservation.record_id).user_id,
@@ -56,6 +58,10 @@ def done(reservation: Reservation, *, prompt: int, output: int, now: datetime = 
         end=UsageRecord.End.DONE,
         now=now,
     )
+
+
+def done(reservation: Reservation, *, prompt: int, output: int, now: datetime = NOON) -> bool:
+    return settled(reservation, prompt=prompt, output=output, now=now) is not None
 
 
 def _says(words: str) -> Callable[[Problem], bool]:
@@ -92,10 +98,26 @@ class TestReserving:
         record = UsageRecord.objects.get(pk=reservation.record_id)
         assert (record.state, record.reserved_input, record.reserved_output) == ("open", 300, 700)
         assert reservation.output_limit == 700
-        assert reservation.remaining_month == 4_300, "the scarcer dimension"
-        assert reservation.remaining_day == 19_000
+        assert reservation.remaining_month == 5_000, "the scarcer dimension, without this call"
+        assert (reservation.remaining_day, reservation.day_cap) == (20_000, 20_000)
         assert record.expires_at == NOON + timedelta(seconds=660)
         assert_totals_are_the_ledger(user)
+
+    def test_what_is_left_before_a_call_is_less_by_others_that_run_and_not_by_itself(
+        self, user: User
+    ) -> None:
+        plan = caps(10_000, 5_000, 20_000)
+        ask(user, plan, prompt=6_000, output=700)
+        second = ask(user, plan, prompt=300, output=700)
+        assert (second.remaining_month, second.remaining_day) == (4_000, 13_300)
+        third = ask(user, plan, prompt=100, output=100)
+        assert (third.remaining_month, third.remaining_day) == (3_600, 12_300)
+
+    def test_what_is_left_after_a_call_has_its_reservation_back(self, user: User) -> None:
+        plan = caps(10_000, 5_000, 20_000)
+        ask(user, plan, prompt=50, output=100)
+        after = settled(ask(user, plan, prompt=300, output=4_000), prompt=200, output=40)
+        assert after == After(remaining_month=4_860, taken_today=390)
 
     def test_without_caps_everything_is_granted(self, user: User) -> None:
         reservation = ask(user, ROOMY, prompt=10**9, output=10**6)
@@ -191,6 +213,9 @@ class TestReserving:
         with pytest.raises(CapReserved) as refusal:
             ask(user, caps(None, 1000))
         assert refusal.value.headers["Retry-After"] == "5"
+        assert refusal.value.headers["X-Tokens-Remaining-Month"] == "0"
+        members = refusal.value.members
+        assert (members["requested"], members["remaining"]) == (16, 0)
         done(running, prompt=10, output=10)
         assert ask(user, caps(None, 1000)).output_limit == 990
 
