@@ -11,8 +11,8 @@ from decimal import ROUND_CEILING, Decimal
 from json import dumps
 from typing import Any, NamedTuple
 
-from llmproxy.tokenizers import tokens_in
-from llmproxy.tool_definitions import frames_and_texts
+from llmproxy.tokens.tokenizers import tokens_in
+from llmproxy.tokens.tool_definitions import frames_and_texts
 
 # As OpenAI documents it: three tokens begin and end a message, its role is one, a name costs one beside its text, and
 # three begin the reply.

@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Count, Sum
+from django.db.models import Aggregate, Count, F, FloatField, Sum
+from django.db.models.functions import Cast
 
 from usage.limits import PlanCaps, balance
 from usage.models import UsageRecord
@@ -86,3 +87,33 @@ def _series(rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
         for name in ("input", "output", "calls"):
             into[name] += row[name]
     return [sums[each] for each in sorted(sums)]
+
+
+class _Percentile(Aggregate):
+    """PostgreSQL's interpolated percentile of an expression."""
+
+    template = "percentile_cont(%(share)s) WITHIN GROUP (ORDER BY %(expressions)s)"
+    output_field = FloatField()
+
+
+def input_ratios(
+    *, since: datetime, percentile: float, least_counted: int, least_calls: int
+) -> dict[str, float]:
+    """The reported over the counted input of each model's whole answers since then, at that percentile.
+
+    Shorter prompts and models with fewer calls are left out.
+    """
+    reported = UsageRecord.objects.filter(
+        opened_at__gte=since,
+        counted_input__gte=least_counted,
+        source=UsageRecord.Source.PROVIDER,
+        end=UsageRecord.End.DONE,
+    )
+    ratio = Cast("input_tokens", FloatField()) / F("counted_input")
+    return dict(
+        reported.order_by()
+        .values("model")
+        .annotate(calls=Count("id"), ratio=_Percentile(ratio, share=percentile))
+        .filter(calls__gte=least_calls)
+        .values_list("model", "ratio")
+    )

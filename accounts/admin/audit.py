@@ -40,6 +40,7 @@ PAGES = {
     "override": "accounts_user",
     "plan": "licensing_plan",
     "job": "procrastinate_procrastinatejob",
+    "route": "llmproxy_route",
     "release": "releases_shellchannel",
     "session": "accounts_session",
     "signing_key": "accounts_signingkey",

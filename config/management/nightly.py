@@ -16,6 +16,7 @@ from accounts.models import AuditEvent
 from config.db.advisory_locks import alone
 from config.db.connections import release_connection
 from licensing import night as licences
+from llmproxy import night as calls
 from telemetry import night as telemetry
 from usage import night as usage
 
@@ -25,6 +26,7 @@ JOBS: tuple[Job, ...] = (
     licences.SYNC_SUBSCRIPTIONS,
     licences.EXPIRE_GRACE,
     usage.CHECK_USAGE_ALERTS,
+    calls.LEARN_TOKEN_FACTORS,
     access.PRUNE_REFRESH_TOKENS,
     access.PRUNE_AUDIT_LOG,
     telemetry.COUNT_TELEMETRY,

@@ -23,11 +23,13 @@ from config.management import nightly
 from config.management.nightly import JOBS, last_runs
 from licensing.licences import create_client, set_customer, set_operator_status
 from licensing.models import Plan, Standing
+from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.tokens.factors import LEAST_CALLS
 from telemetry.models import Event
 from tests.composition.conftest import ROOT
 from tests.conftest import PASSWORD
 from tests.standins.stripe_server import KEY, stripe_server
-from usage.models import MonthlyUsage
+from usage.models import MonthlyUsage, UsageRecord
 from usage.periods import Period
 
 BY = Actor.command("nightly")
@@ -91,6 +93,31 @@ def stale(plan: Plan, signing_key: None, settings: Any, by: Actor, now: datetime
     period = Period.of(now)
     MonthlyUsage.objects.create(
         user=user, period=period.month, day=period.day, input_used=plan.monthly_input_tokens
+    )
+    model = LanguageModel.objects.create(name="grand", provider_name="grand-2026")
+    provider, _ = Provider.objects.get_or_create(name=Provider.DEFAULT)
+    Route.objects.create(model=model, provider=provider, provider_name="grand-2026")
+    UsageRecord.objects.bulk_create(
+        UsageRecord(
+            user=user,
+            client_id=late.pk,
+            period=period.month,
+            day=period.day,
+            model="grand",
+            provider="openai",
+            streamed=False,
+            state="settled",
+            reserved_input=135,
+            reserved_output=16,
+            counted_input=100,
+            input_tokens=110,
+            source="provider",
+            end="done",
+            opened_at=now,
+            expires_at=now,
+            settled_at=now,
+        )
+        for _ in range(LEAST_CALLS)
     )
     paying = create_client(name="Paying", plan=plan, by=by, now=now)
     set_customer(

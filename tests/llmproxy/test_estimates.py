@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from llmproxy.estimates import Measure, delivered_tokens, prompt_estimate, text_tokens
-from llmproxy.tokenizers import PIECE, tokens_in
+from llmproxy.tokens.tokenizers import PIECE, tokens_in
 from tests.llmproxy.corpus import KINDS, text_of
 
 Count = Callable[[str], int]
@@ -112,7 +112,7 @@ class TestTexts:
 from gevent import monkey
 monkey.patch_all()
 import time, gevent
-from llmproxy.tokenizers import load, tokens_in
+from llmproxy.tokens.tokenizers import load, tokens_in
 load()
 tokens_in([" a" * 100_000], tokenizer="o200k_base")
 pauses, last = [], time.perf_counter()
