@@ -1,13 +1,15 @@
 """Watches the model calls that this process relays, with one thread and a few queries for all of them together.
 
 Every few seconds the watch cuts calls whose caller has lost access (revocation, end of the session, suspension, an
-operator's stop; the stream ends with the reason) and calls whose client has disconnected. It also saves checkpoints of
-the running calls' costs, in case this process dies.
+operator's stop; the stream ends with the reason) and streams whose client has disconnected. Whole answers whose client
+has disconnected are read to their end, a few at once for each person. The watch also saves checkpoints of the running
+calls' costs, in case this process dies.
 """
 
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -32,6 +34,8 @@ from usage.stops import ModelCallsStopped, told_to_end
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 3.0
+# Whole answers of one person that this process reads at once after their client has disconnected.
+MOST_BACKGROUND_READS = 4
 # Seconds after which an unchanged call is saved again.
 HEARTBEAT_SECONDS = 20.0
 # Calls after which other greenlets run.
@@ -51,7 +55,12 @@ class _WatchedCall:
     saved_at: float = 0.0
     cut_at: float | None = None
 
+    @property
+    def is_background_read(self) -> bool:
+        return not self.call.chat.stream and self.call.disconnected and self.cut_at is None
+
     def cut(self) -> None:
+        self.call.cut = True
         self.exchange.close()
         self.cut_at = self.cut_at or time.monotonic()
 
@@ -88,13 +97,25 @@ def end_refused() -> None:
 
 
 def end_disconnected() -> None:
-    """Ends every running call whose client has disconnected; a call that only awaits its usage ends a round later."""
+    """Ends every running stream whose client has disconnected, and whole answers beyond a few for each person.
+
+    A stream that only awaits its usage ends a round later.
+    """
+    reads = Counter(
+        each.call.caller.user_id for each in list(_calls.values()) if each.is_background_read
+    )
     for each in _in_batches():
-        if each.cut_at is None and each.call.is_disconnected():
-            waits = each.call.awaits_usage() and not each.call.disconnected
-            each.call.disconnected = True
-            if not waits:
-                each.cut()
+        call = each.call
+        if each.cut_at is not None or each.is_background_read or not call.is_disconnected():
+            continue
+        if call.chat.stream:
+            goes_on = call.awaits_usage() and not call.disconnected
+        else:
+            reads[call.caller.user_id] += 1
+            goes_on = reads[call.caller.user_id] <= MOST_BACKGROUND_READS
+        call.disconnected = True
+        if not goes_on:
+            each.cut()
 
 
 def save_checkpoints() -> None:

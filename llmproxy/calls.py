@@ -64,7 +64,8 @@ class Call:
     deltas: int = 0
     size: int = 0
     delta_at: float | None = None
-    # The reason why the watch ended this call.
+    # Whether the watch has cut this call, and the reason for its caller.
+    cut: bool = False
     stopped: Problem | None = None
     # The check whether the client has disconnected, and its last result.
     is_disconnected: Callable[[], bool] = bool

@@ -60,19 +60,24 @@ _session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def complete(call: Call) -> dict[str, Any]:
-    """Returns the whole answer of a call and settles it. A problem is raised after the settlement too."""
+    """Returns the whole answer of a call and settles it. A problem is raised after the settlement too.
+
+    It is read to its end although the client disconnects, unless the watch cuts it.
+    """
     exchange = _open(call)
     try:
         exchange.head(settings.LLM_MAX_SECONDS)
         _check_head(call, exchange)
         call.mark_first_byte()
         answer, call.reported, call.size = provider().answer(exchange.body())
+        call.finished = True
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
         raise _settle_failure(call, error) from None
     finally:
         call_watch.forget(call)
         exchange.close()
-    if not call.settle(End.DONE) and not call.wait_settled(
+    end = End.CLIENT_GONE if call.disconnected or call.is_disconnected() else End.DONE
+    if not call.settle(end) and not call.wait_settled(
         SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
@@ -357,7 +362,9 @@ def _settle_failure(call: Call, error: BaseException) -> Problem:
     if call.stopped is not None:
         call.settle(End.STOPPED)
         return call.stopped
-    if call.disconnected:
+    # Of a whole answer that is read in the background, the provider's failure is the end.
+    is_read_on = not call.chat.stream and not call.cut and isinstance(error, Exception)
+    if call.disconnected and not is_read_on:
         call.settle(End.CLIENT_GONE)
         return ServiceUnavailable()
     if not isinstance(error, Exception):

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from uuid import uuid4
 
 import pytest
 
@@ -538,6 +539,40 @@ class TestWatch:
         call.is_disconnected = lambda: True
         call_watch.end_disconnected()
         assert (call.disconnected, exchange.closed) == (True, True)
+
+    def test_whole_answers_are_read_on_a_few_at_once_for_each_person(self, call: Call) -> None:
+        other = replace(call.caller, user_id=uuid4())
+        callers = [call.caller] * 5 + [other]
+        calls = [self.whole(call, each) for each in callers]
+        exchanges = [self.watch(each)[1] for each in calls]
+        for each in calls[:3]:
+            each.is_disconnected = lambda: True
+        call_watch.end_disconnected()
+        assert [each.closed for each in exchanges] == [False] * 6
+        for each in calls[3:]:
+            each.is_disconnected = lambda: True
+        call_watch.end_disconnected()
+        assert [each.closed for each in exchanges] == [False] * 4 + [True, False]
+        call_watch.forget(calls[0])
+        late = self.whole(call, call.caller)
+        late.is_disconnected = lambda: True
+        _, exchange = self.watch(late)
+        call_watch.end_disconnected()
+        assert not exchange.closed
+        assert all(each.disconnected for each in (*calls, late))
+
+    def whole(self, call: Call, caller: Caller) -> Call:
+        reservation = call.reservation._replace(record_id=uuid4())
+        chat = replace(call.chat, stream=False)
+        return replace(call, caller=caller, chat=chat, reservation=reservation)
+
+    def test_a_background_read_ends_with_its_access(self, call: Call) -> None:
+        call.chat, call.disconnected = replace(call.chat, stream=False), True
+        _, exchange = self.watch(call)
+        User.objects.update(is_active=False)
+        call_watch.end_refused()
+        assert exchange.closed
+        assert call.stopped is not None
 
     @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
     def test_a_cut_call_whose_relay_is_blocked_is_settled(self, call: Call, end: str) -> None:

@@ -25,6 +25,7 @@ from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
 from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.relay import DONE, Stream, complete, stream
+from llmproxy.upstream.exchange import Exchange, Head
 from llmproxy.views import _streamed
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
@@ -476,6 +477,171 @@ def test_a_client_that_disconnects_before_the_usage_is_cut_in_the_next_round(
         assert call_watch._calls[call.id].cut_at is not None
         answer.close()
         assert eventually(lambda: UsageRecord.objects.get().end == "client_gone")
+
+
+def leave(call: Call) -> None:
+    """The client disconnects, and the watch notices it."""
+    call.is_disconnected = lambda: True
+    call_watch.end_disconnected()
+
+
+WHOLE = dumps({"choices": [{"message": {"content": "long"}}], "usage": USAGE}).encode()
+
+
+@pytest.mark.parametrize("sent", [0, 1, 30], ids=["before-the-head", "in-the-head", "in-the-body"])
+def test_a_whole_answer_is_read_to_its_end_after_its_client_has_left(play: Play, sent: int) -> None:
+    answer = OK + b"Content-Length: %d\r\n\r\n%s" % (len(WHOLE), WHOLE)
+
+    def script(peer: Peer) -> None:
+        head = min(sent, 1) and sent + answer.index(b"{") * (sent > 1)
+        peer.send(answer[:head])
+        leave(call)
+        peer.send(answer[head:])
+
+    with mock.patch.object(call_watch, "_start"), play(script, streamed=False) as call:
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.source) == ("client_gone", "provider")
+    assert (record.input_tokens, record.output_tokens) == (9, 3005)
+
+
+def test_a_whole_answer_without_numbers_costs_what_it_holds_after_its_client_has_left(
+    play: Play,
+) -> None:
+    body = dumps({"choices": [{"message": {"content": "12345678"}}]}).encode()
+    with (
+        mock.patch.object(call_watch, "_start"),
+        play(
+            lambda peer: (time.sleep(0.1), leave(call), peer.answer(body)), streamed=False
+        ) as call,
+    ):
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.source, record.output_tokens) == ("client_gone", "counted", 2)
+
+
+def test_a_client_that_leaves_just_before_the_end_is_seen_without_the_watch(play: Play) -> None:
+    def script(peer: Peer) -> None:
+        call.is_disconnected = lambda: True
+        peer.answer(WHOLE)
+
+    with mock.patch.object(call_watch, "_start"), play(script, streamed=False) as call:
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.output_tokens) == ("client_gone", 3005)
+
+
+@pytest.mark.parametrize(
+    ("fails", "charged"),
+    [
+        (Peer.reset, (False, 0, "counted")),
+        (lambda peer: peer.send(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), (False, 0, "counted")),
+        (lambda peer: peer.send(OK + b"Content-Length: 9\r\n\r\n{"), (True, 0, "estimated")),
+    ],
+    ids=["reset", "refused", "truncated"],
+)  # fmt: skip
+def test_a_provider_that_fails_in_the_background_is_charged_as_ever(
+    play: Play, fails: Script, charged: tuple[bool, int, str]
+) -> None:
+    def script(peer: Peer) -> None:
+        leave(call)
+        fails(peer)
+        peer.close()
+
+    with (
+        mock.patch.object(call_watch, "_start"),
+        play(script, streamed=False) as call,
+        pytest.raises(Problem),
+    ):
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert record.end == "provider_failed"
+    assert (record.input_tokens > 0, record.output_tokens, record.source) == charged
+
+
+@pytest.mark.parametrize("how", ["fifth", "stopped", "process ends"])
+def test_a_background_read_that_is_cut_is_charged_by_time(play: Play, how: str, settings) -> None:
+    settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10_000
+    most = 0 if how == "fifth" else 4
+
+    def script(peer: Peer) -> None:
+        time.sleep(0.1)
+        leave(call)
+        if how == "stopped":
+            call.stopped = AccessRevoked()
+            call_watch._calls[call.id].cut()
+        peer.wait_until_gone()
+
+    def head(exchange: Exchange, timeout: float) -> Head | None:
+        """Ends the reading task as gunicorn does after its grace."""
+        waited = until_gone(exchange, 0.3 if how == "process ends" else timeout)
+        if how == "process ends":
+            raise SystemExit
+        return waited
+
+    until_gone = Exchange.head
+
+    with (
+        mock.patch.object(call_watch, "_start"),
+        mock.patch.object(call_watch, "MOST_BACKGROUND_READS", most),
+        mock.patch.object(Exchange, "head", head),
+        play(script, streamed=False, max_tokens=3000) as call,
+        pytest.raises(Problem),
+    ):
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert record.end == ("stopped" if how == "stopped" else "client_gone")
+    assert record.source == "estimated"
+    assert record.input_tokens == record.reserved_input
+    assert 1000 <= record.output_tokens <= 3000
+
+
+TOOL_CALL = chunk("x").replace(
+    b'{"content": "x"}',
+    b'{"tool_calls": [{"index": 0, "id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}',
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ([], (0, "estimated")),
+        ([chunk("one"), chunk("two")], (2, "counted")),
+        ([TOOL_CALL], (1, "counted")),
+        ([chunk("one"), chunk(None)], (1, "counted")),
+        ([chunk("one"), chunk(None), usage_chunk()], (3005, "provider")),
+    ],
+    ids=["silence", "mid-stream", "tool-call", "finished", "reported"],
+)
+@pytest.mark.parametrize("rate", [0, 10_000])
+def test_a_stream_that_is_left_costs_what_was_delivered_and_may_have_been_made(
+    play: Play, said: list[bytes], known: tuple[int, str], rate: int, settings
+) -> None:
+    settings.LLM_UNSEEN_TOKENS_PER_SECOND, settings.LLM_KEEPALIVE_SECONDS = rate, 0.05
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        for each in said:
+            peer.chunk(each)
+        peer.wait_until_gone()
+
+    with (
+        mock.patch.object(call_watch, "_start"),
+        mock.patch.object(relay, "USAGE_SECONDS", 0.1),
+        play(script) as call,
+    ):
+        answer = stream(call)
+        while call.deltas < known[0] and not call.is_reported:
+            next(answer)
+        time.sleep(0.1)
+        answer.close()
+    record = UsageRecord.objects.get()
+    assert (record.end, record.source) == ("client_gone", known[1])
+    assert record.input_tokens in {9, record.reserved_input}
+    if rate and not call.finished:
+        assert known[0] + 1000 <= record.output_tokens <= record.reserved_output
+    else:
+        assert record.output_tokens == known[0]
 
 
 @pytest.mark.parametrize(

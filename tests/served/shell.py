@@ -1,5 +1,7 @@
 """A desktop shell, as far as the service can tell: one person's tokens, and calls over real HTTP."""
 
+import socket
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from json import dumps, loads
@@ -11,6 +13,7 @@ from requests.adapters import HTTPAdapter
 
 # Nothing here takes so long; a service that is merely slow must not fail a test.
 PATIENCE = 30.0
+HOST = "127.0.0.1"
 DONE = "[DONE]"
 
 
@@ -136,6 +139,35 @@ class Stream:
 def asked(text: str, **members: Any) -> dict[str, Any]:
     """The body of a model call with one message."""
     return {"messages": [{"role": "user", "content": text}], **members}
+
+
+class Caller:
+    """A model call over a bare socket, so that it can leave in any way."""
+
+    def __init__(self, shell: Shell, port: int, path: str, text: str, **members: Any) -> None:
+        body = dumps(asked(text, **members)).encode()
+        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE)
+        self._socket.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {shell.access}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+
+    def read(self, *, events: int = 1, word: bytes = b"chat.completion.chunk") -> None:
+        """Returns once so many have come, with this word in each."""
+        got = b""
+        while got.count(word) < events:
+            more = self._socket.recv(65536)
+            assert more, got
+            got += more
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def reset(self) -> None:
+        """As a machine does that was switched off and on again."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
 
 
 def stand_in(directive: str) -> str:

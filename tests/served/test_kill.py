@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from tests.served.ledger import (
 )
 from tests.served.people import Person
 from tests.served.service import WORKERS, Service, running_service, working_off
-from tests.served.shell import DONE, events, stand_in
+from tests.served.shell import DONE, Caller, events, stand_in
 from tests.standins.provider_process import Provider
 from usage.models import UsageRecord
 
@@ -113,6 +114,49 @@ def test_told_to_stop_past_its_grace_a_stream_is_cut_and_paid_as_far_as_it_is_kn
     assert record.end == "crashed"
     assert 0 < record.output_tokens < 500
     assert record.input_tokens == record.reserved_input
+    assert_nothing_is_reserved(database, person)
+
+
+@pytest.mark.parametrize(
+    ("signals", "grace", "known"),
+    [
+        # As long as it is granted, the answer is awaited.
+        pytest.param(signal.SIGTERM, 30, (9, "provider", "client_gone"), id="told-to-stop"),
+        pytest.param(signal.SIGKILL, 30, (70, "estimated", "crashed"), id="killed"),
+    ],
+)
+def test_a_whole_answer_that_was_left_is_charged_though_its_process_ends(
+    ground: Ground,
+    database: Database,
+    provider: Provider,
+    person: Person,
+    sign_in: SignIn,
+    signals: signal.Signals,
+    grace: int,
+    known: tuple[int, str, str],
+) -> None:
+    patience = {"GUNICORN_CMD_ARGS": f"--graceful-timeout {grace}"}
+    with running_service(ground.folder, {**ground.environ, **patience}) as service:
+        shell = sign_in(service, person)
+        first = 8 if grace > 1 and signals == signal.SIGTERM else 60
+        telling = stand_in(f"tokens=9 first={first}")
+        caller = Caller(shell, service.port, "/v1/llm/complete", telling, max_tokens=70)
+        provider.wait_for(lambda stats: stats["requests_open"] == 1)
+        caller.close()
+        # The watch has noticed.
+        time.sleep(4)
+        assert provider.stats()["requests_open"] == 1
+        if signals == signal.SIGTERM:
+            os.kill(service.child.pid, signals)
+            eventually(lambda: service.child.ended is not None)
+        else:
+            for worker in service.workers():
+                os.kill(worker, signals)
+            (record,) = records_of(database, person)
+            _let_expire(database, record)
+            assert "1 settled" in service.manage("settle_abandoned_calls")
+    (record,) = records_of(database, person)
+    assert (record.output_tokens, record.source, record.end) == known
     assert_nothing_is_reserved(database, person)
 
 

@@ -1,51 +1,23 @@
 """Clients that leave without a word: the provider stops working for them, and the ledger says what was delivered."""
 
-import json
-import socket
-import struct
-
 import pytest
 
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, eventually, the_record
+from tests.served.ledger import (
+    assert_nothing_is_reserved,
+    eventually,
+    records_of,
+    the_record,
+)
 from tests.served.people import Person
-from tests.served.service import HOST, Service
-from tests.served.shell import PATIENCE, Shell, as_event, asked, chunk, sending, stand_in
+from tests.served.service import WORKERS, Service
+from tests.served.shell import Caller, Shell, as_event, chunk, sending, stand_in
 from tests.standins.provider_process import Provider
 from usage.models import UsageRecord
 
 # Nothing beyond packages is needed: these only wait for long.
 LONG = pytest.mark.wire
-
-
-class Caller:
-    """A model call over a bare socket, so that it can leave in any way."""
-
-    def __init__(self, shell: Shell, port: int, path: str, text: str) -> None:
-        body = json.dumps(asked(text)).encode()
-        self._socket = socket.create_connection((HOST, port), timeout=PATIENCE)
-        self._socket.sendall(
-            f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {shell.access}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
-
-    def read(self, *, events: int = 1, word: bytes = b"chat.completion.chunk") -> None:
-        """Returns once so many have come, with this word in each."""
-        got = b""
-        while got.count(word) < events:
-            more = self._socket.recv(65536)
-            assert more, got
-            got += more
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def reset(self) -> None:
-        """As a machine does that was switched off and on again."""
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._socket.close()
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
@@ -104,9 +76,6 @@ def assert_the_silence_is_charged(record: UsageRecord, *, delivered: int = 0) ->
 @pytest.mark.parametrize(
     ("path", "telling"),
     [
-        # Its provider says nothing before the whole answer.
-        pytest.param("complete", "first=60", id="one-shot-before"),
-        pytest.param("complete", "fault=stall after=1", id="one-shot-between", marks=LONG),
         pytest.param("stream", "first=60", id="stream-before", marks=LONG),
         pytest.param("stream", "fault=stall after=3", id="stream-between"),
     ],
@@ -129,6 +98,48 @@ def test_a_client_that_hangs_up_is_noticed_though_nothing_is_written(
     assert_the_silence_is_charged(record, delivered=3 if "stall" in telling else 0)
     # Two comments would have to be written into the silence, ten seconds each, to find out by them.
     assert (record.settled_at - record.opened_at).total_seconds() < 18
+    assert_nothing_is_reserved(database, person)
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_whole_answer_is_made_and_charged_after_its_client_has_left(
+    service: Service,
+    database: Database,
+    provider: Provider,
+    person: Person,
+    shell: Shell,
+    how: str,
+) -> None:
+    caller = Caller(shell, service.port, "/v1/llm/complete", stand_in("tokens=70 first=5"))
+    provider.wait_for(lambda stats: stats["requests_open"] == 1)
+    getattr(caller, how)()
+    record = the_record(database, person)
+    assert (record.end, record.source, record.output_tokens) == ("client_gone", "provider", 70)
+    assert_nothing_is_reserved(database, person)
+
+
+def test_whole_answers_that_are_left_again_and_again_are_all_charged(
+    service: Service, database: Database, provider: Provider, person: Person, shell: Shell
+) -> None:
+    """Some are read to their end; the others are cut, and charged by time."""
+    telling = stand_in("tokens=700 first=9")
+    callers = [Caller(shell, service.port, "/v1/llm/complete", telling) for _ in range(28)]
+    provider.wait_for(lambda stats: stats["requests_open"] == 28)
+    for caller in callers:
+        caller.close()
+
+    def are_settled() -> bool:
+        return all(record.end for record in records_of(database, person))
+
+    eventually(are_settled)
+    records = records_of(database, person)
+    assert [record.end for record in records] == ["client_gone"] * 28
+    read_on = [record for record in records if record.source == "provider"]
+    assert 4 <= len(read_on) <= 4 * WORKERS
+    assert {record.output_tokens for record in read_on} == {700}
+    for record in records:
+        if record.source != "provider":
+            assert_the_silence_is_charged(record)
     assert_nothing_is_reserved(database, person)
 
 
