@@ -1,0 +1,52 @@
+"""Shows how the prices of routes differ from the published ones, and writes those."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+
+from accounts.audit import Actor
+from accounts.management.terminal import ask
+from llmproxy.routes.prices import prices_of, said
+from llmproxy.routes.published_prices import Comparison, compare, update_prices
+
+
+class Command(BaseCommand):
+    help = (
+        "Compare the prices of models with the published ones that the installed genai-prices package holds, and "
+        "write those with --write or when you agree. Prices that an operator has set stay."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--write", action="store_true", help="write without a question")
+
+    def handle(self, *args: Any, write: bool, **options: Any) -> None:
+        now = timezone.now()
+        compared = compare(now=now)
+        for each in compared:
+            self.stdout.write(f"{each.route}: {_line(each)}")
+        different = sum(each.is_different and not each.route.prices_are_set for each in compared)
+        if not different:
+            self.stdout.write("update_prices: no difference")
+            return
+        if not write and sys.stdin.isatty():
+            answer = ask(input, "Write these prices? [y/N] ", instead="Use --write.")
+            write = answer.strip().lower() in {"y", "yes"}
+        if write:
+            written = update_prices(compared, by=Actor.command("update_prices"), now=now)
+            self.stdout.write(f"update_prices: {written} written, for calls from now on")
+        else:
+            self.stdout.write(f"update_prices: {different} differ, nothing written (--write)")
+
+
+def _line(each: Comparison) -> str:
+    old = said(prices_of(each.route))
+    if each.published is None:
+        return f"unknown to the list by the name {each.route.provider_name}; prices: {old}"
+    new = f"{said(each.published.prices)} ({each.published.name})"
+    if each.published.is_tiered:
+        new += "; long prompts cost more, which is left out"
+    if each.route.prices_are_set:
+        return f"set by an operator and left: {old}; published: {new}"
+    return f"{old} -> {new}" if each.is_different else f"unchanged: {new}"

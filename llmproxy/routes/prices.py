@@ -1,0 +1,111 @@
+"""Prices of routes, which an operator sets, or frees for the published ones.
+
+A price counts for the calls that are admitted from then on. Prices that are set stay until an operator frees them.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from accounts.audit import Actor, record
+from config.api.problems import Fault, InvalidRequest
+from config.money import DOLLAR, shown
+from llmproxy.models import Route
+from usage.caps import Prices
+
+# A dollar a token; beyond it is a slip of the keyboard.
+MOST = DOLLAR * DOLLAR
+FIELDS = ("input_price", "cached_input_price", "output_price")
+
+
+def prices_of(route: Route) -> Prices:
+    return Prices(route.input_price, route.cached_input_price, route.output_price)
+
+
+def said(prices: Prices) -> str:
+    """Prices in words, for a million tokens."""
+    if prices.input is None or prices.output is None:
+        return "none"
+    cached = "" if prices.cached_input is None else f", cached {shown(prices.cached_input, 4)}"
+    return f"input {shown(prices.input, 4)}{cached}, output {shown(prices.output, 4)}"
+
+
+def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: datetime) -> Route:
+    """Sets the prices of a route, which ``update_prices`` leaves from then on.
+
+    Raises ``InvalidRequest`` without a reason, or for numbers that are no prices.
+    """
+    faults = _without_reason(reason)
+    for name, price in zip(FIELDS, prices, strict=True):
+        if price is None and name != "cached_input_price":
+            faults.append(Fault(f"/{name}", "required", "Give both, or free the prices."))
+        elif price is not None and not 0 <= price <= MOST:
+            faults.append(Fault(f"/{name}", "invalid", f"From $0 to {shown(MOST)}."))
+    if not faults and (prices.cached_input or 0) > (prices.input or 0):
+        sentence = "Cached input costs no more than other input."
+        faults.append(Fault("/cached_input_price", "invalid", sentence))
+    if faults:
+        raise InvalidRequest(errors=faults)
+    return _change("route:prices_set", route_id, prices, reason=reason, by=by, now=now)
+
+
+def free_prices(*, route_id: int, reason: str, by: Actor, now: datetime) -> Route:
+    """Leaves the prices of a route to ``update_prices`` again; until then they stay.
+
+    Raises ``InvalidRequest`` without a reason.
+    """
+    if faults := _without_reason(reason):
+        raise InvalidRequest(errors=faults)
+    return _change("route:prices_freed", route_id, None, reason=reason, by=by, now=now)
+
+
+def update_route(*, route: Route, prices: Prices, by: Actor, now: datetime) -> bool:
+    """Writes published prices; returns False if an operator has set others, or they changed since they were read."""
+    before = prices_of(route)
+    with transaction.atomic():
+        as_read = dict(zip(FIELDS, before, strict=True))
+        rows = Route.objects.filter(pk=route.pk, prices_are_set=False, **as_read)
+        if not rows.update(**dict(zip(FIELDS, prices, strict=True))):
+            return False
+        _record("route:prices_updated", route, before, prices, by, now)
+    return True
+
+
+def _change(
+    action: str, route_id: int, prices: Prices | None, *, reason: str, by: Actor, now: datetime
+) -> Route:
+    with transaction.atomic():
+        routes = Route.objects.select_for_update(of=("self",), no_key=True)
+        route = routes.select_related("model", "provider").get(pk=route_id)
+        before = prices_of(route)
+        if prices is not None:
+            route.input_price, route.cached_input_price, route.output_price = prices
+        route.prices_are_set = prices is not None
+        route.save(update_fields=[*FIELDS, "prices_are_set"])
+        _record(action, route, before, prices_of(route), by, now, reason=reason)
+    return route
+
+
+def _without_reason(reason: str) -> list[Fault]:
+    return [] if reason.strip() else [Fault("/reason", "required", "Say why.")]
+
+
+def _record(
+    action: str,
+    route: Route,
+    before: Prices,
+    after: Prices,
+    by: Actor,
+    now: datetime,
+    **given: Any,
+) -> None:
+    record(
+        action,
+        by=by,
+        now=now,
+        target=route,
+        before={"prices": said(before)},
+        after={"prices": said(after)},
+        **given,
+    )

@@ -1,0 +1,216 @@
+"""Prices of routes: what is published, what an operator has set, and what the command writes."""
+
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import IntegrityError, transaction
+
+from accounts.audit import Actor
+from accounts.models import AuditEvent, Session, User
+from accounts.sessions.sign_in import TokenPair
+from config.api.problems import InvalidRequest
+from licensing.callers import load_caller
+from llmproxy.calls import admit
+from llmproxy.chat import parse
+from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.routes.prices import free_prices, prices_of, said, set_prices
+from llmproxy.routes.published_prices import compare, update_prices
+from tests.races import race
+from usage.caps import UNKNOWN, Prices
+from usage.models import UsageRecord
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+DEAR = Prices(input=9_000_000, cached_input=None, output=9_000_000)
+COMMAND = Actor.command("update_prices")
+
+
+@pytest.fixture(autouse=True)
+def _openai(settings: Any, db: None) -> None:
+    settings.LLM_PROVIDER = "openai"
+    settings.LLM_BASE_URL = "http://127.0.0.1:9/v1"
+    Route.objects.all().delete()
+
+
+def route(named: str, *, at: str = Provider.DEFAULT, **given: Any) -> Route:
+    model, _ = LanguageModel.objects.get_or_create(name=named, provider_name=named)
+    provider, _ = Provider.objects.get_or_create(name=at)
+    return Route.objects.create(model=model, provider=provider, provider_name=named, **given)
+
+
+def run(*options: str) -> list[str]:
+    out = StringIO()
+    call_command("update_prices", *options, stdout=out)
+    return out.getvalue().splitlines()
+
+
+def prices(of: Route) -> Prices:
+    of.refresh_from_db()
+    return prices_of(of)
+
+
+@pytest.mark.django_db
+class TestPublished:
+    @pytest.mark.parametrize(
+        ("name", "known"),
+        [
+            ("gpt-4o", Prices(2_500_000, 1_250_000, 10_000_000)),
+            ("gpt-4o-mini", Prices(150_000, 75_000, 600_000)),
+            # A family without a price of cached input, and one that makes no text.
+            ("gpt-4", Prices(30_000_000, None, 60_000_000)),
+            ("text-embedding-3-small", Prices(20_000, None, 0)),
+        ],
+    )
+    def test_a_model_has_the_prices_of_its_provider(self, name: str, known: Prices) -> None:
+        route(name)
+        [found] = compare(now=NOW)
+        assert found.published is not None
+        assert found.published.prices == known
+
+    def test_of_tiered_prices_the_first_counts(self, settings: Any) -> None:
+        settings.LLM_PROVIDER = "anthropic"
+        route("claude-sonnet-4-5")
+        [found] = compare(now=NOW)
+        assert found.published is not None
+        assert found.published.prices == Prices(3_000_000, 300_000, 15_000_000)
+        assert found.published.is_tiered
+
+    def test_the_address_of_a_known_provider_counts_before_its_dialect(self, settings: Any) -> None:
+        settings.LLM_BASE_URL = "https://openrouter.ai/api/v1"
+        route("openai/gpt-4o")
+        [found] = compare(now=NOW)
+        assert found.published is not None
+        assert found.published.name == "openrouter openai/gpt-4o"
+
+    def test_another_provider_is_known_by_its_name(self) -> None:
+        route("mistral-large", at="mistral")
+        route("mistral-large", at="ours")
+        one, other = compare(now=NOW)
+        assert one.published is not None
+        assert one.published.prices.cached_input is None
+        assert other.published is None
+
+    def test_every_published_price_fits_a_route(self, settings: Any) -> None:
+        """The list is another project's: whatever it says can be written."""
+        for name in ("gpt-5", "o3", "gpt-4.1-nano", "gpt-3.5-turbo", "o1-pro", "gpt-5-codex"):
+            route(name)
+        assert update_prices(compare(now=NOW), by=COMMAND, now=NOW) == 6
+
+
+@pytest.mark.django_db
+class TestCommand:
+    def test_it_shows_the_difference_and_writes_nothing(self) -> None:
+        one = route("gpt-4o")
+        lines = run()
+        assert lines == [
+            "gpt-4o at default: none -> input $2.5000, cached $1.2500, output $10.0000 (openai gpt-4o)",
+            "update_prices: 1 differ, nothing written (--write)",
+        ]
+        assert prices(one) == UNKNOWN
+
+    def test_it_writes_when_told_to_and_the_audit_log_knows(self) -> None:
+        one = route("gpt-4o")
+        assert run("--write")[-1] == "update_prices: 1 written, for calls from now on"
+        assert prices(one) == Prices(2_500_000, 1_250_000, 10_000_000)
+        event = AuditEvent.objects.get(action="route:prices_updated")
+        assert (event.actor, event.target) == ("manage.py update_prices", "gpt-4o at default")
+        assert (event.before, event.after) == (
+            {"prices": "none"},
+            {"prices": "input $2.5000, cached $1.2500, output $10.0000"},
+        )
+        assert run("--write")[-1] == "update_prices: no difference"
+
+    def test_what_an_operator_has_set_is_named_and_left(self, by: Actor) -> None:
+        one = route("gpt-4o")
+        set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW)
+        line, last = run("--write")
+        assert "set by an operator and left: input $9.0000, output $9.0000" in line
+        assert last == "update_prices: no difference"
+        assert prices(one) == DEAR
+        free_prices(route_id=one.pk, reason="It ended.", by=by, now=NOW)
+        assert prices(one) == DEAR
+        run("--write")
+        assert prices(one).input == 2_500_000
+
+    def test_an_unknown_model_is_named_and_left(self) -> None:
+        one = route("house-model", input_price=1, output_price=2)
+        line, _ = run("--write")
+        assert line.startswith(
+            "house-model at default: unknown to the list by the name house-model"
+        )
+        assert prices(one) == Prices(1, None, 2)
+
+    @pytest.mark.parametrize(("answer", "written"), [("y", True), ("", False), ("n", False)])
+    def test_at_a_terminal_it_asks(
+        self, monkeypatch: pytest.MonkeyPatch, answer: str, written: bool
+    ) -> None:
+        one = route("gpt-4o")
+        terminal = StringIO(f"{answer}\n")
+        terminal.isatty = lambda: True  # type: ignore[method-assign]
+        monkeypatch.setattr("sys.stdin", terminal)
+        run()
+        assert (prices(one) != UNKNOWN) is written
+
+
+@pytest.mark.django_db
+class TestSetting:
+    def test_a_call_keeps_the_prices_of_its_admission(
+        self, pair: TokenPair, user: User, by: Actor, now: datetime
+    ) -> None:
+        one = route("house-model")
+        set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW)
+        caller = load_caller(user_id=user.pk, session_id=Session.objects.get().pk)
+        assert caller is not None
+        body = {"model": "house-model", "messages": [{"role": "user", "content": "hello"}]}
+        admit(caller=caller, chat=parse(body, stream=False), request_id="request-1", now=now)
+        free_prices(route_id=one.pk, reason="It ended.", by=by, now=NOW)
+        Route.objects.update(input_price=1, output_price=1)
+        record = UsageRecord.objects.get()
+        found = (record.input_price, record.cached_input_price, record.output_price)
+        assert found == tuple(DEAR)
+
+    @pytest.mark.parametrize(
+        ("given", "where"),
+        [
+            (Prices(None, None, 1), "/input_price"),
+            (Prices(1, None, None), "/output_price"),
+            (Prices(1, 2, 1), "/cached_input_price"),
+            (Prices(-1, None, 1), "/input_price"),
+            (Prices(1, None, 10**13), "/output_price"),
+        ],
+    )
+    def test_what_is_no_price_is_refused_at_its_field(
+        self, by: Actor, given: Prices, where: str
+    ) -> None:
+        one = route("house-model")
+        with pytest.raises(InvalidRequest) as refused:
+            set_prices(route_id=one.pk, prices=given, reason="Agreed.", by=by, now=NOW)
+        assert [fault.pointer for fault in refused.value.errors] == [where]
+        assert prices(one) == UNKNOWN
+
+    def test_both_need_a_reason(self, by: Actor) -> None:
+        one = route("house-model")
+        with pytest.raises(InvalidRequest):
+            set_prices(route_id=one.pk, prices=DEAR, reason=" ", by=by, now=NOW)
+        with pytest.raises(InvalidRequest):
+            free_prices(route_id=one.pk, reason="", by=by, now=NOW)
+
+    def test_half_a_price_cannot_be_stored(self) -> None:
+        with pytest.raises(IntegrityError, match="route_prices_are_whole"), transaction.atomic():
+            route("house-model", input_price=1)
+
+    def test_prices_are_said_for_people(self) -> None:
+        assert said(Prices(37_500, None, 150_000)) == "input $0.0375, output $0.1500"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_operator_wins_over_a_command_of_the_same_moment(by: Actor) -> None:
+    one = route("gpt-4o")
+    compared = compare(now=NOW)
+    race(
+        lambda: update_prices(compared, by=COMMAND, now=NOW),
+        lambda: set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW),
+    )
+    assert prices(one) == DEAR
