@@ -11,7 +11,7 @@ from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
-from usage.refusals import LEAST_OUTPUT
+from usage.limits import LEAST_OUTPUT
 
 NAME_TAKEN = Fault("/name", "unique", "A model of this name exists already.")
 DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL) for calls that name no model."

@@ -1,4 +1,6 @@
-"""Usage alerts to operators: 80 % of a monthly cap, the daily limit, and the 95th percentile of all shares.
+"""Usage alerts: 80 % and all of a monthly cap, the daily limit, and the 95th percentile of all shares.
+
+Operators are told, and of a used-up monthly cap also the client's administrators, where the client names an address.
 
 An alert is a row, unique for a person, kind and period, written by the statement that settles a call or when a call is
 refused. Within a minute a worker queues mail for the waiting rows, in the transaction that marks them as sent: no alert
@@ -6,6 +8,7 @@ is mailed twice, none is lost with a process, and many at once are one mail.
 """
 
 import math
+from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -13,7 +16,7 @@ from uuid import UUID
 from django.db import transaction
 
 from usage import mails
-from usage.limits import effective_of_all
+from usage.limits import LEAST_OUTPUT, effective_of_all, small_prompt
 from usage.models import Alert, MonthlyUsage
 from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
@@ -22,6 +25,7 @@ PERCENTILE = 0.95
 # Above so many mails an hour, alerts are gathered into one mail, sent at most four times an hour.
 MAILS_AN_HOUR = 10
 _MONTHLY = (Alert.Kind.INPUT, Alert.Kind.OUTPUT)
+_ALL = {Alert.Kind.INPUT: Alert.Kind.INPUT_ALL, Alert.Kind.OUTPUT: Alert.Kind.OUTPUT_ALL}
 HOUR = timedelta(hours=1)
 GATHERED_FOR = timedelta(minutes=15)
 
@@ -120,21 +124,33 @@ def _percentile(values: list[float]) -> float | None:
 
 def _notice(shares: list[Alert]) -> int:
     """Writes the alerts that are new; returns their number."""
-    crossed = [each for each in shares if each.used * 100 >= each.cap * SHARE_PERCENT]
+    crossed = [alert for each in shares for alert in _crossed(each)]
     if not crossed:
         return 0
-    written = Alert.objects.filter(kind__in=_MONTHLY, period=crossed[0].period)
+    kinds = {each.kind for each in crossed}
+    written = Alert.objects.filter(kind__in=kinds, period=crossed[0].period)
     known = set(written.values_list("user", "kind"))
     new = [each for each in crossed if (each.user_id, each.kind) not in known]
     Alert.objects.bulk_create(new, ignore_conflicts=True)
     return len(new)
 
 
+def _crossed(share: Alert) -> Iterator[Alert]:
+    """The alerts of a share: of 80 % of its cap, and of all."""
+    if share.used * 100 >= share.cap * SHARE_PERCENT:
+        yield share
+    kind = Alert.Kind(share.kind)
+    least = LEAST_OUTPUT if kind == Alert.Kind.OUTPUT else small_prompt(share.cap)
+    if share.cap - share.used < least <= share.cap:
+        numbers = {"used": share.used, "cap": share.cap, "noticed_at": share.noticed_at}
+        yield Alert(user_id=share.user_id, kind=_ALL[kind], period=share.period, **numbers)
+
+
 def tell(*, now: datetime) -> int:
     """Queues mail to operators for the waiting alerts; returns their number.
 
     One mail for each alert, or one for all of them if that would be more than a few in an hour. Alerts about erased
-    people are deleted.
+    people are deleted. A used-up cap leaves nothing to say about its 80 %.
     """
     with transaction.atomic():
         # A call may be settled, and write an alert, after its person has been erased.
@@ -142,15 +158,27 @@ def tell(*, now: datetime) -> int:
         waiting = list(Alert.objects.waiting().select_for_update(skip_locked=True).order_by("pk"))
         if not waiting:
             return 0
+        told = _with_people(_not_surpassed(waiting))
         lately = Alert.objects.filter(told_at__gt=now - HOUR)
-        if lately.count() + len(waiting) <= MAILS_AN_HOUR:
-            for alert in _with_people(waiting):
+        if lately.count() + len(told) <= MAILS_AN_HOUR:
+            for alert in told:
                 mails.alert(alert)
         elif lately.filter(told_at__gt=now - GATHERED_FOR).exists():
             return 0
-        else:
-            mails.alerts(_with_people(waiting))
+        elif told:
+            mails.alerts(told)
         return Alert.objects.filter(pk__in=[each.pk for each in waiting]).update(told_at=now)
+
+
+def _not_surpassed(waiting: list[Alert]) -> list[Alert]:
+    """The waiting alerts without those of 80 % of a cap that is used up by now."""
+    of_all = Alert.objects.filter(
+        kind__in=_ALL.values(), user__in=[each.user_id for each in waiting]
+    )
+    surpassed = set(of_all.values_list("user", "kind", "period"))
+    return [
+        each for each in waiting if (each.user_id, f"{each.kind}_all", each.period) not in surpassed
+    ]
 
 
 def _note_percentile(month: date, *, percent: int, people: int, now: datetime) -> None:

@@ -17,10 +17,10 @@ from psycopg.types.numeric import Int8
 
 from config.db.batching import BatchedStatement
 from config.db.uuid7 import timed_uuid
-from usage.limits import BUDGET_SPENT, LIMITS, PlanCaps, balance
+from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps, balance
 from usage.models import MonthlyUsage
 from usage.periods import Period
-from usage.refusals import LEAST_OUTPUT, refusal, reserved_for_now
+from usage.refusals import refusal, reserved_for_now
 
 # Another call may end between a refused admission and the query for its reason; then admission is tried again.
 TRIES = 5

@@ -15,6 +15,13 @@ from psycopg.types.numeric import Int8
 from licensing.callers import Caller
 from usage.periods import Period
 
+# Fewer output tokens than this count as none: an answer that is cut at once is useless.
+LEAST_OUTPUT = 16
+# A cap of input or of a day is reached when not even a small prompt fits: one of so many estimated tokens, or of this
+# percent of the cap if that is fewer.
+SMALL_PROMPT = 1_000
+SMALL_PERCENT = 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCaps:
@@ -168,6 +175,11 @@ def effective_of_all(*, user_ids: Iterable[UUID], now: datetime) -> dict[UUID, C
     with connection.cursor() as cursor:
         cursor.execute(_OF_ALL, {"users": list(user_ids), "now": now})
         return {row[0]: Caps(*row[1:]) for row in cursor.fetchall()}
+
+
+def small_prompt(cap: int) -> int:
+    """The tokens of a small prompt beside a cap: with fewer left, the cap counts as reached."""
+    return max(1, min(SMALL_PROMPT, cap * SMALL_PERCENT // 100))
 
 
 def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:

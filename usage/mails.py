@@ -1,6 +1,6 @@
 """The mails about usage: the person, the numbers, the consequence and its end, and the page to change it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from django.conf import settings
 from django.urls import reverse
@@ -13,6 +13,8 @@ from usage.periods import Period
 
 # A mail names so many people at most; the console lists all of them.
 PEOPLE_NAMED = 50
+# The alerts of a used-up monthly cap, with its dimension.
+USED_UP: Mapping[str, str] = {Alert.Kind.INPUT_ALL: "input", Alert.Kind.OUTPUT_ALL: "output"}
 
 
 def alert(alert: Alert) -> None:
@@ -33,13 +35,21 @@ def alert(alert: Alert) -> None:
             f"{period.next_day:%Y-%m-%d %H:%M} UTC. The limit exists to stop runaway clients: look at their calls "
             "before you raise it."
         )
+    elif alert.kind in USED_UP:
+        kind, end = USED_UP[alert.kind], f"{period.next_month:%Y-%m-%d %H:%M} UTC"
+        subject = f"{user.email} has used up this month's {kind} tokens"
+        text = (
+            f"{_who(user)} has used {alert.used:,} of {alert.cap:,} {kind} tokens of {alert.period:%Y-%m}, and no "
+            f"call fits into the rest.\n\nModel calls are refused (monthly_cap_exceeded) until {end}. There is no "
+            "further mail about this cap this month."
+        )
     else:
         subject = f"{user.email} has used {percent} % of this month's {alert.kind} tokens"
         text = (
             f"{_who(user)} has used {alert.used:,} of {alert.cap:,} {alert.kind} tokens of {alert.period:%Y-%m}, "
             f"which is {percent} %.\n\n"
             "Nothing is refused yet. Once the cap is reached, model calls are refused (monthly_cap_exceeded) "
-            f"until {period.next_month:%Y-%m-%d %H:%M} UTC. There is no further mail about this cap this month."
+            f"until {period.next_month:%Y-%m-%d %H:%M} UTC, and one more mail says so."
         )
     more = f"{settings.BASE_URL}{reverse('admin:usage_override_add')}?user={user.pk}"
     queue_for_operators(
@@ -86,8 +96,8 @@ def alerts(alerts: Sequence[Alert]) -> None:
     queue_for_operators(
         subject=f"{len(alerts)} people are near or at a limit of model tokens",
         text=(
-            "These people have used 80 % of a monthly cap, or reached their daily limit, or have unusual calls. Once a "
-            "cap or limit is reached, model calls are refused until the next month or day (UTC).\n\n"
+            "These people have used 80 % or all of a monthly cap, or reached their daily limit, or have unusual calls. "
+            "Once a cap or limit is reached, model calls are refused until the next month or day (UTC).\n\n"
             + "\n".join(lines)
             + "\n\nAll alerts, each with the person it is about:"
         ),
@@ -145,5 +155,6 @@ def _numbers(alert: Alert) -> str:
         return f"{alert.used:,} calls abandoned within an hour of"
     if alert.kind == Alert.Kind.REPORT:
         return f"{alert.used:,} tokens reported, {alert.cap:,} charged, for a call of"
-    limit = "limit of" if alert.kind == Alert.Kind.DAY else f"{alert.kind} of the month of"
+    kind = USED_UP.get(alert.kind, alert.kind)
+    limit = "limit of" if alert.kind == Alert.Kind.DAY else f"{kind} of the month of"
     return f"{alert.used:,} of {alert.cap:,} tokens, {limit}"

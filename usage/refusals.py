@@ -10,16 +10,10 @@ from uuid import UUID
 
 from config.api.problems import Problem, RefusedUntil
 from usage.alerts import note_daily_limit
-from usage.limits import Balance, remaining_headers
+from usage.limits import LEAST_OUTPUT, Balance, remaining_headers, small_prompt
 from usage.periods import Period
 from usage.stops import ModelCallsStopped
 
-# Fewer output tokens than this count as none: an answer that is cut at once is useless.
-LEAST_OUTPUT = 16
-# A daily limit is reached when not even a small prompt fits beside that: one of so many estimated tokens, or of this
-# percent of the limit if that is fewer.
-SMALL_PROMPT = 1_000
-SMALL_PERCENT = 1
 # The Retry-After while running calls hold the tokens that are left.
 RESERVED_RETRY = timedelta(seconds=5)
 
@@ -138,7 +132,7 @@ class _Share(NamedTuple):
         """
         if self.cap is None:
             return
-        least = LEAST_OUTPUT + min(SMALL_PROMPT, self.cap * SMALL_PERCENT // 100)
+        least = LEAST_OUTPUT + small_prompt(self.cap)
         if self.cap - self.used < least <= self.cap:
             note_daily_limit(user_id=user_id, day=period.day, used=self.used, cap=self.cap, now=now)
 

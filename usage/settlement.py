@@ -1,7 +1,7 @@
 """Settlement: writes the actual tokens of a call to its open record, exactly once, and updates the totals.
 
-The same statement fixes the cost, and writes the alert of a person who has used 80 % of a cap; a worker mails it
-(``usage.alerts``).
+The same statement fixes the cost, and writes the alerts of a person who has used 80 % or all of a cap; a worker mails
+them (``usage.alerts``).
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from uuid import UUID
 from psycopg.types.numeric import Int8
 
 from config.db.batching import BatchedStatement
+from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
 from usage.models import UsageRecord
 
 SHARE_PERCENT = 80
@@ -55,10 +56,15 @@ noticed AS (
     INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at)
     SELECT d.kind, m.user_id, m.period, d.used, d.cap, %(now)s
     FROM counted AS m CROSS JOIN LATERAL (
-        VALUES ('input', m.input_used, m.input_cap), ('output', m.output_used, m.output_cap)
-    ) AS d (kind, used, cap)
+        VALUES ('input', m.input_used, m.input_cap, m.input_cap * {SHARE_PERCENT} / 100.0),
+               ('output', m.output_used, m.output_cap, m.output_cap * {SHARE_PERCENT} / 100.0),
+               -- With less left, not even a small prompt fits (usage.limits.small_prompt).
+               ('input_all', m.input_used, m.input_cap,
+                m.input_cap + 1 - GREATEST(LEAST({SMALL_PROMPT}, m.input_cap * {SMALL_PERCENT} / 100), 1)),
+               ('output_all', m.output_used, m.output_cap, m.output_cap - {LEAST_OUTPUT - 1})
+    ) AS d (kind, used, cap, enough)
     -- A cap of 0 is an operator's refusal and no budget.
-    WHERE d.cap > 0 AND d.used * 100 >= d.cap * {SHARE_PERCENT}
+    WHERE d.cap > 0 AND d.used >= d.enough
     ON CONFLICT DO NOTHING
 )
 SELECT left_month, taken_today FROM counted

@@ -140,6 +140,21 @@ class TestNoticing:
         end(user, ask(user, now=NOON + timedelta(days=20)).record_id, output=900)
         assert sorted(kinds()) == ["input", "output", "output"]
 
+    def test_a_cap_is_used_up_where_no_call_fits_into_the_rest(self, user: User) -> None:
+        use(user, 984)
+        assert kinds() == ["output"]
+        use(user, 16)
+        assert kinds() == ["output", "output_all"]
+        alert = Alert.objects.get(kind="output_all")
+        assert (alert.period, alert.used, alert.cap) == (NOVEMBER, 1_000, 1_000)
+
+    def test_input_is_used_up_where_not_even_a_small_prompt_fits(self, user: User) -> None:
+        plan = PlanCaps(monthly_input=10_000, monthly_output=None, daily=None)
+        end(user, ask(user, plan=plan, prompt=9_900).record_id, prompt=9_900)
+        assert kinds() == ["input"]
+        end(user, ask(user, plan=plan, prompt=1).record_id, prompt=1)
+        assert kinds() == ["input", "input_all"]
+
     def test_what_is_reserved_is_not_used(self, user: User) -> None:
         end(user, ask(user, output=900).record_id, output=100)
         assert kinds() == []
@@ -264,9 +279,10 @@ def test_two_hundred_calls_that_cross_at_once_are_noticed_once(user: User) -> No
 
     done = race(*[partial(settle_all, mine) for mine in parts])
     assert sum(done) == 200  # type: ignore[arg-type]
-    assert kinds() == ["output"]
+    # 80 % and all of it, which are one mail.
+    assert sorted(kinds()) == ["output", "output_all"]
     told = race(*[lambda: alerts.tell(now=NOON) for _ in range(4)])
-    assert sorted(told) == [0, 0, 0, 1]  # type: ignore[type-var]
+    assert sum(told) == 2  # type: ignore[arg-type]
     assert Alert.objects.waiting().count() == 0
     assert len([each for each in mails() if user.email in each["subject"]]) == 1
 
@@ -289,6 +305,35 @@ class TestTelling:
         ):
             assert said in mail["text"], said
         assert Alert.objects.get().told_at == NOON
+
+    def test_a_used_up_cap_is_mailed_like_its_eighty_percent(self, user: User) -> None:
+        use(user, 830)
+        alerts.tell(now=NOON)
+        use(user, 170)
+        assert alerts.tell(now=NOON) == 1
+        _, mail = mails()
+        assert mail["subject"] == "ada@acme.test has used up this month's output tokens"
+        assert "has used 1,000 of 1,000 output tokens of 2026-11" in mail["text"]
+        assert "refused (monthly_cap_exceeded) until 2026-12-01 00:00 UTC" in mail["text"]
+        assert alerts.tell(now=NOON) == 0
+
+    def test_a_call_that_uses_up_a_cap_at_once_is_one_mail(self, user: User) -> None:
+        use(user, 1_000)
+        assert kinds() == ["output", "output_all"]
+        assert alerts.tell(now=NOON) == 2
+        (mail,) = mails()
+        assert "used up" in mail["subject"]
+        assert Alert.objects.waiting().count() == 0
+
+    def test_eighty_percent_of_a_cap_that_is_used_up_is_no_mail_among_many_either(
+        self, plan: Plan, by: Actor
+    ) -> None:
+        for each in people(12, plan, by):
+            use(each, 1_000)
+        assert alerts.tell(now=NOON) == 24
+        (mail,) = mails()
+        assert mail["subject"] == "12 people are near or at a limit of model tokens"
+        assert "p003@many.test (Many): 1,000 of 1,000 tokens, output of the month" in mail["text"]
 
     def test_the_mail_about_a_day_says_when_it_is_over(self, user: User) -> None:
         daily = PlanCaps(monthly_input=None, monthly_output=None, daily=500)
@@ -429,7 +474,7 @@ class TestChecking:
             use(each, 100)
         use(crowd[0], 1_000)
         assert alerts.check(now=NOON).percentile == pytest.approx(10)
-        assert kinds() == ["output"]
+        assert kinds() == ["output", "output_all"]
 
     def test_only_who_has_a_cap_and_used_this_month_counts(
         self, plan: Plan, by: Actor, organisation: Client
@@ -466,8 +511,10 @@ class TestChecking:
         later = NOON + timedelta(days=5)
         grant_override(user_id=user.pk, allowance=lower, ends_at=later, reason="x", by=by, now=NOON)
         assert kinds() == []
-        assert alerts.check(now=NOON)[:2] == (1, 1)
-        assert set(kinds()) == {"output", "percentile"}
+        # Of 80 %, and of all: fewer than 16 tokens are none.
+        assert alerts.check(now=NOON)[:2] == (2, 1)
+        assert set(kinds()) == {"output", "output_all", "percentile"}
+        assert alerts.check(now=NOON)[0] == 0
 
     def test_the_command_says_what_it_found(
         self, user: User, capsys: pytest.CaptureFixture[str]
