@@ -10,7 +10,7 @@ from django.db import IntegrityError, transaction
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
 from licensing.models import Plan
-from llmproxy.models import LanguageModel
+from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 from usage.limits import LEAST_OUTPUT
 
 NAME_TAKEN = Fault("/name", "unique", "A model of this name exists already.")
@@ -71,7 +71,23 @@ def _write(model: LanguageModel, offer: Offer) -> LanguageModel:
     except IntegrityError:
         raise InvalidRequest(errors=[NAME_TAKEN]) from None
     model.plans.set(offer.plans)
+    _write_route(model)
     return model
+
+
+def _write_route(model: LanguageModel) -> None:
+    """Gives the model its route to the provider of the settings. Another name there is counted in its own way."""
+    provider, _ = Provider.objects.get_or_create(name=Provider.DEFAULT)
+    of_both = {"model": model, "provider": provider}
+    route = Route.objects.select_for_update(no_key=True).filter(**of_both).first()
+    route = route or Route(**of_both)
+    if route.provider_name == model.provider_name:
+        return
+    route.provider_name = model.provider_name
+    route.tokenizer = tokenizer_of(model.provider_name)
+    if not route.factor_is_set:
+        route.token_factor = Route.FIRST_FACTOR
+    route.save()
 
 
 def _audited(model: LanguageModel) -> dict[str, Any]:
@@ -79,6 +95,7 @@ def _audited(model: LanguageModel) -> dict[str, Any]:
     return {
         "name": model.name,
         "provider_name": model.provider_name,
+        "tokenizers": list(model.routes.values_list("tokenizer", flat=True)),
         "output_limit": model.output_limit,
         "image_tokens": model.image_tokens,
         "on": model.is_on,

@@ -28,6 +28,7 @@ from config.console.action_views import ActionAdmin
 from config.console.actions import Action, BulkAction
 from licensing.licences import create_client
 from licensing.models import Brake, Plan
+from llmproxy.models import LanguageModel, Provider, Route
 from releases.models import (
     AppChannel,
     AppPin,
@@ -97,6 +98,7 @@ def filled(field: forms.Field, name: str, *, now: datetime) -> Any:
 # What a form needs that its fields do not tell, by model and act.
 SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "licence_customer": lambda licence: {"stripe_customer_id": "cus_NffrFeUfNV2Hib"},
+    "route_factor": lambda route: {"factor": "1.5"},
     "user_erase": lambda user: {"email": user.email},
     # An extra allowance, which in the last hour of a month ends sooner than in an hour.
     "override_add": lambda override: {
@@ -118,6 +120,12 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
     unused = create_client(name="Unused", plan=Plan.objects.first(), by=by, now=now)  # type: ignore[arg-type]
     rename_client(client_id=unused.pk, name="Unused still", by=by, now=now)
     _steered(now)
+    provider = Provider.objects.get()
+    for name in ("learned", "set"):
+        model = LanguageModel.objects.create(name=name, provider_name=name)
+        Route.objects.create(
+            model=model, provider=provider, provider_name=name, factor_is_set=name == "set"
+        )
 
 
 def app_versions(now: datetime) -> None:

@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from accounts.models import AuditEvent
 from licensing.models import Plan
-from llmproxy.models import LanguageModel
+from llmproxy.models import LanguageModel, Provider, Route
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db
@@ -66,3 +66,38 @@ def test_the_list_warns_about_the_default_model(console: Browser, settings) -> N
     LanguageModel.objects.update(is_on=True)
     model.plans.add(Plan.objects.create(name="Other"))
     assert "some plans only" in console.get(address).content.decode()
+
+
+def test_a_models_page_leads_to_its_route_whose_factor_is_set_and_freed(console: Browser) -> None:
+    console.post(reverse("admin:llmproxy_languagemodel_add"), FORM)
+    model, route = LanguageModel.objects.get(), Route.objects.get()
+    page = reverse("admin:llmproxy_route_change", args=[route.pk])
+    shown = console.get(reverse("admin:llmproxy_languagemodel_change", args=[model.pk]))
+    assert page in shown.content.decode()
+    assert "times a factor of 1.350, learned by nights" in shown.content.decode()
+
+    console.post(f"{page.removesuffix('change/')}factor/", {"factor": "1.5", "reason": "measured"})
+    assert "1.500, set by an operator" in console.get(page).content.decode()
+    event = AuditEvent.objects.get(action="route:factor_set")
+    assert event.reason == "measured"
+    log = console.get(reverse("admin:accounts_auditevent_change", args=[event.pk]))
+    assert page in log.content.decode()
+    console.post(f"{page.removesuffix('change/')}learn/", {"reason": "enough reports"})
+    assert "1.500, learned by nights" in console.get(page).content.decode()
+
+
+def test_a_route_with_its_models_tokenizer_offers_no_factor(console: Browser) -> None:
+    console.post(reverse("admin:llmproxy_languagemodel_add"), {**FORM, "provider_name": "gpt-4o"})
+    page = console.get(reverse("admin:llmproxy_route_change", args=[Route.objects.get().pk]))
+    assert "o200k_base (exact" in page.content.decode()
+    assert "Set token factor" not in page.content.decode()
+
+
+def test_the_provider_of_the_settings_is_shown_and_cannot_be_changed(
+    console: Browser, settings
+) -> None:
+    provider = Provider.objects.get(name="default")
+    page = console.get(reverse("admin:llmproxy_provider_change", args=[provider.pk]))
+    assert settings.LLM_BASE_URL in page.content.decode()
+    assert page.context["buttons"] == []
+    assert settings.LLM_API_KEY() not in page.content.decode()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 import pytest
 
@@ -9,8 +10,9 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest
 from licensing.models import Plan
-from llmproxy.models import LanguageModel
+from llmproxy.models import LanguageModel, Route
 from llmproxy.offering import Offer, add_model, change_model
+from llmproxy.tokens.factors import set_factor
 
 pytestmark = pytest.mark.django_db
 
@@ -83,3 +85,42 @@ def test_the_tokens_of_an_image_are_saved_and_audited(by: Actor, now: datetime) 
     event = AuditEvent.objects.get(action="language_model:added")
     assert event.after is not None
     assert event.after["image_tokens"] == 36_835
+
+
+def test_a_model_is_added_with_its_route_and_a_new_name_at_the_provider_is_counted_anew(
+    by: Actor, now: datetime
+) -> None:
+    model = add_model(offer=OFFER, by=by, now=now)
+    route = model.routes.get()
+    assert (route.provider.name, route.provider_name) == ("default", "large-2026")
+    assert (route.tokenizer, route.token_factor) == ("factor", Route.FIRST_FACTOR)
+
+    Route.objects.update(token_factor=Decimal("1.1"))
+    change_model(model_id=model.pk, offer=replace(OFFER, output_limit=99), by=by, now=now)
+    assert model.routes.get().token_factor == Decimal("1.1")
+    change_model(model_id=model.pk, offer=replace(OFFER, provider_name="larger"), by=by, now=now)
+    assert model.routes.get().token_factor == Route.FIRST_FACTOR
+    change_model(model_id=model.pk, offer=replace(OFFER, provider_name="gpt-4o"), by=by, now=now)
+    assert model.routes.get().tokenizer == "o200k_base"
+    after = AuditEvent.objects.latest("id").after
+    assert after is not None
+    assert after["tokenizers"] == ["o200k_base"]
+
+
+def test_a_factor_that_an_operator_has_set_survives_a_new_name_at_the_provider(
+    by: Actor, now: datetime
+) -> None:
+    model = add_model(offer=OFFER, by=by, now=now)
+    set_factor(
+        route_id=model.routes.get().pk, factor=Decimal("1.7"), reason="known", by=by, now=now
+    )
+    change_model(model_id=model.pk, offer=replace(OFFER, provider_name="larger"), by=by, now=now)
+    assert model.routes.get().token_factor == Decimal("1.7")
+
+
+def test_a_model_of_an_earlier_release_gets_its_route_when_it_is_changed(
+    by: Actor, now: datetime
+) -> None:
+    model = LanguageModel.objects.create(name="large", provider_name="large-2026")
+    change_model(model_id=model.pk, offer=OFFER, by=by, now=now)
+    assert model.routes.get().provider_name == "large-2026"

@@ -9,11 +9,15 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 
 from accounts.audit import Actor
 from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
+from llmproxy.admin.routes import counted_by
 from llmproxy.catalogue import default_model_warning
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
@@ -77,8 +81,8 @@ class LanguageModelAdmin(ConsoleAdmin):
     )
     list_filter = ("is_on", "plans")
     search_fields = ("name", "provider_name")
-    fields = (*list_display, moment("created_at"))
-    readonly_fields = ("plan_names",)
+    fields = (*list_display, "routes", moment("created_at"))
+    readonly_fields = ("plan_names", "routes")
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -93,3 +97,18 @@ class LanguageModelAdmin(ConsoleAdmin):
     @admin.display(description="plans")
     def plan_names(self, model: LanguageModel) -> str:
         return ", ".join(plan.name for plan in model.plans.all()) or "every plan"
+
+    @admin.display
+    def routes(self, model: LanguageModel) -> SafeString:
+        """A line for each route, with the provider's name and how prompts are counted."""
+        routes = [
+            (
+                reverse("admin:llmproxy_route_change", args=[route.pk]),
+                route.provider,
+                route.provider_name,
+                counted_by(route),
+            )
+            for route in model.routes.select_related("provider")
+        ]
+        line = '<a href="{}">{}</a> as {}; prompts counted by {}'
+        return format_html_join(SafeString("<br>"), line, routes)
