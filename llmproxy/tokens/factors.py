@@ -95,9 +95,16 @@ def _change(
         if route.tokenizer != Route.Tokenizer.FACTOR:
             detail = "This route counts by its model's own tokenizer and has no factor."
             raise InvalidRequest(errors=[Fault("/factor", "invalid", detail)])
-        action = "route:factor_set" if is_set else "route:factor_freed"
         factor = route.token_factor if factor is None else factor
-        _write(route, factor, is_set=is_set, action=action, by=by, now=now, reason=reason)
+        _write(
+            route,
+            factor,
+            is_set=is_set,
+            action="route:factor_set" if is_set else "route:factor_freed",
+            by=by,
+            now=now,
+            reason=reason,
+        )
     return route
 
 
