@@ -1,23 +1,22 @@
 """The pages of events, their export and their volumes. No query here counts or sorts the whole table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
-from django.contrib.admin.options import IncorrectLookupParameters
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils import timezone
 
+from accounts.admin.exports import ExportedList
 from accounts.audit import record
-from accounts.people.operators import actor_of
-from config.console.base import ConsoleAdmin, uuid_in
+from config.console.base import uuid_in
 from config.console.columns import ChoiceFilter, moment
-from telemetry.export import FORMATS, lines
+from telemetry.export import lines
 from telemetry.models import Event
 from telemetry.volumes import REST, volumes
 
@@ -70,8 +69,9 @@ class VersionFilter(ChoiceFilter):
 
 
 @admin.register(Event)
-class EventAdmin(ConsoleAdmin):
+class EventAdmin(ExportedList):
     change_list_template = "admin/console/telemetry.html"
+    export_name = "telemetry"
     list_display = (
         moment("received_at"),
         "name",
@@ -107,17 +107,15 @@ class EventAdmin(ConsoleAdmin):
         return super().get_search_results(request, queryset, search_term)
 
     def get_urls(self) -> list[URLPattern]:
-        wrap = self.admin_site.admin_view
-        volumes = path("volumes/", wrap(self._volumes), name="telemetry_event_volumes")
-        exports = [
-            path(
-                f"export.{ending}",
-                wrap(self._export(ending)),
-                name=f"telemetry_event_export_{ending}",
-            )
-            for ending in FORMATS
-        ]
-        return [volumes, *exports, *super().get_urls()]
+        view = self.admin_site.admin_view(self._volumes)
+        volumes = path("volumes/", view, name="telemetry_event_volumes")
+        return [volumes, *super().get_urls()]
+
+    def export(self, rows: QuerySet[Event], *, ending: str) -> Iterator[bytes]:
+        return lines(rows, ending=ending)
+
+    def note_export(self, **given: Any) -> None:
+        record("telemetry:exported", **given)
 
     def _volumes(self, request: HttpRequest) -> HttpResponse:
         """The volumes of a day by app and version, also after its events were pruned."""
@@ -136,28 +134,6 @@ class EventAdmin(ConsoleAdmin):
             "rest": REST,
         }
         return TemplateResponse(request, "admin/console/volumes.html", context)
-
-    def _export(self, ending: str) -> Any:
-        def view(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
-            """Exports all events of the filtered list as a file."""
-            if not self.has_view_permission(request):
-                raise PermissionDenied
-            try:
-                rows = self.get_changelist_instance(request).get_queryset(request)
-            except IncorrectLookupParameters:
-                raise BadRequest from None
-            now = timezone.now()
-            chosen = {name: value for name, value in request.GET.items() if len(value) <= 100}
-            record("telemetry:exported", by=actor_of(request), now=now, target=ending, after=chosen)
-            response = StreamingHttpResponse(
-                lines(rows, ending=ending), content_type=FORMATS[ending]
-            )
-            name = f"telemetry-{now:%Y%m%dT%H%M%S}.{ending}"
-            response["Content-Disposition"] = f'attachment; filename="{name}"'
-            response["Cache-Control"] = "no-store"
-            return response
-
-        return view
 
 
 def _last_days() -> list[str]:

@@ -28,7 +28,7 @@ from licensing.models import Licence, Plan
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
 from usage.limits import Caps, effective_of_all
-from usage.models import Budget, MonthlyUsage, Override, RunningCall, Stop
+from usage.models import MonthlyUsage, Override, RunningCall, Stop
 from usage.periods import Period
 
 PEOPLE_SHOWN = 25
@@ -110,7 +110,8 @@ class ClientAdmin(ConsoleAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         number = Count("users", filter=Q(users__erased_at=None))
-        return super().get_queryset(request).annotate(people_count=number)
+        rows = super().get_queryset(request).select_related("budget")
+        return rows.annotate(people_count=number)
 
     @admin.display(description="licence", ordering="licence__status")
     def status(self, client: Any) -> str:
@@ -143,7 +144,7 @@ class ClientAdmin(ConsoleAdmin):
             "people_url": f"{users}?client__id__exact={row.pk}",
             "month": _month_of_all(row, now=now),
             "period": Period.of(now),
-            "budget": Budget.objects.filter(client=row).first(),
+            "budget": getattr(row, "budget", None),
             "sessions": sessions.order_by("-last_used_at")[:SESSIONS_SHOWN],
             "sessions_number": sessions.count(),
             "calls": calls[:CALLS_SHOWN],

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 
 from config.console.template_tags import instant
+from config.money import shown
 
 
 def moment(field: str, label: str = "") -> Callable[[Any], str]:
@@ -24,6 +25,15 @@ def yes_no(field: str, label: str = "") -> Callable[[Any], str]:
 def tokens(field: str, label: str = "") -> Callable[[Any], str]:
     """A list column for a number of tokens, in groups of three."""
     return _column(field, label, _number)
+
+
+def dollars(field: str, label: str = "") -> Callable[[Any], str]:
+    """A list column for an amount of money, to the millionth of a dollar."""
+    return _column(field, label, _amount)
+
+
+def _amount(value: int | None) -> str:
+    return "" if value is None else format_html('<span class="number">{}</span>', shown(value, 6))
 
 
 def _number(value: int | None) -> str:

@@ -1,6 +1,6 @@
 """The pages of the ledger, its totals and alerts, and of overrides with their actions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -11,13 +11,15 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 
+from accounts.admin.exports import ExportedList
 from accounts.admin.fields import PersonField
 from accounts.admin.large_lists import THEIRS, LargeList
-from accounts.audit import Actor
+from accounts.audit import Actor, record
 from accounts.models import Session
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
-from config.console.columns import ChoiceFilter, moment, tokens, yes_no
+from config.console.columns import ChoiceFilter, dollars, moment, tokens, yes_no
+from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
 from usage.periods import Period
@@ -49,7 +51,8 @@ class AdmissionFilter(MonthFilter):
 
 
 @admin.register(UsageRecord)
-class UsageRecordAdmin(LargeList):
+class UsageRecordAdmin(ExportedList, LargeList):
+    export_name = "calls"
     list_display = (
         moment("opened_at"),
         "user",
@@ -57,6 +60,7 @@ class UsageRecordAdmin(LargeList):
         "state",
         tokens("input_tokens"),
         tokens("output_tokens"),
+        dollars("cost"),
         "source",
         "end",
         yes_no("streamed", "streamed"),
@@ -87,6 +91,11 @@ class UsageRecordAdmin(LargeList):
         tokens("cached_input_tokens"),
         tokens("output_tokens"),
         tokens("reasoning_tokens"),
+        tokens("counted_input"),
+        dollars("input_price", "price of a million input tokens"),
+        dollars("cached_input_price", "of cached ones"),
+        dollars("output_price", "of output tokens"),
+        dollars("cost"),
         "source",
         "end",
         tokens("checkpoint_input"),
@@ -97,6 +106,12 @@ class UsageRecordAdmin(LargeList):
         moment("expires_at"),
         moment("settled_at"),
     )
+
+    def export(self, rows: QuerySet[UsageRecord], *, ending: str) -> Iterator[bytes]:
+        return lines(rows, ending=ending)
+
+    def note_export(self, **given: Any) -> None:
+        record("usage:exported", **given)
 
     def named(self, term: str) -> Q:
         return Q(model=term) | Q(request_id=term)

@@ -1,0 +1,102 @@
+"""The ledger's files: every call once, with what it cost, as the list is filtered."""
+
+import csv
+import json
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+
+from accounts.models import AuditEvent, User
+from tests.conftest import Browser
+from tests.usage.test_budgets import NOON, PRICES, ask, end
+from usage.admin.export import COLUMNS, lines
+from usage.caps import UNKNOWN
+from usage.models import UsageRecord
+
+LIST = "/admin/usage/usagerecord/"
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def calls(user: User) -> list[UsageRecord]:
+    """Seven calls, the newest first: one that runs, one without prices, and five that cost something."""
+    for number in range(5):
+        now = NOON + timedelta(minutes=number // 2)
+        end(user, ask(user, now=now), now, input=1_000, cached_input=400, output=number)
+    end(user, ask(user, prices=UNKNOWN, now=NOON + timedelta(hours=1)), input=1_000)
+    ask(user, now=NOON + timedelta(hours=2))
+    return list(UsageRecord.objects.order_by("-opened_at", "-id"))
+
+
+def exported(console: Browser, ending: str, **query: str) -> str:
+    response = console.get(f"{LIST}export.{ending}", query)
+    assert response.status_code == 200
+    return b"".join(response.streaming_content).decode()
+
+
+def test_csv_says_dollars_with_six_decimals(console: Browser, calls: list[UsageRecord]) -> None:
+    rows = list(csv.DictReader(StringIO(exported(console, "csv"))))
+    assert [row["id"] for row in rows] == [str(each.pk) for each in calls]
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["cost_usd"] for row in rows[:2]] == ["", ""]
+    # 600 fresh and 400 cached tokens of input are two thousandths.
+    assert sorted(row["cost_usd"] for row in rows[2:]) == [
+        f"0.00{number + 2}000" for number in range(5)
+    ]
+
+
+def test_ndjson_has_nothing_where_nothing_is_known(
+    console: Browser, calls: list[UsageRecord]
+) -> None:
+    rows = [json.loads(line) for line in exported(console, "ndjson").splitlines()]
+    assert [row["id"] for row in rows] == [str(each.pk) for each in calls]
+    running, unpriced, latest = rows[:3]
+    assert (running["cost_usd"], running["settled_at"], running["state"]) == (None, None, "open")
+    assert (unpriced["cost_usd"], unpriced["input_tokens"]) == (None, 1_000)
+    assert latest["cost_usd"] == "0.006000"
+
+
+def test_the_filters_of_the_list_count(console: Browser, calls: list[UsageRecord]) -> None:
+    rows = exported(console, "ndjson", state__exact="open").splitlines()
+    assert [json.loads(row)["id"] for row in rows] == [str(calls[0].pk)]
+    page = console.get(LIST, {"state__exact": "open"}).content.decode()
+    assert f'href="{LIST}export.csv?state__exact=open"' in page
+
+
+@pytest.mark.parametrize("page", [1, 2, 7, 8])
+def test_pages_join_without_a_gap(calls: list[UsageRecord], page: int) -> None:
+    text = b"".join(lines(UsageRecord.objects.all(), ending="ndjson", page=page)).decode()
+    assert [json.loads(line)["id"] for line in text.splitlines()] == [
+        str(each.pk) for each in calls
+    ]
+
+
+def test_a_cell_starts_no_formula(console: Browser, user: User) -> None:
+    end(user, ask(user))
+    UsageRecord.objects.update(model="=cmd()", request_id="-1234567")
+    row = next(csv.DictReader(StringIO(exported(console, "csv"))))
+    assert (row["model"], row["request_id"]) == ("'=cmd()", "'-1234567")
+
+
+def test_an_export_is_audited_and_needs_the_right(
+    console: Browser, stranger: Browser, user: User
+) -> None:
+    exported(console, "csv", state__exact="open")
+    event = AuditEvent.objects.get(action="usage:exported")
+    assert (event.target, event.after) == ("csv", {"state__exact": "open"})
+    assert stranger.get(f"{LIST}export.csv").status_code == 302
+    user.is_staff = True
+    user.save()
+    stranger.force_login(user)
+    assert stranger.get(f"{LIST}export.csv").status_code in {302, 403}
+    assert AuditEvent.objects.filter(action="usage:exported").count() == 1
+
+
+def test_the_pages_of_a_call_show_its_cost(console: Browser, user: User) -> None:
+    record = end(user, ask(user), output=2)
+    assert "$0.002000" in console.get(LIST).content.decode()
+    page = console.get(f"{LIST}{record.pk}/change/").content.decode()
+    assert "$0.002000" in page
+    assert f"${PRICES.output // 10**6:,}.000000" in page  # type: ignore[operator]

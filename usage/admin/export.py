@@ -1,0 +1,62 @@
+"""Exports the ledger as a file."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django.db.models import QuerySet
+
+from accounts.admin.exports import PAGE, csv_lines, ndjson_lines, pages
+from config.api.problems import instant
+from config.money import decimal
+from usage.models import UsageRecord
+
+COLUMNS = (
+    "id",
+    "opened_at",
+    "settled_at",
+    "client_id",
+    "user_id",
+    "model",
+    "provider",
+    "request_id",
+    "streamed",
+    "state",
+    "source",
+    "end",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cost_usd",
+)
+# A cell that begins so is a formula to a spreadsheet: an operator names models, a caller its requests.
+FORMULA = ("=", "+", "-", "@")
+
+
+def lines(rows: QuerySet[UsageRecord], *, ending: str, page: int = PAGE) -> Iterator[bytes]:
+    """Yields the bytes of a file, the newest call first: ``csv`` with a header, or ``ndjson``."""
+    if ending == "csv":
+        yield csv_lines([COLUMNS])
+    for records in pages(rows, time="opened_at", page=page):
+        found = [_row(each) for each in records]
+        if ending == "csv":
+            yield csv_lines([_cell(row[name]) for name in COLUMNS] for row in found)
+        else:
+            yield ndjson_lines(found)
+
+
+def _row(record: UsageRecord) -> dict[str, Any]:
+    """A call; its cost is in dollars with six decimals, and None if it has no prices or still runs."""
+    return {
+        **{name: getattr(record, name) for name in COLUMNS[:-1]},
+        "id": str(record.pk),
+        "opened_at": instant(record.opened_at),
+        "settled_at": instant(record.settled_at) if record.settled_at else None,
+        "client_id": str(record.client_id),
+        "user_id": str(record.user_id),
+        "cost_usd": None if record.cost is None else str(decimal(record.cost)),
+    }
+
+
+def _cell(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
