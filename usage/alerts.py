@@ -1,4 +1,4 @@
-"""Usage alerts: 80 % and all of a monthly cap, the daily limit, and the 95th percentile of all shares.
+"""Usage alerts: caps, the daily limit, the 95th percentile of all shares, and unusual calls.
 
 Operators are told, and of a used-up monthly cap also the client's administrators, where the client names an address.
 
@@ -14,10 +14,11 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Count
 
 from usage import mails
 from usage.limits import LEAST_OUTPUT, effective_of_all, small_prompt
-from usage.models import Alert, MonthlyUsage
+from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
 
@@ -26,6 +27,8 @@ PERCENTILE = 0.95
 MAILS_AN_HOUR = 10
 _MONTHLY = (Alert.Kind.INPUT, Alert.Kind.OUTPUT)
 _ALL = {Alert.Kind.INPUT: Alert.Kind.INPUT_ALL, Alert.Kind.OUTPUT: Alert.Kind.OUTPUT_ALL}
+# Calls of one person that are left in an hour, without an alert.
+MOST_ABANDONED = 20
 HOUR = timedelta(hours=1)
 GATHERED_FOR = timedelta(minutes=15)
 
@@ -57,6 +60,30 @@ def note_report(*, user_id: UUID, reported: int, charged: int, now: datetime) ->
             cap=charged,
             noticed_at=now,
         )
+    )
+
+
+def notice_abandoned(*, now: datetime) -> None:
+    """Writes the alerts about people with many abandoned calls in the last hour, once for each day."""
+    day = Period.of(now).day
+    left = UsageRecord.objects.left().filter(opened_at__gt=now - HOUR).order_by()
+    numbers = left.values_list("user").annotate(number=Count("*"))
+    many = dict(numbers.filter(number__gt=MOST_ABANDONED))
+    noticed = Alert.objects.filter(kind=Alert.Kind.ABANDONED, period=day, user__in=many)
+    new = many.keys() - set(noticed.values_list("user", flat=True))
+    Alert.objects.bulk_create(
+        [
+            Alert(
+                user_id=user_id,
+                kind=Alert.Kind.ABANDONED,
+                period=day,
+                used=many[user_id],
+                cap=MOST_ABANDONED,
+                noticed_at=now,
+            )
+            for user_id in sorted(new)
+        ],
+        ignore_conflicts=True,
     )
 
 

@@ -29,6 +29,10 @@ class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
         """Open records with an expired reservation, whose process must have died."""
         return self.open().filter(expires_at__lte=at)
 
+    def left(self) -> "UsageRecordQuerySet":
+        """Calls whose client has left."""
+        return self.filter(end=UsageRecord.End.CLIENT_GONE)
+
     def of_month(self, *, user_id: UUID, period: date) -> "UsageRecordQuerySet":
         return self.filter(user_id=user_id, period=period)
 
@@ -151,6 +155,12 @@ class UsageRecord(models.Model):
                 fields=("user", "period", "day", "model"),
                 include=("input_tokens", "output_tokens"),
                 name="usage_series_of_a_month",
+            ),
+            # Beside it, for those of a person that were left.
+            models.Index(
+                fields=("user", "period", "day", "model"),
+                condition=Q(end="client_gone"),
+                name="usage_left_by_month",
             ),
             models.Index(
                 fields=("expires_at",), condition=Q(state="open"), name="usage_open_by_expiry"

@@ -30,6 +30,9 @@ class ByDaySerializer(serializers.Serializer[Any]):
     input = serializers.IntegerField()
     output = serializers.IntegerField()
     calls = serializers.IntegerField()
+    abandoned = serializers.IntegerField(
+        help_text="Those of the calls whose client hung up; they are charged too."
+    )
 
 
 class ByModelSerializer(serializers.Serializer[Any]):

@@ -5,12 +5,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Aggregate, Count, F, FloatField, Sum
+from django.db.models import Aggregate, BigIntegerField, Count, F, FloatField, Sum, Value
 from django.db.models.functions import Cast
 
 from usage.limits import PlanCaps, balance
 from usage.models import UsageRecord
 from usage.periods import Period
+
+SUMMED = ("input", "output", "calls", "abandoned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,11 @@ class Summary:
     by_day: list[dict[str, Any]]
     by_model: list[dict[str, Any]]
 
+    @property
+    def abandoned(self) -> int:
+        """The calls of the month whose client has left."""
+        return sum(each["abandoned"] for each in self.by_day)
+
 
 def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
     """One person's month at ``now``, by two short queries: one reads the totals, one the records of that month."""
@@ -69,22 +76,23 @@ def summary(*, user_id: UUID, plan: PlanCaps, now: datetime) -> Summary:
 
 
 def _by_day_and_model(*, user_id: UUID, period: Period) -> list[dict[str, Any]]:
-    # Only columns of its index, so that PostgreSQL reads no record.
-    rows = (
-        UsageRecord.objects.of_month(user_id=user_id, period=period.month)
-        .order_by()
-        .values("day", "model")
-        .annotate(input=Sum("input_tokens"), output=Sum("output_tokens"), calls=Count("*"))
+    # Only columns of an index each, so that PostgreSQL reads no record.
+    month = UsageRecord.objects.of_month(user_id=user_id, period=period.month).order_by()
+    none, number = Value(0, output_field=BigIntegerField()), Count("*")
+    rows = month.values("day", "model").annotate(
+        input=Sum("input_tokens"), output=Sum("output_tokens"), calls=number, abandoned=none
     )
-    return [dict(row) for row in rows]
+    left = month.left().values("day", "model")
+    counted = left.annotate(input=none, output=none, calls=none, abandoned=number)
+    return [dict(row) for row in rows.union(counted, all=True)]
 
 
 def _series(rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     """The sums of the rows by one of their keys, in its order."""
     sums: dict[Any, dict[str, Any]] = {}
     for row in rows:
-        into = sums.setdefault(row[key], {key: row[key], "input": 0, "output": 0, "calls": 0})
-        for name in ("input", "output", "calls"):
+        into = sums.setdefault(row[key], {key: row[key], **dict.fromkeys(SUMMED, 0)})
+        for name in SUMMED:
             into[name] += row[name]
     return [sums[each] for each in sorted(sums)]
 

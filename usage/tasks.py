@@ -24,8 +24,10 @@ def settle_abandoned_calls(timestamp: int) -> None:
 @periodic(cron="* * * * *")
 @task(name="usage.tell", queue="usage", queueing_lock="usage.tell", pass_context=False)
 def tell(timestamp: int) -> None:
-    """Mails the waiting usage alerts to operators, every minute."""
-    alerts.tell(now=timezone.now())
+    """Looks for abandoned calls and mails the waiting usage alerts to operators, every minute."""
+    now = timezone.now()
+    alerts.notice_abandoned(now=now)
+    alerts.tell(now=now)
 
 
 @periodic(cron="* * * * *")

@@ -31,7 +31,8 @@ from config.console.columns import moment, yes_no
 from licensing.models import Licence
 from usage.admin.calls import RestartModelCalls, StopModelCalls
 from usage.limits import PlanCaps
-from usage.models import MonthlyUsage, Override, RunningCall, Stop
+from usage.models import Alert, MonthlyUsage, Override, RunningCall, Stop
+from usage.periods import Period
 from usage.summaries import Summary, summary
 
 SESSIONS_SHOWN = 20
@@ -127,6 +128,7 @@ class PersonAdmin(ConsoleAdmin):
             "live_number": live.count(),
             "month": _month(row, now=now),
             "overrides": overrides.select_related("user"),
+            "alerts": Alert.objects.filter(user=row, period__gte=Period.of(now).month),
             "touchable": row.erased_at is None and may_touch(request, row),
             "stop": Stop.objects.in_force(at=now).filter(user=row).first(),
             "calls": RunningCall.objects.filter(user=row).select_related("user")[:CALLS_SHOWN],

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission
 from django.urls import reverse
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
@@ -13,6 +14,7 @@ from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD, Browser
 from tests.console.conftest import World
+from usage.models import Alert, UsageRecord
 
 pytestmark = pytest.mark.django_db
 
@@ -292,6 +294,25 @@ def test_the_page_shows_usage_sessions_overrides_and_events(console: Browser, wo
     text = " ".join(console.get(page(world.person, "change")).content.decode().split())
     for shown in ("450,000", "900,000", "50 %", "Live sessions (1)", "override:granted", "mac"):
         assert shown in text, shown
+
+
+def test_the_page_shows_abandoned_calls_and_alerts(console: Browser, world: World) -> None:
+    address = page(world.person, "change")
+    assert "abandoned" not in console.get(address).content.decode()
+    now = timezone.now()
+    UsageRecord.objects.filter(user=world.person, state="settled").update(
+        end="client_gone", period=now.date().replace(day=1), opened_at=now
+    )
+    left = UsageRecord.objects.filter(user=world.person, end="client_gone").count()
+    assert left
+    Alert.objects.create(
+        user=world.person, kind="abandoned", period=now.date(), used=25, cap=20, noticed_at=now
+    )
+    text = " ".join(console.get(address).content.decode().split())
+    assert f">{left} abandoned</a>" in text
+    assert f"many abandoned calls, {now:%Y-%m-%d}</a>, 25 against 20" in text
+    alerts = console.get(reverse("admin:usage_alert_changelist"), {"kind__exact": "abandoned"})
+    assert [alert.used for alert in alerts.context["cl"].result_list] == [25]
 
 
 def test_the_page_of_a_person_shows_a_theft_that_has_ended_its_session(

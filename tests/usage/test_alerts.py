@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.core.management import call_command
 from django.db import connection
+from django.utils import timezone
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
@@ -18,7 +19,7 @@ from accounts.people.erasure import erase_user
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.races import race
-from usage import alerts
+from usage import alerts, tasks
 from usage.caps import Asked, Reservation, reserve
 from usage.limits import PlanCaps
 from usage.models import Alert, UsageRecord
@@ -29,6 +30,7 @@ from usage.settlement import Spent, settle, settle_abandoned
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOVEMBER = date(2026, 11, 1)
 PLAN = PlanCaps(monthly_input=10_000, monthly_output=1_000, daily=10**6)
+NO_CAPS = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
 numbers = count()
 
 
@@ -285,6 +287,49 @@ def test_two_hundred_calls_that_cross_at_once_are_noticed_once(user: User) -> No
     assert sum(told) == 2  # type: ignore[arg-type]
     assert Alert.objects.waiting().count() == 0
     assert len([each for each in mails() if user.email in each["subject"]]) == 1
+
+
+@pytest.mark.django_db
+class TestAbandoned:
+    def leave(
+        self, user: User, number: int, *, now: datetime = NOON, end: str = "client_gone"
+    ) -> None:
+        for _ in range(number):
+            reservation = ask(user, plan=NO_CAPS, now=now)
+            UsageRecord.objects.filter(pk=reservation.record_id).update(
+                state="settled", settled_at=now, source="counted", end=end
+            )
+
+    def test_more_than_twenty_in_an_hour_are_noticed_once_a_day(self, user: User) -> None:
+        self.leave(user, 20)
+        self.leave(user, 5, end="done")
+        self.leave(user, 5, now=NOON - timedelta(hours=1))
+        alerts.notice_abandoned(now=NOON)
+        assert kinds() == []
+        self.leave(user, 1)
+        for minute in range(3):
+            alerts.notice_abandoned(now=NOON + timedelta(minutes=minute))
+        alert = Alert.objects.get()
+        assert (alert.kind, alert.user, alert.period) == ("abandoned", user, NOON.date())
+        assert (alert.used, alert.cap, alert.told_at) == (21, 20, None)
+        tomorrow = NOON + timedelta(days=1)
+        self.leave(user, 30, now=tomorrow)
+        alerts.notice_abandoned(now=tomorrow)
+        assert kinds() == ["abandoned"] * 2
+
+    def test_each_person_is_noticed_alone(self, plan: Plan, by: Actor) -> None:
+        first, second, third = people(3, plan, by)
+        for person, number in ((first, 25), (second, 15), (third, 21)):
+            self.leave(person, number)
+        alerts.notice_abandoned(now=NOON)
+        assert (kinds(first), kinds(second), kinds(third)) == (["abandoned"], [], ["abandoned"])
+
+    def test_the_worker_looks_every_minute(self, user: User) -> None:
+        self.leave(user, 21, now=timezone.now())
+        tasks.tell(timestamp=0)
+        assert [mail["subject"] for mail in mails()] == [
+            "ada@acme.test hangs up on many model calls"
+        ]
 
 
 @pytest.mark.django_db

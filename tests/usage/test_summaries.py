@@ -32,6 +32,7 @@ def call(
     now: datetime = NOON,
     spent: tuple[int, int] | None = (100, 50),
     reserved: tuple[int, int] = (200, 100),
+    end: UsageRecord.End = UsageRecord.End.DONE,
 ) -> None:
     """A call that has spent input and output; None: that runs still."""
     asked = Asked(
@@ -52,7 +53,7 @@ def call(
             user_id=user.pk,
             spent=Spent(input=spent[0], output=spent[1]),
             source=UsageRecord.Source.PROVIDER,
-            end=UsageRecord.End.DONE,
+            end=end,
             now=now,
         )
 
@@ -90,6 +91,25 @@ def test_the_series_are_sums_in_a_stable_order(user: User) -> None:
         ("alpha", 50, 1),
         ("zeta", 100, 2),
     ]
+
+
+def test_abandoned_calls_are_counted_by_day(user: User) -> None:
+    earlier = NOON - timedelta(days=2)
+    for now, end in (
+        (earlier, UsageRecord.End.CLIENT_GONE),
+        (NOON, UsageRecord.End.CLIENT_GONE),
+        (NOON, UsageRecord.End.CLIENT_GONE),
+        (NOON, UsageRecord.End.STOPPED),
+        (NOON - timedelta(days=30), UsageRecord.End.CLIENT_GONE),
+    ):
+        call(user, now=now, end=end)
+    call(user, spent=None)
+    month = summary(user_id=user.pk, plan=PLAN, now=NOON)
+    assert [(each["abandoned"], each["calls"], each["input"]) for each in month.by_day] == [
+        (1, 1, 100),
+        (2, 4, 300),
+    ]
+    assert (month.abandoned, month.calls) == (3, 5)
 
 
 def test_nothing_is_left_where_a_cap_was_lowered_below_what_is_used(user: User, by: Actor) -> None:
@@ -157,7 +177,7 @@ def test_over_http_it_has_the_promised_shape(signed_in: APIClient, user: User) -
     assert body["day"].pop("resets_at") == f"{now + timedelta(days=1):%Y-%m-%dT00:00:00Z}"
     assert body["day"] == {"used": 150, "in_flight": 300, "cap": 100_000, "remaining": 99_550}
     assert body["calls"] == 2
-    day = {"date": f"{now:%Y-%m-%d}", "input": 100, "output": 50, "calls": 2}
+    day = {"date": f"{now:%Y-%m-%d}", "input": 100, "output": 50, "calls": 2, "abandoned": 0}
     assert body["by_day"] == [day]
     assert body["by_model"] == [{"model": "small", "input": 100, "output": 50, "calls": 2}]
     assert list(body) == ["period", "input", "output", "day", "calls", "by_day", "by_model"]
