@@ -16,6 +16,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Count
 
+from accounts.models import Client
 from usage import mails
 from usage.limits import LEAST_OUTPUT, effective_of_all, small_prompt
 from usage.models import Alert, MonthlyUsage, UsageRecord
@@ -194,6 +195,8 @@ def tell(*, now: datetime) -> int:
             return 0
         elif told:
             mails.alerts(told)
+        for client, theirs in _used_up_by_client(told).items():
+            mails.used_up(client, theirs)
         return Alert.objects.filter(pk__in=[each.pk for each in waiting]).update(told_at=now)
 
 
@@ -206,6 +209,16 @@ def _not_surpassed(waiting: list[Alert]) -> list[Alert]:
     return [
         each for each in waiting if (each.user_id, f"{each.kind}_all", each.period) not in surpassed
     ]
+
+
+def _used_up_by_client(told: list[Alert]) -> dict[Client, list[Alert]]:
+    """The alerts of used-up caps, by client, for the clients that name an address."""
+    found: dict[Client, list[Alert]] = {}
+    for each in told:
+        client = each.user.client if each.user is not None else None
+        if each.kind in mails.USED_UP and client is not None and client.alert_email:
+            found.setdefault(client, []).append(each)
+    return found
 
 
 def _note_percentile(month: date, *, percent: int, people: int, now: datetime) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from django.conf import settings
 from django.urls import reverse
 
-from accounts.models import User
-from config.jobs.mail import queue_for_operators
+from accounts.models import Client, User
+from config.jobs.mail import queue_for_operators, queue_for_person
 from config.money import shown
 from usage.models import Alert, Budget
 from usage.periods import Period
@@ -102,6 +102,31 @@ def alerts(alerts: Sequence[Alert]) -> None:
             + "\n\nAll alerts, each with the person it is about:"
         ),
         path=reverse("admin:usage_alert_changelist"),
+    )
+
+
+def used_up(client: Client, alerts: Sequence[Alert]) -> None:
+    """Queues the mail to a client's administrators that people of theirs have used up a monthly cap."""
+    first = alerts[0]
+    end = Period(month=first.period, day=first.period).next_month
+    whose = (
+        f"{len(alerts)} caps of people of {client} are" if alerts[1:] else f"A cap of {client} is"
+    )
+    lines = [
+        f"- {each.user.email}: {_numbers(each)} {each.period:%Y-%m}"
+        for each in alerts
+        if each.user is not None
+    ]
+    queue_for_person(
+        to=client.alert_email,
+        subject=f"{whose} used up",
+        text=(
+            "These people have used up their model tokens of the month:\n\n"
+            + "\n".join(lines)
+            + f"\n\nTheir model calls are refused until {end:%Y-%m-%d %H:%M} UTC. Whoever runs this service for you "
+            f"can allow more.\n\nYou receive this mail because {client} named this address.\n"
+        ),
+        html="",
     )
 
 

@@ -12,20 +12,6 @@ from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
 
-class Client(models.Model):
-    """A customer organisation. ``licensing`` creates it together with its licence."""
-
-    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
-    name = models.CharField(max_length=200)
-    created_at = models.DateTimeField(default=timezone.now, editable=False)
-
-    class Meta:
-        ordering = ("name", "id")
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
     """An email stored and compared in lower case, so that each address has one account."""
 
@@ -36,6 +22,26 @@ class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
     def to_python(self, value: Any) -> Any:
         value = super().to_python(value)
         return value.lower() if isinstance(value, str) else value
+
+
+class Client(models.Model):
+    """A customer organisation. ``licensing`` creates it together with its licence."""
+
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    name = models.CharField(max_length=200)
+    alert_email = EmailAddressField(
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Mailed, as operators are, when one of its people has used up a monthly cap.",
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ("name", "id")
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class UserManager(BaseUserManager["User"]):

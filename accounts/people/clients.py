@@ -8,6 +8,7 @@ from django.db.models import ProtectedError
 
 from accounts.audit import Actor, record
 from accounts.models import Client
+from accounts.people.emails import is_email
 from config.api.problems import Fault, InvalidRequest
 
 
@@ -54,6 +55,30 @@ def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Cl
                 target=client,
                 before={"name": before},
                 after={"name": client.name},
+            )
+    return client
+
+
+def set_alert_email(*, client_id: UUID, email: str, by: Actor, now: datetime) -> Client:
+    """Names who is mailed when one of the client's people has used up a monthly cap; empty: operators alone.
+
+    Raises ``InvalidRequest`` for an invalid email.
+    """
+    named = email.strip().lower()
+    if named and not is_email(named):
+        raise InvalidRequest(errors=[Fault("/email", "invalid", "This is not an email address.")])
+    with transaction.atomic():
+        client = _locked(client_id)
+        before, client.alert_email = client.alert_email, named
+        if before != named:
+            client.save(update_fields=["alert_email"])
+            record(
+                "client:alert_email_set",
+                by=by,
+                now=now,
+                target=client,
+                before={"alert_email": before},
+                after={"alert_email": named},
             )
     return client
 

@@ -19,7 +19,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.connections.disconnecting import disconnect_all
-from accounts.models import Connection, PasswordLink, RefreshToken, Session, User
+from accounts.models import Client, Connection, PasswordLink, RefreshToken, Session, User
 from accounts.people.users import check_not_oneself, check_reason, lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import Fault, InvalidRequest
@@ -49,6 +49,7 @@ def erase_user(
             raise InvalidRequest(errors=[REASON_NAMES])
         _make_nobody(user, now=now)
         replace_signatures(was=was, email=user.email)
+        Client.objects.filter(alert_email=was).update(alert_email="")
         # Under the new email, like every later event.
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)

@@ -15,7 +15,7 @@ from accounts.admin.audit import events_about
 from accounts.admin.joining import ImportPeople, InvitePeople, joined
 from accounts.audit import Actor
 from accounts.models import Client, Session, User
-from accounts.people.clients import delete_client, rename_client
+from accounts.people.clients import delete_client, rename_client, set_alert_email
 from accounts.people.invitations import NOT_ACCEPTED
 from accounts.people.operators import may_touch
 from config.console.actions import Action, ReasonForm, Result
@@ -74,6 +74,30 @@ class Rename(Action):
         return Result(f"The client is called {client} now.", client)
 
 
+class AlertEmailForm(forms.Form):
+    email = forms.EmailField(
+        label="Email", required=False, help_text="Empty: operators alone are told."
+    )
+
+
+class SetAlertEmail(Action):
+    name = "alert_email"
+    label = "Set alert email"
+    form_class = AlertEmailForm
+
+    def effects(self, target: Client) -> Iterable[str]:
+        yield "The address is mailed, as operators are, when one of the client's people has used up a monthly cap."
+        yield "The mail names the person and the tokens."
+
+    def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:
+        return {"email": target.alert_email}
+
+    def do(self, target: Client, *, email: str, by: Actor, now: datetime) -> Result:
+        client = set_alert_email(client_id=target.pk, email=email, by=by, now=now)
+        told = f"{client.alert_email} and operators are" if client.alert_email else "Operators are"
+        return Result(f"{told} mailed when someone of {client} has used up a monthly cap.", client)
+
+
 class DeleteClient(Action):
     name = "remove"
     label = "Delete"
@@ -98,7 +122,14 @@ class LicenceStatusFilter(StatusFilter):
 
 @admin.register(Client)
 class ClientAdmin(ConsoleAdmin):
-    row_actions = (InvitePeople(), ImportPeople(), SetBudget(), Rename(), DeleteClient())
+    row_actions = (
+        InvitePeople(),
+        ImportPeople(),
+        SetBudget(),
+        SetAlertEmail(),
+        Rename(),
+        DeleteClient(),
+    )
     add_action = AddClient()
     change_form_template = "admin/console/client.html"
     list_display = ("name", "status", "plan", "people", moment("created_at"))
@@ -106,7 +137,7 @@ class ClientAdmin(ConsoleAdmin):
     list_select_related = ("licence__plan",)
     search_fields = ("name",)
     uuid_fields = ("id",)
-    fields = ("id", "name", moment("created_at"))
+    fields = ("id", "name", "alert_email", moment("created_at"))
 
     def get_queryset(self, request: HttpRequest) -> Any:
         number = Count("users", filter=Q(users__erased_at=None))

@@ -225,6 +225,23 @@ def test_a_client_can_be_renamed(console: Browser, organisation: Client) -> None
     assert (event.before, event.after) == ({"name": "Acme"}, {"name": "Acme International"})
 
 
+def test_a_client_may_name_an_address_for_used_up_caps(
+    console: Browser, organisation: Client
+) -> None:
+    console.post(page(organisation, "alert_email"), {"email": " IT@Acme.test "})
+    organisation.refresh_from_db()
+    assert organisation.alert_email == "it@acme.test"
+    assert "it@acme.test" in words(console, page(organisation))
+    event = AuditEvent.objects.get(action="client:alert_email_set")
+    assert (event.before, event.after) == ({"alert_email": ""}, {"alert_email": "it@acme.test"})
+    console.post(page(organisation, "alert_email"), {"email": "not an address"})
+    organisation.refresh_from_db()
+    assert organisation.alert_email == "it@acme.test"
+    console.post(page(organisation, "alert_email"), {"email": ""})
+    organisation.refresh_from_db()
+    assert organisation.alert_email == ""
+
+
 def test_a_client_with_people_cannot_be_deleted(
     console: Browser, organisation: Client, user: User
 ) -> None:

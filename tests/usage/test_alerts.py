@@ -15,6 +15,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor
 from accounts.models import Client, User
+from accounts.people.clients import set_alert_email
 from accounts.people.erasure import erase_user
 from licensing.licences import create_client
 from licensing.models import Plan
@@ -369,6 +370,26 @@ class TestTelling:
         (mail,) = mails()
         assert "used up" in mail["subject"]
         assert Alert.objects.waiting().count() == 0
+
+    def test_a_client_that_names_an_address_hears_of_used_up_caps_alone(
+        self, plan: Plan, by: Actor
+    ) -> None:
+        for name, address in (("Told", "it@told.test"), ("Untold", "")):
+            client = create_client(name=name, plan=plan, by=by, now=NOON)
+            set_alert_email(client_id=client.pk, email=address, by=by, now=NOON)
+            for number, output in enumerate((1_000, 1_000, 850)):
+                person = User.objects.create(email=f"p{number}@{name}.test", client=client)
+                use(person, output)
+        alerts.tell(now=NOON)
+        to_operators = [each for each in mails() if each["to"] == ["ops@shell.test"]]
+        assert len(to_operators) == 6
+        (mail,) = [each for each in mails() if each not in to_operators]
+        assert mail["to"] == ["it@told.test"]
+        assert mail["subject"] == "2 caps of people of Told are used up"
+        assert "- p0@told.test: 1,000 of 1,000 tokens, output of the month" in mail["text"]
+        assert "refused until 2026-12-01 00:00 UTC" in mail["text"]
+        assert "p2@told.test" not in mail["text"]
+        assert "/admin/" not in mail["text"]
 
     def test_eighty_percent_of_a_cap_that_is_used_up_is_no_mail_among_many_either(
         self, plan: Plan, by: Actor

@@ -15,6 +15,7 @@ from django.db import IntegrityError, connection, models, transaction
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, RefreshToken, Session, User
+from accounts.people.clients import set_alert_email
 from accounts.people.erasure import _belongings, erase_user, preview
 from accounts.people.password_links import request_link, request_reset, send_link
 from accounts.people.users import (
@@ -159,6 +160,18 @@ def test_an_operators_name_on_what_they_did_follows_their_email_and_goes_with_it
     assert mine.confirmed_by == f"erased-{user.pk}@erased.invalid"
     assert other.confirmed_by == "eve@acme.test"
     assert everywhere("ada@new.test") == ["accounts_auditevent"]
+
+
+@pytest.mark.django_db
+def test_an_address_for_alerts_that_was_theirs_is_told_no_more(
+    user: User, by: Actor, now: datetime
+) -> None:
+    assert user.client is not None
+    set_alert_email(client_id=user.client.pk, email=EMAIL, by=by, now=now)
+    erase(user, by, now)
+    user.client.refresh_from_db()
+    assert user.client.alert_email == ""
+    assert everywhere(EMAIL) == ["accounts_auditevent"]
 
 
 def test_every_column_for_who_did_something_is_known_to_erasing() -> None:
