@@ -11,11 +11,12 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
+from accounts.admin.alert_email import SetAlertEmail
 from accounts.admin.audit import events_about
 from accounts.admin.joining import ImportPeople, InvitePeople, joined
 from accounts.audit import Actor
 from accounts.models import Client, Session, User
-from accounts.people.clients import delete_client, rename_client, set_alert_email
+from accounts.people.clients import delete_client, rename_client
 from accounts.people.invitations import NOT_ACCEPTED
 from accounts.people.operators import may_touch
 from config.console.actions import Action, ReasonForm, Result
@@ -72,30 +73,6 @@ class Rename(Action):
     def do(self, target: Client, *, name: str, by: Actor, now: datetime) -> Result:
         client = rename_client(client_id=target.pk, name=name, by=by, now=now)
         return Result(f"The client is called {client} now.", client)
-
-
-class AlertEmailForm(forms.Form):
-    email = forms.EmailField(
-        label="Email", required=False, help_text="Empty: operators alone are told."
-    )
-
-
-class SetAlertEmail(Action):
-    name = "alert_email"
-    label = "Set alert email"
-    form_class = AlertEmailForm
-
-    def effects(self, target: Client) -> Iterable[str]:
-        yield "The address is mailed, as operators are, when one of the client's people has used up a monthly cap."
-        yield "The mail names the person and the tokens."
-
-    def initial(self, target: Client, *, by: HttpRequest) -> dict[str, Any]:
-        return {"email": target.alert_email}
-
-    def do(self, target: Client, *, email: str, by: Actor, now: datetime) -> Result:
-        client = set_alert_email(client_id=target.pk, email=email, by=by, now=now)
-        told = f"{client.alert_email} and operators are" if client.alert_email else "Operators are"
-        return Result(f"{told} mailed when someone of {client} has used up a monthly cap.", client)
 
 
 class DeleteClient(Action):
