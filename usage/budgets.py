@@ -88,6 +88,13 @@ def warned(*, month: date) -> QuerySet[Budget]:
     return budgets.select_related("client").order_by("client__name")
 
 
+def standing(budget: Budget) -> str:
+    """How much of a budget is spent, in a sentence for operators."""
+    if budget.exceeded_at:
+        return f"{budget.client} has spent this month's budget: its model calls are refused."
+    return f"{budget.client} has spent {percent_of(budget)} % of this month's budget."
+
+
 def percent_of(budget: Budget) -> int:
     return 100 * budget.spent // budget.monthly
 

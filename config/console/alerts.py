@@ -22,7 +22,7 @@ from licensing.models import Brake
 from llmproxy.catalogue import default_is_off
 from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
-from usage.budgets import percent_of, warned
+from usage.budgets import standing, warned
 from usage.models import UsageRecord
 from usage.periods import Period
 
@@ -170,10 +170,7 @@ def _nights(now: datetime) -> Iterator[Alert]:
 def _budgets(now: datetime) -> Iterator[Alert]:
     for budget in warned(month=Period.of(now).month):
         page = reverse("admin:accounts_client_change", args=[budget.client_id])
-        says = f"{budget.client} has spent {percent_of(budget)} % of this month's budget."
-        if budget.exceeded_at:
-            says = f"{budget.client} has spent this month's budget: its model calls are refused."
-        yield Alert(f"budget: {budget.client_id}", says, page)
+        yield Alert(f"budget: {budget.client_id}", standing(budget), page)
 
 
 def _calls(now: datetime) -> Iterator[Alert]:

@@ -29,11 +29,7 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
 
 def dollars(field: str, label: str = "") -> Callable[[Any], str]:
     """A list column for an amount of money, to the millionth of a dollar."""
-    return _column(field, label, _amount)
-
-
-def _amount(value: int | None) -> str:
-    return "" if value is None else format_html('<span class="number">{}</span>', shown(value, 6))
+    return _column(field, label, lambda amount: "" if amount is None else shown(amount, 6))
 
 
 def _number(value: int | None) -> str:

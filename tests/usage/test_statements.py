@@ -1,0 +1,154 @@
+"""A client's month: the lines by person and by model are the sums of the ledger, whatever the format."""
+
+import csv
+import json
+from datetime import date, timedelta
+from io import StringIO
+from random import Random
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from accounts.audit import Actor
+from accounts.models import Client, User
+from accounts.people.erasure import erase_user
+from licensing.licences import create_client
+from licensing.models import Plan
+from tests.usage.test_budgets import DECEMBER, NOON, PRICES, ask, end
+from usage.caps import UNKNOWN
+from usage.models import UsageRecord
+from usage.settlement import settle_abandoned
+from usage.statements import Line, Statement
+
+pytestmark = pytest.mark.django_db
+NOVEMBER = date(2026, 11, 1)
+MODELS = ("large", "small", "house-model")
+
+
+@pytest.fixture
+def month(user: User, organisation: Client, plan: Plan, by: Actor) -> list[UsageRecord]:
+    """Sixty calls of three people on three models, one without prices; and others that do not belong to it."""
+    chance = Random(7)
+    people = [
+        user,
+        *(User.objects.create(email=f"p{n}@acme.test", client=organisation) for n in range(2)),
+    ]
+    for _ in range(60):
+        model, person = chance.choice(MODELS), chance.choice(people)
+        call = ask(person, prices=UNKNOWN if model == "house-model" else PRICES)
+        fresh = chance.randrange(5_000)
+        end(person, call, input=fresh, cached_input=fresh // 3, output=chance.randrange(900))
+        UsageRecord.objects.filter(pk=call.record_id).update(
+            model=model, end=chance.choice(("done", "done", "client_gone"))
+        )
+    ask(user)
+    settle_abandoned(now=NOON + timedelta(days=1))
+    UsageRecord.objects.filter(model="m").update(model="small")
+    ask(user)
+    end(user, ask(user, now=DECEMBER), DECEMBER, output=900)
+    other = create_client(name="Borealis", plan=plan, by=by, now=NOON)
+    stranger = User.objects.create(email="bea@borealis.test", client=other)
+    end(stranger, ask(stranger), output=900)
+    return list(
+        UsageRecord.objects.filter(client_id=organisation.pk, period=NOVEMBER, state="settled")
+    )
+
+
+def summed(name: str, records: list[UsageRecord]) -> Line:
+    return Line(
+        name,
+        len(records),
+        sum(each.input_tokens for each in records),
+        sum(each.cached_input_tokens for each in records),
+        sum(each.output_tokens for each in records),
+        sum(each.cost or 0 for each in records),
+        sum(each.end == "client_gone" for each in records),
+        sum(each.cost is None for each in records),
+    )
+
+
+def run(kind: str = "text") -> str:
+    out = StringIO()
+    arguments = ("--client", "acme", "--month", "2026-11", "--format", kind)
+    call_command("usage_statement", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_its_lines_are_the_sums_of_the_ledger(
+    month: list[UsageRecord], organisation: Client
+) -> None:
+    statement = Statement(client_id=organisation.pk, month=NOVEMBER)
+    emails = sorted({each.user.email for each in month})
+    assert list(statement.people()) == [
+        summed(email, [each for each in month if each.user.email == email]) for email in emails
+    ]
+    assert list(statement.models()) == [
+        summed(model, [each for each in month if each.model == model]) for model in sorted(MODELS)
+    ]
+    assert statement.total() == summed("total", month)
+    assert len(month) == 61
+    assert statement.running() == 1
+
+
+def test_a_month_without_calls_is_zeros(organisation: Client) -> None:
+    statement = Statement(client_id=organisation.pk, month=date(2020, 1, 1))
+    assert list(statement.people()) == list(statement.models()) == []
+    assert statement.total() == Line("total", 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_csv_and_json_say_the_same(month: list[UsageRecord]) -> None:
+    rows = list(csv.DictReader(StringIO(run("csv"))))
+    found = json.loads(run("json"))
+    for of, lines in (("person", found["people"]), ("model", found["models"])):
+        assert [
+            {name: str(value) for name, value in {"of": of, **line}.items()} for line in lines
+        ] == [row for row in rows if row["of"] == of]
+    total = rows[-1]
+    assert (total["of"], total["cost_usd"]) == ("total", found["total"]["cost_usd"])
+    cost = sum(each.cost or 0 for each in month)
+    assert total["cost_usd"] == f"{cost // 10**6}.{cost % 10**6:06}"
+    assert (found["month"], found["client"]["name"], found["running"]) == ("2026-11", "Acme", 1)
+
+
+def test_the_text_names_what_has_no_price(month: list[UsageRecord]) -> None:
+    text = run()
+    unpriced = sum(each.model == "house-model" for each in month)
+    assert f"Without prices, and not in the cost: house-model ({unpriced} calls)" in text
+    assert "Still running, and in no line: 1 calls" in text
+    assert len([line for line in text.splitlines() if "@acme.test" in line]) == 3
+
+
+def test_calls_from_before_prices_are_counted_and_named(
+    month: list[UsageRecord], organisation: Client
+) -> None:
+    UsageRecord.objects.update(
+        cost=None, input_price=None, cached_input_price=None, output_price=None
+    )
+    total = Statement(client_id=organisation.pk, month=NOVEMBER).total()
+    assert (total.cost, total.unpriced, total.calls) == (0, 61, 61)
+
+
+def test_an_erased_person_has_a_line_and_no_email(
+    month: list[UsageRecord], user: User, by: Actor
+) -> None:
+    erase_user(user_id=user.pk, email=user.email, reason="They asked.", by=by, now=NOON)
+    text = run("csv")
+    assert "ada@acme.test" not in text
+    assert len([row for row in csv.DictReader(StringIO(text)) if row["of"] == "person"]) == 3
+
+
+def test_it_takes_the_same_queries_for_any_number_of_people(
+    month: list[UsageRecord], django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(4):
+        run("csv")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--client", "nobody", "--month", "2026-11"], ["--client", "acme", "--month", "x"]],
+)
+def test_what_there_is_not_is_an_error(organisation: Client, arguments: list[str]) -> None:
+    with pytest.raises(CommandError):
+        call_command("usage_statement", *arguments)

@@ -1,0 +1,107 @@
+"""Writes a client's month of model calls."""
+
+import csv
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Iterator
+from datetime import date
+from json import dumps
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from accounts.management.terminal import refusals_as_errors
+from accounts.models import Client
+from accounts.people.clients import find_client
+from config.money import decimal
+from usage.statements import Line, Statement
+
+NAMES = ("calls", "input", "cached", "output", "cost_usd", "abandoned", "unpriced")
+WIDTHS = (9, 15, 15, 15, 16, 9, 9)
+NAME_WIDTH = 44
+# A name that begins so is a formula to a spreadsheet.
+FORMULA = ("=", "+", "-", "@")
+
+
+class Command(BaseCommand):
+    help = (
+        "Write what a client's settled model calls of a month come to, by person and by model: calls, tokens, cost in "
+        "dollars, abandoned calls, and calls without prices, whose cost is not known."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--client", required=True, help="its name, or its id")
+        parser.add_argument("--month", required=True, type=_month, help="as 2026-11, in UTC")
+        parser.add_argument("--format", choices=("text", "csv", "json"), default="text")
+
+    def handle(self, *args: Any, client: str, month: date, **options: Any) -> None:
+        with refusals_as_errors():
+            found = find_client(client)
+        write = {"text": self._text, "csv": self._csv, "json": self._json}[options["format"]]
+        write(found, Statement(client_id=found.pk, month=month))
+
+    def _text(self, client: Client, statement: Statement) -> None:
+        self.stdout.write(f"{client} ({client.pk}), {statement.month:%Y-%m} (UTC)\n\n")
+        unpriced = []
+        for title, lines in (("person", statement.people()), ("model", statement.models())):
+            self.stdout.write(_columns(title, NAMES))
+            for line in lines:
+                self.stdout.write(_columns(line.name, _numbers(line)))
+                if title == "model" and line.unpriced:
+                    unpriced.append(f"{line.name} ({line.unpriced:,} calls)")
+            self.stdout.write("\n")
+        self.stdout.write(_columns("total", _numbers(statement.total())))
+        if unpriced:
+            self.stdout.write(f"\nWithout prices, and not in the cost: {', '.join(unpriced)}")
+        if running := statement.running():
+            self.stdout.write(f"\nStill running, and in no line: {running:,} calls")
+
+    def _csv(self, client: Client, statement: Statement) -> None:
+        rows = csv.writer(self.stdout)
+        rows.writerow(("of", "name", *NAMES))
+        for of, lines in _parts(statement):
+            for line in lines:
+                name = f"'{line.name}" if line.name.startswith(FORMULA) else line.name
+                rows.writerow((of, name, *_values(line).values()))
+
+    def _json(self, client: Client, statement: Statement) -> None:
+        """One object, written as it is read."""
+        head = {"id": str(client.pk), "name": client.name}
+        self.stdout.write(f'{{"client": {dumps(head)}, "month": "{statement.month:%Y-%m}"')
+        for name, lines in (("people", statement.people()), ("models", statement.models())):
+            self.stdout.write(f', "{name}": [')
+            comma = ""
+            for line in lines:
+                self.stdout.write(comma + dumps({"name": line.name, **_values(line)}))
+                comma = ", "
+            self.stdout.write("]")
+        total = dumps(_values(statement.total()))
+        self.stdout.write(f', "total": {total}, "running": {statement.running()}}}')
+
+
+def _parts(statement: Statement) -> Iterator[tuple[str, Iterable[Line]]]:
+    yield "person", statement.people()
+    yield "model", statement.models()
+    yield "total", [statement.total()]
+
+
+def _values(line: Line) -> dict[str, Any]:
+    """The sums of a line by their names in files; money in dollars with six decimals."""
+    _, calls, tokens, cached, output, cost, abandoned, unpriced = line
+    values = (calls, tokens, cached, output, str(decimal(cost)), abandoned, unpriced)
+    return dict(zip(NAMES, values, strict=True))
+
+
+def _numbers(line: Line) -> list[str]:
+    return [each if isinstance(each, str) else f"{each:,}" for each in _values(line).values()]
+
+
+def _columns(name: str, values: Iterable[str]) -> str:
+    cells = (value.rjust(width) for value, width in zip(values, WIDTHS, strict=True))
+    return f"{name:{NAME_WIDTH}}{''.join(cells)}"
+
+
+def _month(text: str) -> date:
+    try:
+        return date.fromisoformat(f"{text}-01")
+    except ValueError:
+        raise ArgumentTypeError("must be a month, as 2026-11") from None
