@@ -17,6 +17,7 @@ import gc  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
+import time  # noqa: E402
 from contextlib import suppress  # noqa: E402
 from pathlib import Path  # noqa: E402
 from socket import SHUT_RD, SHUT_WR, socket  # noqa: E402
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 STALLED_SECONDS = 90
 LINGER_SECONDS = 2.0
 SETTLING_SECONDS = 10.0
+# The end of the grace of a stopping worker, for its calls to settle.
+ENDING_SECONDS = 3.0
 LINGER_BYTES = 1024 * 1024
 # Database limits of one web request; commands and the job worker have none.
 STATEMENT_LIMITS = (
@@ -103,6 +106,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._idle: set[socket] = set()
+        self._told_to_stop_at: float | None = None
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         self._idle.add(client)
@@ -129,6 +133,11 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             for client in tuple(self._idle):
                 with suppress(OSError):
                     client.shutdown(SHUT_RD)
+            self._told_to_stop_at = self._told_to_stop_at or time.monotonic()
+            grace = self.cfg.graceful_timeout - ENDING_SECONDS
+            if time.monotonic() - self._told_to_stop_at >= grace:
+                # The master kills at the end of the grace, and a killed call is charged its whole reservation.
+                import_string("llmproxy.call_watch.end_all")()
 
     def handle_error(self, req: Any, client: socket, addr: Any, exc: BaseException) -> None:
         """Answers a request that never reached the application; the log names the kind and none of its bytes."""

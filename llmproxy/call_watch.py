@@ -118,6 +118,12 @@ def end_disconnected() -> None:
             each.cut()
 
 
+def end_all() -> None:
+    """Ends every running call, because this process ends."""
+    for each in list(_calls.values()):
+        each.cut()
+
+
 def save_checkpoints() -> None:
     """Saves the costs of the running calls that have changed."""
     changed: list[tuple[_WatchedCall, SoFar]] = []

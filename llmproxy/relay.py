@@ -367,7 +367,8 @@ def _settle_failure(call: Call, error: BaseException) -> Problem:
     if call.disconnected and not is_read_on:
         call.settle(End.CLIENT_GONE)
         return ServiceUnavailable()
-    if not isinstance(error, Exception):
+    if not isinstance(error, Exception) or (call.cut and isinstance(error, Broken)):
+        # This process ends.
         call.settle(End.CRASHED)
         return ServiceUnavailable()
     problem = _problem(error)

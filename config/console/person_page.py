@@ -122,10 +122,11 @@ class PersonAdmin(ConsoleAdmin):
     def page_context(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
         live = Session.objects.filter(user=row).live(at=now).select_related("user")
+        shown = list(live[:SESSIONS_SHOWN])
         overrides = Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now)
         return {
-            "live": live[:SESSIONS_SHOWN],
-            "live_number": live.count(),
+            "live": shown,
+            "live_number": live.count() if len(shown) == SESSIONS_SHOWN else len(shown),
             "month": _month(row, now=now),
             "overrides": overrides.select_related("user"),
             "alerts": Alert.objects.filter(user=row, period__gte=Period.of(now).month),

@@ -574,6 +574,11 @@ class TestWatch:
         assert exchange.closed
         assert call.stopped is not None
 
+    def test_every_call_is_cut_where_the_process_ends(self, call: Call) -> None:
+        exchanges = [self.watch(each)[1] for each in (call, self.whole(call, call.caller))]
+        call_watch.end_all()
+        assert all(each.closed for each in exchanges)
+
     @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
     def test_a_cut_call_whose_relay_is_blocked_is_settled(self, call: Call, end: str) -> None:
         watched, exchange = self.watch(call)

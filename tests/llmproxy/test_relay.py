@@ -17,7 +17,7 @@ from django.core.cache import cache
 from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
-from config.api.problems import Problem
+from config.api.problems import Problem, ServiceUnavailable
 from licensing.callers import load_caller
 from llmproxy import call_watch, relay
 from llmproxy.calls import Call, admit
@@ -160,6 +160,32 @@ def test_a_stream_in_an_ending_process_ends_with_an_error_event(play: Play) -> N
         answer.close()
     record = UsageRecord.objects.get()
     assert (record.end, record.source, record.output_tokens) == ("crashed", "counted", 1)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_call_that_is_cut_because_its_process_ends_is_settled(
+    play: Play, streamed: bool, settings
+) -> None:
+    settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10
+
+    def script(peer: Peer) -> None:
+        if streamed:
+            peer.send(CHUNKED)
+            peer.chunk(chunk("one"))
+        time.sleep(0.3)
+        call_watch.end_all()
+        peer.wait_until_gone()
+
+    with play(script, streamed=streamed) as call:
+        if streamed:
+            assert b"service_unavailable" in read(stream(call))
+        else:
+            with pytest.raises(ServiceUnavailable):
+                complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.input_tokens) == ("crashed", record.reserved_input)
+    assert record.source == ("counted" if streamed else "estimated")
+    assert 2 <= record.output_tokens < 100
 
 
 def _told_to_end(timeout: float) -> bytes:

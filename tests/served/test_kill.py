@@ -122,6 +122,8 @@ def test_told_to_stop_past_its_grace_a_stream_is_cut_and_paid_as_far_as_it_is_kn
     [
         # As long as it is granted, the answer is awaited.
         pytest.param(signal.SIGTERM, 30, (9, "provider", "client_gone"), id="told-to-stop"),
+        # Past the grace the time counts, up to the reservation.
+        pytest.param(signal.SIGTERM, 6, (70, "estimated", "client_gone"), id="past-its-grace"),
         pytest.param(signal.SIGKILL, 30, (70, "estimated", "crashed"), id="killed"),
     ],
 )
@@ -138,7 +140,7 @@ def test_a_whole_answer_that_was_left_is_charged_though_its_process_ends(
     patience = {"GUNICORN_CMD_ARGS": f"--graceful-timeout {grace}"}
     with running_service(ground.folder, {**ground.environ, **patience}) as service:
         shell = sign_in(service, person)
-        first = 8 if grace > 1 and signals == signal.SIGTERM else 60
+        first = 8 if grace == 30 and signals == signal.SIGTERM else 60
         telling = stand_in(f"tokens=9 first={first}")
         caller = Caller(shell, service.port, "/v1/llm/complete", telling, max_tokens=70)
         provider.wait_for(lambda stats: stats["requests_open"] == 1)
