@@ -16,7 +16,7 @@ from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy.catalogue import Choice, choose
 from llmproxy.chat import Chat
-from llmproxy.estimates import delivered_tokens, prompt_estimate
+from llmproxy.estimates import delivered_tokens, images_in, prompt_estimate
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from llmproxy.settlement_retry import Excess, Settled, Settlement, settle_or_retry
@@ -205,11 +205,10 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
     provider().check(chat)
     assert caller.client_id is not None
     model = choose(chat.model, caller=caller)
-    image = provider().image_tokens if model.image_tokens is None else model.image_tokens
     estimate = prompt_estimate(
         chat.members,
         measures=model.measures,
-        image_tokens=image,
+        images=sum(_image_tokens(image, model) for image in images_in(chat.members)),
         overhead=provider().prompt_overhead(chat),
     )
     asked = Asked(
@@ -234,3 +233,9 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
         reservation=reservation,
         input_estimate=estimate.tokens,
     )
+
+
+def _image_tokens(image: dict[str, Any], model: Choice) -> int:
+    if model.image_tokens is not None:
+        return model.image_tokens
+    return provider().image_tokens(image, model=model.provider_name)

@@ -46,13 +46,12 @@ class Estimate(NamedTuple):
 
 
 def prompt_estimate(
-    members: dict[str, Any], *, measures: Sequence[Measure], image_tokens: int, overhead: int = 0
+    members: dict[str, Any], *, measures: Sequence[Measure], images: int = 0, overhead: int = 0
 ) -> Estimate:
     """The estimate for the prompt of a valid call. ``overhead`` are tokens that the provider adds to any prompt.
 
-    An image counts ``image_tokens``, whatever the factor.
+    Its ``images`` count so many tokens, whatever the factor.
     """
-    images = _images_in(members) * image_tokens
     counts = [overhead + _counted(members, measure) for measure in measures]
     most = max(
         count if measure.is_exact else int((count * measure.factor).to_integral(ROUND_CEILING))
@@ -113,8 +112,8 @@ def _content(content: Any) -> Iterator[str | None]:
         yield content
 
 
-def _images_in(members: dict[str, Any]) -> int:
-    """The number of images in a valid call."""
-    contents = (message.get("content") for message in members["messages"])
-    parts = (part for content in contents if isinstance(content, list) for part in content)
-    return sum(part["type"] == "image_url" for part in parts)
+def images_in(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The images in a valid call, each with its ``url``."""
+    for message in members["messages"]:
+        if isinstance(content := message.get("content"), list):
+            yield from (part["image_url"] for part in content if part["type"] == "image_url")

@@ -19,10 +19,9 @@ from llmproxy.providers.protocol import (
 from llmproxy.providers.reading import is_count, parse_json, size_of, usage_of
 from llmproxy.providers.refusals import problem_of
 from llmproxy.sse import Event, data_event
+from llmproxy.tokens.images import openai_tokens
 
 DONE = b"[DONE]"
-# An image of 2048 by 2048 in high detail, in tiles of 512: 85 and 16 times 170.
-IMAGE_TOKENS = 2_805
 _REASONING = ("reasoning_content", "reasoning")
 _TEXTS = frozenset({"content", "refusal", *_REASONING})
 # Characters of audio that cost as much as a byte of text: 64,000 a second (PCM at 24 kHz in base64), for 20 tokens of
@@ -36,10 +35,12 @@ class OpenAI:
     """``LLM_BASE_URL`` is the base URL of OpenAI's own SDK, with its ``/v1``."""
 
     name = "openai"
-    image_tokens = IMAGE_TOKENS
 
     def check(self, chat: Chat) -> None:
         """Every valid call can be sent."""
+
+    def image_tokens(self, image: Mapping[str, Any], *, model: str) -> int:
+        return openai_tokens(image, model=model)
 
     def prompt_overhead(self, chat: Chat) -> int:
         return 0

@@ -110,11 +110,13 @@ class Provider(Protocol):
     """One provider's dialect. Settings give its host and credential; no part of a call can choose them."""
 
     name: str
-    # The most tokens of one image in a prompt, unless the model's row gives another number.
-    image_tokens: int
 
     def check(self, chat: Chat) -> None:
         """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
+        ...
+
+    def image_tokens(self, image: Mapping[str, Any], *, model: str) -> int:
+        """The tokens of an image of a call for a model, unless the model's row gives a number."""
         ...
 
     def prompt_overhead(self, chat: Chat) -> int:

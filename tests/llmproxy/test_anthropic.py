@@ -23,7 +23,7 @@ from llmproxy.models import LanguageModel
 from llmproxy.providers import provider
 from llmproxy.providers.anthropic import Anthropic
 from llmproxy.providers.anthropic.events import EventTranslator
-from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, TOOLS_PROMPT
+from llmproxy.providers.anthropic.overhead import TOOLS_PROMPT
 from llmproxy.providers.anthropic.thinking import takes_effort
 from llmproxy.providers.anthropic.turns import OPENING, call_id
 from llmproxy.providers.protocol import (
@@ -37,6 +37,7 @@ from llmproxy.providers.protocol import (
     TokenUsage,
 )
 from llmproxy.sse import Event
+from llmproxy.tokens.images import ANTHROPICS_LARGEST
 from tests.standins.anthropic_server import (
     MODEL,
     USAGE,
@@ -989,7 +990,7 @@ class TestThroughTheRelay:
         image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
         shown = {"role": "user", "content": [image, text("?")]}
         bare = ask({"role": "user", "content": [text("?")]}).input_estimate
-        assert ask(shown).input_estimate == bare + LARGEST_IMAGE
+        assert ask(shown).input_estimate == bare + ANTHROPICS_LARGEST
         LanguageModel.objects.create(
             name=settings.LLM_DEFAULT_MODEL, provider_name="x", image_tokens=7
         )

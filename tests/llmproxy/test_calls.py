@@ -22,8 +22,8 @@ from llmproxy.calls import CUT, Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
-from llmproxy.providers.openai import IMAGE_TOKENS
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
+from llmproxy.tokens.images import OTHERS_LARGEST
 from usage import alerts
 from usage.caps import Prices
 from usage.models import Alert, MonthlyUsage, Stop, UsageRecord
@@ -216,7 +216,7 @@ class TestAdmission:
         default.plans.add(Licence.objects.get().plan)
         assert self.admitted(caller, now).model.provider_name == "x"
 
-    @pytest.mark.parametrize(("tokens", "each"), [(None, IMAGE_TOKENS), (7, 7), (0, 0)])
+    @pytest.mark.parametrize(("tokens", "each"), [(None, OTHERS_LARGEST), (7, 7), (0, 0)])
     def test_images_cost_the_tokens_of_the_models_row(
         self, caller: Caller, now: datetime, tokens: int | None, each: int
     ) -> None:

@@ -47,8 +47,8 @@ def tokenizers() -> dict[str, Count]:
     }
 
 
-def estimate(members: dict[str, object], *measures: Measure, image_tokens: int = 0) -> int:
-    return prompt_estimate(members, measures=measures or EXACT, image_tokens=image_tokens).tokens
+def estimate(members: dict[str, object], *measures: Measure, images: int = 0) -> int:
+    return prompt_estimate(members, measures=measures or EXACT, images=images).tokens
 
 
 def saying(content: object) -> dict[str, object]:
@@ -229,7 +229,7 @@ class TestFrames:
         image = {"type": "image_url", "image_url": {"url": url}}
         bare = [{"type": "text", "text": "What is it?"}]
         for measure in (*EXACT, Measure("factor", Decimal(2))):
-            asked = estimate(saying([*bare, image, image]), measure, image_tokens=700)
+            asked = estimate(saying([*bare, image, image]), measure, images=1_400)
             assert asked - estimate(saying(bare), measure) == 1_400
 
     def test_calls_and_their_results_count(self) -> None:
@@ -248,9 +248,7 @@ class TestFactors:
     def test_a_factor_raises_the_estimate_and_not_the_count(self) -> None:
         members = saying("x" * 999)
         plain = estimate(members)
-        found = prompt_estimate(
-            members, measures=(Measure("factor", Decimal("1.35")),), image_tokens=0
-        )
+        found = prompt_estimate(members, measures=(Measure("factor", Decimal("1.35")),))
         assert found.counted == plain
         assert 0 <= found.tokens - plain * Decimal("1.35") < 1
 
@@ -259,13 +257,13 @@ class TestFactors:
         o200k, cl100k = (estimate(members, Measure(name, ONE)) for name in OPENAI)
         assert cl100k > 1.2 * o200k
         measures = (Measure("factor", Decimal("1.1")), Measure("cl100k_base", ONE))
-        assert prompt_estimate(members, measures=measures, image_tokens=0) == (o200k, cl100k)
+        assert prompt_estimate(members, measures=measures) == (o200k, cl100k)
         last = Measure("factor", Decimal(2))
         assert estimate(members, *measures, last) == 2 * o200k
 
     def test_what_a_provider_adds_is_counted_before_the_factor(self) -> None:
         measures = (Measure("factor", Decimal(2)),)
-        found = prompt_estimate(saying("x"), measures=measures, image_tokens=0, overhead=10)
+        found = prompt_estimate(saying("x"), measures=measures, overhead=10)
         assert found.counted == estimate(saying("x")) + 10
         assert found.tokens == 2 * found.counted
 

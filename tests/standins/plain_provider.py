@@ -20,11 +20,13 @@ from llmproxy.sse import Event
 
 class Plain:
     name = "plain"
-    image_tokens = 1
 
     def check(self, chat: Chat) -> None:
         if "tools" in chat.members:
             raise InvalidRequest(errors=[Fault("/tools", "unsupported", "There are none here.")])
+
+    def image_tokens(self, image: Mapping[str, Any], *, model: str) -> int:
+        return 1
 
     def prompt_overhead(self, chat: Chat) -> int:
         return 3

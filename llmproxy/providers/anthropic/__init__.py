@@ -10,9 +10,10 @@ from llmproxy.chat import Chat
 from llmproxy.providers.anthropic.answer import completion
 from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.outgoing import message_request
-from llmproxy.providers.anthropic.overhead import LARGEST_IMAGE, prompt_overhead
+from llmproxy.providers.anthropic.overhead import prompt_overhead
 from llmproxy.providers.protocol import ProviderRequest, TokenUsage, Translator, json_request
 from llmproxy.providers.refusals import problem_of
+from llmproxy.tokens.images import anthropic_tokens
 
 API_VERSION = "2023-06-01"
 
@@ -21,10 +22,12 @@ class Anthropic:
     """``LLM_BASE_URL`` is the base URL of Anthropic's own SDK, without ``/v1``."""
 
     name = "anthropic"
-    image_tokens = LARGEST_IMAGE
 
     def check(self, chat: Chat) -> None:
         message_request(chat, model="", output_limit=1)
+
+    def image_tokens(self, image: Mapping[str, Any], *, model: str) -> int:
+        return anthropic_tokens(image)
 
     def prompt_overhead(self, chat: Chat) -> int:
         return prompt_overhead(chat.members)

@@ -8,8 +8,6 @@ from llmproxy.providers.anthropic.turns import call_id
 
 # For tools and for a schema of the answer Anthropic adds a system prompt: up to 530 tokens, as documented.
 TOOLS_PROMPT = 530
-# The tokens of the largest image that newer models do not scale down.
-LARGEST_IMAGE = 4_784
 
 
 def prompt_overhead(members: dict[str, Any]) -> int:
