@@ -76,7 +76,8 @@ def _write(model: LanguageModel, offer: Offer) -> LanguageModel:
 
 
 def _write_route(model: LanguageModel) -> None:
-    """Gives the model its route to the provider of the settings. Another name there is counted in its own way."""
+    """Gives the model its route to the provider of the settings. Another name there is counted in its own way,
+    and has no prices until they are looked up."""
     provider, _ = Provider.objects.get_or_create(name=Provider.DEFAULT)
     of_both = {"model": model, "provider": provider}
     route = Route.objects.select_for_update(no_key=True).filter(**of_both).first()
@@ -87,6 +88,8 @@ def _write_route(model: LanguageModel) -> None:
     route.tokenizer = tokenizer_of(model.provider_name)
     if not route.factor_is_set:
         route.token_factor = Route.FIRST_FACTOR
+    if not route.prices_are_set:
+        route.input_price = route.cached_input_price = route.output_price = None
     route.save()
 
 

@@ -15,6 +15,7 @@ from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
+from llmproxy.admin.prices import FreePrices, SetPrices, priced_at
 from llmproxy.models import Provider, Route
 from llmproxy.tokens.factors import HIGHEST, LOWEST, STEP, free_factor, set_factor
 
@@ -73,17 +74,21 @@ def counted_by(route: Route) -> str:
 
 @admin.register(Route)
 class RouteAdmin(ConsoleAdmin):
-    row_actions = (SetFactor(), FreeFactor())
-    list_display = ("__str__", "provider_name", "counted")
-    list_filter = ("tokenizer", "factor_is_set")
+    row_actions = (SetFactor(), FreeFactor(), SetPrices(), FreePrices())
+    list_display = ("__str__", "provider_name", "counted", "prices")
+    list_filter = ("tokenizer", "factor_is_set", "prices_are_set")
     list_select_related = ("model", "provider")
     search_fields = ("model__name", "provider_name")
-    fields = ("model", "provider", "provider_name", "order", "counted")
-    readonly_fields = ("counted",)
+    fields = ("model", "provider", "provider_name", "order", "counted", "prices")
+    readonly_fields = ("counted", "prices")
 
     @admin.display(description="prompts counted by", ordering="token_factor")
     def counted(self, route: Route) -> str:
         return counted_by(route)
+
+    @admin.display(description="prices of a million tokens")
+    def prices(self, route: Route) -> str:
+        return priced_at(route)
 
 
 @admin.register(Provider)

@@ -124,7 +124,11 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
     for name in ("learned", "set"):
         model = LanguageModel.objects.create(name=name, provider_name=name)
         Route.objects.create(
-            model=model, provider=provider, provider_name=name, factor_is_set=name == "set"
+            model=model,
+            provider=provider,
+            provider_name=name,
+            factor_is_set=name == "set",
+            prices_are_set=name == "set",
         )
 
 

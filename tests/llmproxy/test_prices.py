@@ -16,8 +16,10 @@ from licensing.callers import load_caller
 from llmproxy.calls import admit
 from llmproxy.chat import parse
 from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.offering import Offer, change_model
 from llmproxy.routes.prices import free_prices, prices_of, said, set_prices
 from llmproxy.routes.published_prices import compare, update_prices
+from tests.conftest import Browser
 from tests.races import race
 from usage.caps import UNKNOWN, Prices
 from usage.models import UsageRecord
@@ -142,6 +144,11 @@ class TestCommand:
         )
         assert prices(one) == Prices(1, None, 2)
 
+    def test_a_model_without_a_route_is_named(self) -> None:
+        """A release without routes may have added it."""
+        LanguageModel.objects.create(name="older", provider_name="gpt-4o")
+        assert run()[0].startswith("older: no route")
+
     @pytest.mark.parametrize(("answer", "written"), [("y", True), ("", False), ("n", False)])
     def test_at_a_terminal_it_asks(
         self, monkeypatch: pytest.MonkeyPatch, answer: str, written: bool
@@ -200,6 +207,28 @@ class TestSetting:
     def test_half_a_price_cannot_be_stored(self) -> None:
         with pytest.raises(IntegrityError, match="route_prices_are_whole"), transaction.atomic():
             route("house-model", input_price=1)
+
+    def test_an_operator_sets_and_frees_them_on_the_page_of_a_route(self, console: Browser) -> None:
+        one = route("house-model")
+        page = f"/admin/llmproxy/route/{one.pk}"
+        given = {"input_price": "2.5", "output_price": "0.000001", "reason": "Agreed."}
+        assert console.post(f"{page}/prices/", given).status_code == 302
+        assert prices(one) == Prices(2_500_000, None, 1)
+        assert "set by an operator" in console.get(f"{page}/change/").content.decode()
+        assert console.post(f"{page}/published_prices/", {"reason": "Ended."}).status_code == 302
+        one.refresh_from_db()
+        assert not one.prices_are_set
+
+    @pytest.mark.parametrize(("is_set", "left"), [(False, UNKNOWN), (True, DEAR)])
+    def test_another_model_of_the_provider_has_not_the_prices_of_the_last(
+        self, by: Actor, is_set: bool, left: Prices
+    ) -> None:
+        one = route("gpt-4o", input_price=9_000_000, output_price=9_000_000, prices_are_set=is_set)
+        offer = Offer(
+            name="gpt-4o", provider_name="gpt-5", output_limit=4_096, is_on=True, plans=[]
+        )
+        change_model(model_id=one.model_id, offer=offer, by=by, now=NOW)
+        assert prices(one) == left
 
     def test_prices_are_said_for_people(self) -> None:
         assert said(Prices(37_500, None, 150_000)) == "input $0.0375, output $0.1500"

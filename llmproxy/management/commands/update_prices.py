@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.management.terminal import ask
+from llmproxy.models import LanguageModel
 from llmproxy.routes.prices import prices_of, said
 from llmproxy.routes.published_prices import Comparison, compare, update_prices
 
@@ -26,6 +27,10 @@ class Command(BaseCommand):
         compared = compare(now=now)
         for each in compared:
             self.stdout.write(f"{each.route}: {_line(each)}")
+        for model in LanguageModel.objects.filter(routes=None):
+            self.stdout.write(
+                f"{model}: no route, so its calls have no prices; change the model to make one"
+            )
         different = sum(each.is_different and not each.route.prices_are_set for each in compared)
         if not different:
             self.stdout.write("update_prices: no difference")

@@ -1,0 +1,72 @@
+"""The actions that set and free the prices of a route, on its page."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+
+from config.console.actions import Action, ReasonForm, Result
+from config.money import DOLLAR, decimal
+from llmproxy.models import Route
+from llmproxy.routes.prices import FIELDS, MOST, free_prices, prices_of, said, set_prices
+from usage.caps import Prices
+
+
+def _price(label: str, **given: Any) -> forms.DecimalField:
+    most = decimal(MOST)
+    return forms.DecimalField(label=label, min_value=0, max_value=most, decimal_places=6, **given)
+
+
+class PricesForm(ReasonForm):
+    input_price = _price("Dollars for a million input tokens")
+    cached_input_price = _price(
+        "For a million cached ones",
+        required=False,
+        help_text="Empty: they cost as much as other input.",
+    )
+    output_price = _price("For a million output tokens")
+
+
+class SetPrices(Action):
+    name = "prices"
+    label = "Set prices"
+    form_class = PricesForm
+
+    def effects(self, target: Route) -> Iterable[str]:
+        yield "They count for calls that start from now on, and update_prices leaves them until they are freed."
+
+    def initial(self, target: Route, *, by: HttpRequest) -> dict[str, Any]:
+        prices = zip(FIELDS, prices_of(target), strict=True)
+        return {name: decimal(price) for name, price in prices if price is not None}
+
+    def do(self, target: Route, **given: Any) -> Result:
+        prices = Prices(*(_millionths(given.pop(name)) for name in FIELDS))
+        route = set_prices(route_id=target.pk, prices=prices, **given)
+        return Result(f"The prices of {route} are set.", route)
+
+
+class FreePrices(Action):
+    name = "published_prices"
+    label = "Free prices"
+
+    def available(self, target: Route, *, by: HttpRequest) -> bool:
+        return target.prices_are_set
+
+    def effects(self, target: Route) -> Iterable[str]:
+        yield f"They stay ({said(prices_of(target))}) until update_prices writes the published ones."
+
+    def do(self, target: Route, **given: Any) -> Result:
+        route = free_prices(route_id=target.pk, **given)
+        return Result(f"update_prices may change the prices of {route} again.", route)
+
+
+def priced_at(route: Route) -> str:
+    """A route's prices, for operators."""
+    by = ", set by an operator" if route.prices_are_set else ""
+    return f"{said(prices_of(route))}{by}"
+
+
+def _millionths(dollars: Decimal | None) -> int | None:
+    return None if dollars is None else int(dollars * DOLLAR)
