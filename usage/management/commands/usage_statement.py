@@ -16,7 +16,7 @@ from config.money import decimal
 from usage.statements import Line, Statement
 
 NAMES = ("calls", "input", "cached", "output", "cost_usd", "abandoned", "unpriced")
-WIDTHS = (9, 15, 15, 15, 16, 9, 9)
+WIDTHS = (9, 15, 15, 15, 16, 11, 10)
 NAME_WIDTH = 44
 # A name that begins so is a formula to a spreadsheet.
 FORMULA = ("=", "+", "-", "@")
@@ -64,18 +64,19 @@ class Command(BaseCommand):
                 rows.writerow((of, name, *_values(line).values()))
 
     def _json(self, client: Client, statement: Statement) -> None:
-        """One object, written as it is read."""
+        """One object, a row on each line, written as it is read."""
         head = {"id": str(client.pk), "name": client.name}
-        self.stdout.write(f'{{"client": {dumps(head)}, "month": "{statement.month:%Y-%m}"')
+        self.stdout.write(f'{{"client": {dumps(head)}, "month": "{statement.month:%Y-%m}",')
         for name, lines in (("people", statement.people()), ("models", statement.models())):
-            self.stdout.write(f', "{name}": [')
-            comma = ""
+            self.stdout.write(f'"{name}": [', ending="")
+            comma = "\n"
             for line in lines:
-                self.stdout.write(comma + dumps({"name": line.name, **_values(line)}))
-                comma = ", "
-            self.stdout.write("]")
+                row = dumps({"name": line.name, **_values(line)})
+                self.stdout.write(f"{comma}{row}", ending="")
+                comma = ",\n"
+            self.stdout.write("],")
         total = dumps(_values(statement.total()))
-        self.stdout.write(f', "total": {total}, "running": {statement.running()}}}')
+        self.stdout.write(f'"total": {total}, "running": {statement.running()}}}')
 
 
 def _parts(statement: Statement) -> Iterator[tuple[str, Iterable[Line]]]:
