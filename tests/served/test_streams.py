@@ -30,12 +30,14 @@ from tests.standins.provider_process import Provider
 from usage.models import MonthlyUsage, UsageRecord
 
 WORDS = "déjà vu – „naïve“ 雪 🎈 \u00a0 fin"
-USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+USAGE = {"prompt_tokens": 11, "completion_tokens": 12, "total_tokens": 23}
 # A provider's answer of ten words, its end, and its usage alone.
 SAID = [chunk(role="assistant", content=""), *(chunk(content=f" {n}") for n in range(10))]
 FINISH = chunk("stop")
 ALONE = {"object": "chat.completion.chunk", "choices": [], "usage": USAGE}
 End = UsageRecord.End
+# A time limit of a few seconds that a busy machine notices late.
+SLOW_TIMEOUT = 15
 
 
 @pytest.fixture
@@ -204,7 +206,7 @@ REPORTS: dict[str, list[dict[str, Any]]] = {
     "twice": [*SAID, FINISH, ALONE, ALONE],
     "every": [
         *(
-            {**each, "usage": {**USAGE, "completion_tokens": min(number, 7)}}
+            {**each, "usage": {**USAGE, "completion_tokens": min(number, 12)}}
             for number, each in enumerate(SAID)
         ),
         {**FINISH, "usage": USAGE},
@@ -220,13 +222,13 @@ REPORTS: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize(
     ("usage", "source", "tokens"),
     [
-        ("once", "provider", (11, 7)),
-        ("twice", "provider", (11, 7)),
-        ("every", "provider", (11, 7)),
-        ("last-content", "provider", (11, 7)),
-        ("finish", "provider", (11, 7)),
-        # A zero is a report like any other.
-        ("zero", "provider", (0, 0)),
+        ("once", "provider", (11, 12)),
+        ("twice", "provider", (11, 12)),
+        ("every", "provider", (11, 12)),
+        ("last-content", "provider", (11, 12)),
+        ("finish", "provider", (11, 12)),
+        # A report below what was delivered is raised to it.
+        ("zero", "counted", (0, None)),
         # Then the prompt is known by its bound alone, and the answer by what was delivered.
         ("never", "counted", (None, None)),
     ],
@@ -333,7 +335,7 @@ def test_a_provider_that_never_says_done_is_done_when_its_answer_is(
 ) -> None:
     with shell.stream(sending(*map(as_event, [*SAID, FINISH, ALONE]))) as stream:
         assert list(stream)[-1] == DONE
-    assert_settled(database, person, end=End.DONE, output_tokens=7)
+    assert_settled(database, person, end=End.DONE, output_tokens=12)
 
 
 @pytest.mark.parametrize(
@@ -450,9 +452,9 @@ def test_a_provider_that_falls_silent_is_given_up(
     provider.wait_for(lambda stats: stats["streams_open"] == 0)
     chunks = [block for block in blocks if block != ":"]
     assert len(chunks) == 3
-    assert_settled(
-        database, person, end=End.TIMEOUT, source="counted", output_tokens=counted(chunks)
-    )
+    record = assert_settled(database, person, end=End.TIMEOUT, source="counted")
+    # The silence of two seconds may have been spent on output.
+    assert counted(chunks) + 190 <= record.output_tokens <= counted(chunks) + 100 * SLOW_TIMEOUT
 
 
 def test_a_one_shot_answer_that_does_not_come_is_given_up(
@@ -462,8 +464,9 @@ def test_a_one_shot_answer_that_does_not_come_is_given_up(
     assert (response.status_code, response.json()["code"]) == (504, "provider_timeout")
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
     # It had the request, and may charge for what it did with it.
-    record = assert_settled(database, person, end=End.TIMEOUT, output_tokens=0)
+    record = assert_settled(database, person, end=End.TIMEOUT, source="estimated")
     assert record.input_tokens == record.reserved_input
+    assert 390 <= record.output_tokens <= 100 * SLOW_TIMEOUT
 
 
 def test_no_call_lasts_longer_than_a_call_may(
