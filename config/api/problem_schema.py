@@ -38,6 +38,7 @@ MEMBERS: Mapping[str, Described] = {
     "rate_limited": {"retry_after_iso": _INSTANT},
     "daily_limit_reached": _SPENT,
     "budget_exceeded": {"retry_after_iso": _INSTANT},
+    "cap_reserved": {name: _SPENT[name] for name in ("retry_after_iso", "requested", "remaining")},
     "monthly_cap_exceeded": {
         **_SPENT,
         "dimension": {"type": "string", "enum": ["input", "output"]},
