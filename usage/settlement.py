@@ -29,9 +29,9 @@ WITH settled AS (
         first_byte_at = COALESCE(%(first_byte)s, first_byte_at),
         -- Rounded up, so that no call is free. NULL without prices.
         cost = ceil((
-            (%(input)s - %(cached)s) * input_price::numeric
-            + %(cached)s * COALESCE(cached_input_price, input_price)
-            + %(output)s * output_price
+            (%(input)s::bigint - %(cached)s::bigint) * input_price::numeric
+            + %(cached)s::bigint * COALESCE(cached_input_price, input_price)
+            + %(output)s::bigint * output_price
         ) / 1000000)::bigint
     WHERE id = %(id)s AND settled_at IS NULL
     RETURNING user_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens

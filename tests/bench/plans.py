@@ -38,7 +38,7 @@ from usage.summaries import summary
 Ask = Callable[[Person], None]
 Explained = list[tuple[str, str]]
 PUBLISH = "publish"
-_ASKING = ("SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
+_ASKING = ("SELECT", "(SELECT", "INSERT", "UPDATE", "DELETE", "WITH")
 # What has no plan. Anything else would be missing from the page.
 _UNPLANNED = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT", "SET ")
 _PLACE = re.compile(r"%(?:\((\w+)\))?s")
