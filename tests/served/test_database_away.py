@@ -65,7 +65,7 @@ def test_a_stream_does_not_notice_that_the_database_was_restarted(
     # The role, the words, the reason for its end, and the last word.
     assert len(got) == 63
     assert_paid_as_reported(database, person)
-    assert provider.stats()["streams_open"] == 0
+    provider.wait_for(lambda stats: stats["streams_open"] == 0)
 
 
 def test_words_and_comments_go_on_and_the_last_word_comes_when_the_database_is_back(
