@@ -158,7 +158,9 @@ class Call:
             output = max(output, delivered_tokens(deltas=self.deltas, size=self.size))
             if end in CUT and not self.finished:
                 output = max(output, min(output + unseen, limit))
-        prompt = report or self.prompt or PromptUsage(self.input_estimate)
+        # A stream may begin with an empty report, and no prompt is empty.
+        has_prompt = report is not None and (is_believed or report.input > 0)
+        prompt = (report if has_prompt else self.prompt) or PromptUsage(self.input_estimate)
         given = min(prompt.input, INPUT_TIMES * self.input_estimate)
         spent = Spent(
             input=given,

@@ -60,9 +60,9 @@ def prompt_estimate(
     return Estimate(counted=counts[0] + images, tokens=most + images)
 
 
-def text_tokens(text: str) -> int:
-    """The tokens of a text, before any factor."""
-    return tokens_in([text], tokenizer=COUNTED_BY)
+def text_tokens(*texts: str) -> int:
+    """The tokens of all texts, before any factor."""
+    return tokens_in(texts, tokenizer=COUNTED_BY)
 
 
 def delivered_tokens(*, deltas: int, size: int) -> int:

@@ -128,8 +128,8 @@ class Route(models.Model):
 
 
 def tokenizer_of(provider_name: str) -> Route.Tokenizer:
-    """The tokenizer of a model, by the provider's name for it; a path before it (``openai/gpt-4o``) does not matter."""
-    family = provider_name.rpartition("/")[2].lower()
+    """The tokenizer of a model, by the provider's name for it; a path or ``ft:`` before it does not matter."""
+    family = provider_name.rpartition("/")[2].lower().removeprefix("ft:")
     if _O200K.match(family):
         return Route.Tokenizer.O200K
     return Route.Tokenizer.CL100K if _CL100K.match(family) else Route.Tokenizer.FACTOR

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Q
 
 from accounts.models import Client
 from usage import mails
@@ -70,7 +70,9 @@ def notice_abandoned(*, now: datetime) -> None:
     left = UsageRecord.objects.left().filter(opened_at__gt=now - HOUR).order_by()
     numbers = left.values_list("user").annotate(number=Count("*"))
     many = dict(numbers.filter(number__gt=MOST_ABANDONED))
-    noticed = Alert.objects.filter(kind=Alert.Kind.ABANDONED, period=day, user__in=many)
+    # Those of the last hour may be of yesterday.
+    lately = Q(period=day) | Q(noticed_at__gt=now - HOUR)
+    noticed = Alert.objects.filter(lately, kind=Alert.Kind.ABANDONED, user__in=many)
     new = many.keys() - set(noticed.values_list("user", flat=True))
     Alert.objects.bulk_create(
         [
@@ -159,6 +161,8 @@ def _notice(shares: list[Alert]) -> int:
     written = Alert.objects.filter(kind__in=kinds, period=crossed[0].period)
     known = set(written.values_list("user", "kind"))
     new = [each for each in crossed if (each.user_id, each.kind) not in known]
+    # In the order of a settlement, so that neither waits for the other in a circle.
+    new.sort(key=lambda each: (each.user_id, each.kind not in _MONTHLY))
     Alert.objects.bulk_create(new, ignore_conflicts=True)
     return len(new)
 

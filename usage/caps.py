@@ -152,6 +152,11 @@ def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
         raise refused
 
 
+def _int8(number: int | None) -> Int8 | None:
+    """One type for all numbers: the statement is prepared once for each combination of types."""
+    return None if number is None else Int8(number)
+
+
 def _values(asked: Asked, now: datetime) -> dict[str, Any]:
     period = Period.of(now)
     return {
@@ -168,10 +173,10 @@ def _values(asked: Asked, now: datetime) -> dict[str, Any]:
         "streamed": asked.streamed,
         "input": Int8(asked.input_estimate),
         "wanted": Int8(asked.output_wanted),
-        "counted": asked.counted_input,
-        "input_price": asked.prices.input,
-        "cached_price": asked.prices.cached_input,
-        "output_price": asked.prices.output,
+        "counted": _int8(asked.counted_input),
+        "input_price": _int8(asked.prices.input),
+        "cached_price": _int8(asked.prices.cached_input),
+        "output_price": _int8(asked.prices.output),
         "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
     }
 

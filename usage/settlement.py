@@ -30,8 +30,8 @@ WITH settled AS (
         -- Rounded up, so that no call is free. NULL without prices.
         cost = ceil((
             (%(input)s::bigint - %(cached)s::bigint) * input_price::numeric
-            + %(cached)s::bigint * COALESCE(cached_input_price, input_price)
-            + %(output)s::bigint * output_price
+            + %(cached)s::bigint * COALESCE(cached_input_price, input_price)::numeric
+            + %(output)s::bigint * output_price::numeric
         ) / 1000000)::bigint
     WHERE id = %(id)s AND settled_at IS NULL
     RETURNING user_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens

@@ -35,6 +35,7 @@ def tell(timestamp: int) -> None:
     name="usage.watch_budgets",
     queue="usage",
     queueing_lock="usage.watch_budgets",
+    priority=URGENT,
     pass_context=False,
 )
 def watch_budgets(timestamp: int) -> None:

@@ -5,7 +5,7 @@ parameters of their own. Nested ones count alike here, and keywords that the gui
 """
 
 from collections.abc import Iterable, Iterator
-from json import dumps
+from json import JSONEncoder
 from typing import Any, NamedTuple
 
 FUNCTION_FRAME = {"o200k_base": 7, "cl100k_base": 10}
@@ -14,6 +14,9 @@ PARAMETER_FRAME = 3
 ENUM_FRAME = -3
 ENUM_VALUE_FRAME = 3
 TOOLS_FRAME = 12
+# More values are written as one text, which takes a tenth of the time and a few tokens more.
+MOST_ENUM_VALUES = 1000
+_json = JSONEncoder(ensure_ascii=False).encode
 # Keywords that are on the line of a parameter or not in the prompt.
 _KNOWN = frozenset(
     {
@@ -52,7 +55,10 @@ def _schema(schema: dict[str, Any]) -> Iterator[_Part]:
     """The values and parameters of a schema, which the caller may have written in any way."""
     if isinstance(values := schema.get("enum"), list):
         yield _Part(ENUM_FRAME)
-        yield from (_Part(ENUM_VALUE_FRAME, _text(value)) for value in values)
+        if len(values) > MOST_ENUM_VALUES:
+            yield _Part(ENUM_VALUE_FRAME * len(values), _text(values))
+        else:
+            yield from (_Part(ENUM_VALUE_FRAME, _text(value)) for value in values)
     properties = schema.get("properties")
     if properties and isinstance(properties, dict):
         yield _Part(PARAMETERS_FRAME)
@@ -74,4 +80,4 @@ def _described(given: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else _json(value)

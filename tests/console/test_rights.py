@@ -156,3 +156,14 @@ def test_what_happened_to_a_row_is_for_who_may_view_it(
     history = reverse("admin:accounts_user_history", args=[world.person.pk])
     assert helper(stranger, ()).get(history).status_code == 403
     assert helper(stranger, ("view_user",)).get(history).status_code == 302
+
+
+def test_a_budget_is_set_by_those_alone_who_may_change_budgets(
+    stranger: Browser, world: World
+) -> None:
+    def offered(*rights: str) -> bool:
+        browser = helper(stranger, ("view_client", "change_client", *rights))
+        return "Set budget" in browser.get(ADDRESSES["client"](world)).content.decode()
+
+    assert not offered()
+    assert offered("change_budget")

@@ -391,6 +391,11 @@ class TestEnds:
         assert (record().output_tokens, record().source) == charged
         assert record().input_tokens == 9
 
+    def test_an_empty_report_at_the_beginning_makes_no_prompt_free(self, call: Call) -> None:
+        call.began, call.reported = True, TokenUsage(input=0, output=0)
+        call.settle(End.CLIENT_GONE)
+        assert record().input_tokens == call.input_estimate > 0
+
     def test_a_reported_prompt_is_no_estimate(self, call: Call) -> None:
         call.began, call.prompt = True, PromptUsage(33)
         call.settle(End.CLIENT_GONE)

@@ -318,6 +318,13 @@ class TestAbandoned:
         alerts.notice_abandoned(now=tomorrow)
         assert kinds() == ["abandoned"] * 2
 
+    def test_an_hour_that_crosses_midnight_is_one_alert(self, user: User) -> None:
+        evening = NOON + timedelta(hours=11, minutes=30)
+        self.leave(user, 21, now=evening)
+        for minute in (0, 29, 31):
+            alerts.notice_abandoned(now=evening + timedelta(minutes=minute))
+        assert kinds() == ["abandoned"]
+
     def test_each_person_is_noticed_alone(self, plan: Plan, by: Actor) -> None:
         first, second, third = people(3, plan, by)
         for person, number in ((first, 25), (second, 15), (third, 21)):

@@ -38,7 +38,7 @@ class StopModelCalls(PersonAction, BulkAction):
 
     def effects(self, target: User | None) -> Iterable[str]:
         yield "New model calls are refused at once (model_calls_stopped); running ones end within 15 seconds."
-        yield "Output delivered until then is charged. They stay signed in."
+        yield "Output until then is charged. They stay signed in."
 
     def do_one(self, target: User, **given: Any) -> int:
         return stop_model_calls(user_id=target.pk, **given)
@@ -72,7 +72,7 @@ class EndCall(BulkAction):
 
     def effects(self, target: RunningCall | None) -> Iterable[str]:
         yield "The call ends within 15 seconds, with an error that names an operator's stop."
-        yield "Output delivered until then is charged."
+        yield "Output until then is charged."
         yield "The person can start other calls at once; to prevent that, stop their model calls."
 
     def do(self, target: RunningCall, *args: Any, **given: Any) -> Result:

@@ -14,13 +14,16 @@ def prompt_overhead(members: dict[str, Any]) -> int:
     """The tokens, before the route's factor, that Anthropic adds to a call's own prompt."""
     calls_tools = any(message.get("tool_calls") for message in members["messages"])
     has_prompt = "tools" in members or "response_format" in members or calls_tools
-    return TOOLS_PROMPT * has_prompt + sum(map(_growth, _call_ids(members)))
+    return TOOLS_PROMPT * has_prompt + _growth(list(_call_ids(members)))
 
 
-def _growth(given: str) -> int:
-    """The tokens that the translation of a call's id adds to it."""
-    sent = call_id(given)
-    return 0 if sent == given else max(0, text_tokens(sent) - text_tokens(given))
+def _growth(ids: list[str]) -> int:
+    """The tokens that the translation of calls' ids adds to them; counted together, because counting pauses."""
+    changed = [(given, sent) for given in ids if (sent := call_id(given)) != given]
+    before, after = (
+        (text_tokens(*texts) for texts in zip(*changed, strict=True)) if changed else (0, 0)
+    )
+    return max(0, after - before)
 
 
 def _call_ids(members: dict[str, Any]) -> Iterator[str]:
