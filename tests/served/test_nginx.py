@@ -106,12 +106,13 @@ def test_silence_is_filled_also_before_the_first_byte(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "telling"),
+    ("path", "telling", "source"),
     [
-        ("stream", "first=60"),
-        ("stream", "tokens=100000 delay=0.02"),
-        ("stream", "fault=stall after=3"),
-        ("complete", "first=60"),
+        ("stream", "first=60", "estimated"),
+        ("stream", "tokens=100000 delay=0.02", "counted"),
+        ("stream", "fault=stall after=3", "counted"),
+        # It is made and read to its end all the same.
+        ("complete", "tokens=70 first=5", "provider"),
     ],
 )
 def test_a_client_that_leaves_is_noticed_through_it(
@@ -122,14 +123,14 @@ def test_a_client_that_leaves_is_noticed_through_it(
     person: Person,
     path: str,
     telling: str,
+    source: str,
 ) -> None:
     caller = Caller(shell, front.port, f"/v1/llm/{path}", stand_in(telling))
     provider.wait_for(lambda stats: stats["requests_open"] == 1)
     caller.close()
     provider.wait_for(lambda stats: stats["requests_open"] == 0)
     record = the_record(database, person)
-    assert record.end == "client_gone"
-    assert record.source == ("counted" if record.output_tokens else "estimated")
+    assert (record.end, record.source) == ("client_gone", source)
     assert_nothing_is_reserved(database, person)
 
 

@@ -102,7 +102,7 @@ def test_it_lists_the_models(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "directive"), [("break", "tokens=100000 delay=0.02"), ("abort", "first=60")]
+    ("how", "directive"), [("break", "tokens=100000 delay=0.02"), ("abort", "tokens=70 first=8")]
 )
 def test_what_it_leaves_early_is_counted_and_not_left_open(
     ask: Ask, database: Database, provider: Provider, person: Person, how: str, directive: str
