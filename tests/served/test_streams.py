@@ -227,8 +227,8 @@ REPORTS: dict[str, list[dict[str, Any]]] = {
         ("every", "provider", (11, 12)),
         ("last-content", "provider", (11, 12)),
         ("finish", "provider", (11, 12)),
-        # A report below what was delivered is raised to it.
-        ("zero", "counted", (0, None)),
+        # A report below what was delivered is raised to it, and no prompt is empty.
+        ("zero", "counted", (None, None)),
         # Then the prompt is known by its bound alone, and the answer by what was delivered.
         ("never", "counted", (None, None)),
     ],
