@@ -11,6 +11,8 @@ from django.contrib.sessions.models import Session
 from django.db import transaction
 from django.http import HttpRequest
 
+from config.console.session_store import row_key
+
 FIELD = "once"
 KEPT = "sent"
 MOST_KEPT = 20
@@ -61,8 +63,10 @@ def _write(request: HttpRequest, session: Session | None, address: str | None) -
 
 def _locked(request: HttpRequest) -> Session | None:
     """The session as stored now, since other requests may have changed it; None after a sign-out."""
+    if request.session.session_key is None:
+        return None
     sessions = Session.objects.select_for_update(no_key=True)
-    return sessions.filter(pk=request.session.session_key).first()
+    return sessions.filter(pk=row_key(request.session.session_key)).first()
 
 
 def _key(request: HttpRequest) -> str:

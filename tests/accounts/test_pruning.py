@@ -17,6 +17,7 @@ from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from config.api.problems import instant
+from config.console.session_store import row_key
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
 
@@ -166,7 +167,7 @@ def test_sessions_of_the_console_go_when_they_have_expired(
     for minutes in (-3, -2, -1, 60):
         browser = Browser()
         browser.force_login(operator)
-        PageSession.objects.filter(pk=browser.session.session_key).update(
+        PageSession.objects.filter(pk=row_key(browser.session.session_key)).update(
             expire_date=now + timedelta(minutes=minutes)
         )
     assert prune_console_sessions(now=now, dry_run=True) == 3

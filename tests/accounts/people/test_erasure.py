@@ -31,6 +31,7 @@ from accounts.people.users import (
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config.api.problems import InvalidRequest
+from config.console.session_store import row_key
 from licensing.models import Brake
 from tests.conftest import PASSWORD, Browser
 from tests.races import race
@@ -313,7 +314,7 @@ def test_their_session_of_the_console_has_ended_and_names_nobody(
         erased_at=None, is_active=True, is_staff=True, is_superuser=True
     )
     assert console.get("/admin/").status_code == 302
-    assert not PageSession.objects.filter(pk=console.cookies["sessionid"].value).exists()
+    assert not PageSession.objects.filter(pk=row_key(console.cookies["sessionid"].value)).exists()
 
 
 @pytest.mark.django_db
