@@ -1,9 +1,11 @@
 """The environment in ``.venv``: made from hashed requirements, left alone while they hold, mended otherwise."""
 
 import hashlib
+import io
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -100,6 +102,22 @@ def test_a_changed_lock_is_installed_but_nothing_with_a_wrong_hash(project: Path
     assert wrong.returncode == 1
     assert "THESE PACKAGES DO NOT MATCH THE HASHES" in wrong.stderr
     assert not has(project, "shell_third")
+
+
+def test_a_package_that_would_be_built_here_is_refused(project: Path) -> None:
+    built = project / "wheels" / "shell_fourth-1.0.tar.gz"
+    ran = project / "ran"
+    with tarfile.open(built, "w:gz") as archive:
+        script = f"open({str(ran)!r}, 'w')".encode()
+        entry = tarfile.TarInfo("shell_fourth-1.0/setup.py")
+        entry.size = len(script)
+        archive.addfile(entry, io.BytesIO(script))
+    digest = hashlib.sha256(built.read_bytes()).hexdigest()
+    write_lock(project, "local", f"shell_fourth==1.0 --hash=sha256:{digest}\n")
+    refused = install(project, "local")
+    assert refused.returncode == 1
+    assert "No matching distribution found for shell_fourth" in refused.stderr
+    assert not ran.exists()
 
 
 def test_one_that_came_from_another_folder_is_made_again(project: Path) -> None:

@@ -30,7 +30,8 @@ LOG = VENV / "install.log"
 # Each set holds those before it.
 LOCKS = {name: ROOT / f"requirements-{name}.lock" for name in ("local", "test", "bench")}
 PIP = ["install", "--require-hashes", "--no-input", "--disable-pip-version-check"]
-PIP += ["--progress-bar", "off", "--requirement"]
+# Wheels only: no package runs code of its own while it is installed.
+PIP += ["--only-binary", ":all:", "--progress-bar", "off", "--requirement"]
 REPORT_SECONDS = 5.0
 
 

@@ -29,7 +29,8 @@ def main(options: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "uv"], check=True)
+        install = ["install", "--quiet", "--only-binary", ":all:", "uv"]
+        subprocess.run([python, "-m", "pip", *install], check=True)
         for name, groups, smaller in LOCKS:
             chosen = [part for group in groups for part in ("--group", group)]
             bounds = [part for each in smaller for part in ("--constraints", each)]
