@@ -35,6 +35,7 @@ from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 from config.api.handlers import render  # noqa: E402
 from config.api.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
 from config.db.connections import limit_statements  # noqa: E402
+from config.middleware.browser_policy import BrowserPolicyMiddleware  # noqa: E402
 from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -158,9 +159,8 @@ def _answer(exc: Exception, peer: str) -> HttpResponse:
     """Answers an unreadable request, with a request id and a log line like any other."""
     request = HttpRequest()
     request.META["REMOTE_ADDR"] = peer
-    return cast(
-        "HttpResponse", RequestIdMiddleware(lambda request: _refusal(request, exc))(request)
-    )
+    named = RequestIdMiddleware(lambda request: _refusal(request, exc))
+    return cast("HttpResponse", BrowserPolicyMiddleware(named)(request))
 
 
 def _refusal(request: HttpRequest, exc: Exception) -> HttpResponse:

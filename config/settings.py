@@ -150,7 +150,9 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # First, so that everything later can name the request by its id.
+    # Outermost, so that no answer lacks its headers.
+    "config.middleware.browser_policy.BrowserPolicyMiddleware",
+    # Before all others, so that everything later can name the request by its id.
     "config.middleware.request_id.RequestIdMiddleware",
     # Before anything that can refuse or redirect a probe.
     "config.middleware.health.HealthMiddleware",
@@ -249,9 +251,15 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
 SECURE_HSTS_PRELOAD = _https
 SECURE_REFERRER_POLICY = "same-origin"
 SESSION_ENGINE = "config.console.session_store"
+# Browsers take a cookie of such a name only over https, for this host alone and all of its paths.
+_host_only = "__Host-" if _https else ""
+SESSION_COOKIE_NAME = f"{_host_only}sessionid"
 SESSION_COOKIE_SECURE = _https
 SESSION_COOKIE_AGE = 12 * 3600
+CSRF_COOKIE_NAME = f"{_host_only}csrftoken"
 CSRF_COOKIE_SECURE = _https
+# Not in a cookie, whose name could not be chosen.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 X_FRAME_OPTIONS = "DENY"
 CORS_ALLOW_HEADERS = [

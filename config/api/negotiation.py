@@ -1,15 +1,25 @@
-"""Chooses the media type of an answer."""
+"""Chooses the parser of a body and the media type of an answer."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from rest_framework.exceptions import NotAcceptable
 from rest_framework.negotiation import DefaultContentNegotiation
+from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 
 class FirstForAll(DefaultContentNegotiation):
-    """The library's choice, without its search for a caller that accepts everything, as most do."""
+    """The library's choice, without its search for a caller that accepts everything, as most do.
+
+    A body has one media type; the library would take a range, such as ``*/*``, for every type in it.
+    """
+
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> Any:
+        if "*" in (request.content_type or "").partition(";")[0]:
+            return None
+        return super().select_parser(request, parsers)
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None

@@ -127,6 +127,8 @@ def test_gunicorns_own_errors_are_problems_without_the_request(
     assert got == status
     assert headers["content-type"] == "application/problem+json"
     assert headers["connection"] == "close"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
     assert headers["date"].endswith("GMT")
     problem = json.loads(body)
     assert (problem["status"], problem["code"]) == (status, code)

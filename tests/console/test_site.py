@@ -40,6 +40,14 @@ def test_an_operator_signs_in_and_out_and_both_are_written_down(
         assert (event.target_id, event.address) == (str(operator.pk), Browser.address)
 
 
+def test_the_cookies_are_of_this_host_alone(stranger: Browser, operator: User) -> None:
+    stranger.get("/admin/login/")
+    assert sign_in(stranger, operator.email) == "in"
+    assert set(stranger.cookies) == {"__Host-csrftoken", "__Host-sessionid"}
+    for cookie in stranger.cookies.values():
+        assert (cookie["secure"], cookie["path"], cookie["domain"]) == (True, "/", "")
+
+
 def test_refusals_look_alike_and_give_no_session(
     stranger: Browser, operator: User, user: User
 ) -> None:

@@ -89,7 +89,7 @@ class Walk:
             {
                 "User-Agent": word("agent"),
                 "Referer": f"https://shell.test/{word('referer')}",
-                "Cookie": f"sessionid={word('cookie')}; csrftoken={word('csrf')}",
+                "Cookie": f"__Host-sessionid={word('cookie')}; __Host-csrftoken={word('csrf')}",
                 "X-Forwarded-For": word("forwarded"),
                 "Idempotency-Key": word("idempotency-key"),
             }

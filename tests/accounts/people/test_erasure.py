@@ -314,7 +314,8 @@ def test_their_session_of_the_console_has_ended_and_names_nobody(
         erased_at=None, is_active=True, is_staff=True, is_superuser=True
     )
     assert console.get("/admin/").status_code == 302
-    assert not PageSession.objects.filter(pk=row_key(console.cookies["sessionid"].value)).exists()
+    key = row_key(console.cookies["__Host-sessionid"].value)
+    assert not PageSession.objects.filter(pk=key).exists()
 
 
 @pytest.mark.django_db
