@@ -10,17 +10,21 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from config.api.problems import Fault
+from config.api.problems import Fault, instant
 
 HASHED, LEGACY = b"ED", b"Ed"
 UNTRUSTED, TRUSTED = b"untrusted comment: ", b"trusted comment: "
 DIGEST_BYTES = 64
+# Tolerates a signer's clock that is a little ahead. A time far ahead would block the channel or app until then.
+AHEAD = timedelta(minutes=5)
+TIMESTAMP_DIGITS = 11
 _KEY_BYTES, _SIGNATURE_BYTES, _GLOBAL_BYTES = 2 + 8 + 32, 2 + 8 + 64, 64
 
 
@@ -101,6 +105,11 @@ class Signature:
         """The trusted comment, unverified, for display."""
         return self._comment.decode("utf-8", "replace")
 
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """The fields of the trusted comment, unverified. Raises ``SignatureRefused``."""
+        return _claims(self._comment)
+
     def claims(self, key: PublicKey) -> Mapping[str, str]:
         """Verifies that the trusted comment belongs to this signature, and returns its fields.
 
@@ -116,7 +125,7 @@ class Signature:
                 "trusted_comment_altered",
                 "The trusted comment is not the signed one, or the key is another one.",
             )
-        return _claims(self._comment)
+        return self.fields
 
     def refuse_legacy(self) -> None:
         """Raises ``SignatureRefused`` for the older format, whose check needs the whole file in memory."""
@@ -149,6 +158,19 @@ def decoded(text: str) -> bytes:
     if not raw:
         raise SignatureRefused("signature_not_base64", _not_base64(text))
     return raw
+
+
+def time_of(claims: Mapping[str, str], *, now: datetime) -> datetime:
+    """Returns when a signature was made, by its trusted comment. Raises ``SignatureRefused``."""
+    stamp = claims.get("timestamp", "")
+    if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= TIMESTAMP_DIGITS):
+        raise SignatureRefused("no_timestamp", "The trusted comment has no timestamp:<seconds>.")
+    signed_at = datetime.fromtimestamp(int(stamp), UTC)
+    if signed_at > now + AHEAD:
+        raise SignatureRefused(
+            "timestamp_ahead", f"The time of the signature, {instant(signed_at)}, is in the future."
+        )
+    return signed_at
 
 
 def _canonical(encoded: bytes) -> bytes:

@@ -10,7 +10,7 @@ import re
 import tarfile
 import zlib
 from pathlib import Path
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from config.api.problems import Fault, Problem
 
@@ -19,9 +19,13 @@ LIMIT_UNPACKED_BYTES = 1024 * 2**20
 LIMIT_MEMBERS = 20_000
 LIMIT_NAME, LIMIT_PART = 1_000, 255
 READ_BYTES = 2**20
-# Names of devices on Windows, with any ending.
-DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
-NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f\\:*?"<>|]')
+# Names of devices on Windows, with any ending. It reads superscript digits as digits.
+DEVICES = re.compile(r"(con(in\$|out\$)?|prn|aux|nul|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE)
+# Windows also finds a file with a long name by such a short one.
+SHORT_NAME = re.compile(r"~[0-9]+(\.[^.]*)?$")
+NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')
+# Controls, invisible characters such as those that turn the direction of text, and ends of lines.
+INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 
 class BundleRejected(Problem):
@@ -137,20 +141,32 @@ def _parts(member: tarfile.TarInfo) -> list[str]:
     if len(name) > LIMIT_NAME or any(len(part.encode()) > LIMIT_PART for part in parts):
         raise BundleRejected("name_too_long", f"The name is too long: {shown}.")
     for part in parts:
-        if part in {"", "."} or NOT_IN_NAMES.search(part) or part != part.rstrip(". "):
-            raise BundleRejected("unusual_name", f"Some systems refuse this name: {shown}.")
-        if DEVICES.fullmatch(part):
-            raise BundleRejected(
-                "unusual_name", f"This is the name of a device on Windows: {shown}."
-            )
+        _check_part(part, shown)
     if not parts and member.isfile():
         raise BundleRejected("unusual_name", "A file has no name.")
     return parts
 
 
+def _check_part(part: str, shown: str) -> None:
+    # Some systems take compatible characters, as full-width ones, for the plain ones.
+    for form in (part, normalize("NFKC", part)):
+        if form in {"", "."} or NOT_IN_NAMES.search(form) or form != form.rstrip(". "):
+            raise BundleRejected("unusual_name", f"Some systems refuse this name: {shown}.")
+        if DEVICES.fullmatch(form):
+            raise BundleRejected(
+                "unusual_name", f"This is the name of a device on Windows: {shown}."
+            )
+        if SHORT_NAME.search(form):
+            raise BundleRejected(
+                "unusual_name", f"Windows may find another file by this name: {shown}."
+            )
+    if not INVISIBLE.isdisjoint(map(category, part)):
+        raise BundleRejected("unusual_name", f"The name has an invisible character: {shown}.")
+
+
 def _same_elsewhere(parts: list[str]) -> str:
-    """A path as systems compare it that ignore case and Unicode normalization."""
-    return normalize("NFC", "/".join(parts)).casefold()
+    """A path as systems compare it that ignore case and Unicode normalization, also that of compatible characters."""
+    return normalize("NFKC", normalize("NFKC", "/".join(parts)).casefold())
 
 
 def _check_end(archive: tarfile.TarFile, stream: _Counted) -> None:

@@ -7,7 +7,7 @@ bytes of a path, and a channel names only stored versions.
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from pathlib import Path
 
 from django.conf import settings
@@ -19,17 +19,15 @@ from config.db.connections import release_connection
 from licensing.models import APP_SLUG
 from releases.delivery import storage
 from releases.manifests.version_rules import VersionConflict
-from releases.micro_apps import bundles
-from releases.micro_apps.bundles import BundleRejected
+from releases.micro_apps import bundles, signatures
 from releases.micro_apps.channels import move_under_lock
-from releases.minisign import DIGEST_BYTES, PublicKey, Signature, SignatureRefused, decoded
+from releases.micro_apps.signatures import BUNDLE
+from releases.minisign import PublicKey
 from releases.models import AppChannel, AppVersion, MicroApp
 from releases.versions import NotAVersion, Version
 
 SLUG = re.compile(APP_SLUG)
 SLUG_LENGTH = 60
-BUNDLE = "bundle.tar.gz"
-LIMIT_SIGNATURE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +50,23 @@ def publish_app(
     """Verifies and stores a version, and moves ``latest`` to it unless it is older or withdrawn.
 
     A repeat changes nothing: operators may have moved ``latest`` since. Raises ``InvalidRequest``,
-    ``BundleRejected``, ``VersionConflict``, ``NotConfigured`` or ``StorageUnavailable``; a refusal changes nothing.
+    ``BundleRejected``, ``SignatureRejected``, ``VersionConflict``, ``DowngradeRefused``, ``NotConfigured`` or
+    ``StorageUnavailable``; a refusal changes nothing.
     """
     key = _key()
     _check_names(slug, version)
-    signed = _signature_file(signature)
-    content = _verified(bundle, signed, version=version, key=key)
-    row = _recorded(slug, version, content, signed, key, by=by, now=now)
+    signed = signatures.read(signature)
+    content = bundles.read(bundle)
+    claims = signatures.verified(content, signed, key=key)
+    with transaction.atomic():
+        row = _known(slug, version, content, now=now)
+        # What an earlier release published stays, whatever its signature names.
+        if row is None or row.stored_at is None:
+            signatures.check_names(claims, slug=slug, version=version, file=bundle.name)
+        if row is None:
+            others = AppVersion.objects.filter(app=slug)
+            signatures.check_newer(claims, others=others, now=now)
+            row = _recorded(slug, version, content, signed, key, by=by, now=now)
     created = row.stored_at is None
     release_connection()
     # A repeat may bring another signature of the bundle; the first one stays.
@@ -91,39 +99,14 @@ def _check_names(slug: str, version: str) -> None:
         raise InvalidRequest(errors=faults)
 
 
-def _signature_file(path: Path) -> bytes:
-    """Reads a minisign file, plain or in base64 as Tauri's signer writes it."""
-    content = path.read_bytes()[: LIMIT_SIGNATURE_BYTES + 1]
-    if len(content) > LIMIT_SIGNATURE_BYTES:
-        raise _refused("signature_unreadable", "This file is too long for a signature.")
-    if content.startswith(b"untrusted comment:"):
-        return content
-    try:
-        return decoded(content.decode("ascii", "replace").strip())
-    except SignatureRefused as refused:
-        raise _refused(refused.code, refused.detail) from None
-
-
-def _verified(path: Path, signed: bytes, *, version: str, key: PublicKey) -> bytes:
-    """Returns the bundle's bytes after verification of its signatures and members."""
-    content = bundles.read(path)
-    try:
-        signature = Signature.parse(signed)
-        claims = signature.claims(key)
-        signature.check_digest(blake2b(content, digest_size=DIGEST_BYTES).digest(), key)
-    except SignatureRefused as refused:
-        raise _refused(refused.code, refused.detail) from None
-    if claims.get("file", BUNDLE) not in {BUNDLE, path.name}:
-        raise _refused("wrong_file", "The signature names another file.")
-    if claims.get("version", version) != version:
-        raise _refused("wrong_version", "The signature names another version.")
-    return content
-
-
-def _refused(code: str, detail: str) -> BundleRejected:
-    refusal = BundleRejected(code, detail)
-    refusal.errors = (Fault("/signature", code, detail),)
-    return refusal
+def _known(slug: str, version: str, content: bytes, *, now: datetime) -> AppVersion | None:
+    """The row of a version, and the lock of its app until the transaction ends. Raises ``VersionConflict``."""
+    MicroApp.objects.get_or_create(slug=slug, defaults={"created_at": now})
+    app = MicroApp.objects.select_for_update(no_key=True).get(pk=slug)
+    row = AppVersion.objects.filter(app=app, version=version).first()
+    if row is not None and row.sha256 != sha256(content).hexdigest():
+        raise VersionConflict(errors=[Fault("/version", "known", f"{row} was published before.")])
+    return row
 
 
 def _recorded(
@@ -137,24 +120,16 @@ def _recorded(
     now: datetime,
 ) -> AppVersion:
     """Records the version, which belongs to these bytes from here on."""
-    digest = sha256(content).hexdigest()
-    with transaction.atomic():
-        app, _ = MicroApp.objects.get_or_create(slug=slug, defaults={"created_at": now})
-        row, _ = AppVersion.objects.get_or_create(
-            app=app,
-            version=version,
-            defaults={
-                "sha256": digest,
-                "size": len(content),
-                "signature": signed,
-                "signed_with": key.name,
-                "published_at": now,
-                "published_by": by.name,
-            },
-        )
-    if row.sha256 != digest:
-        raise VersionConflict(errors=[Fault("/version", "known", f"{row} was published before.")])
-    return row
+    return AppVersion.objects.create(
+        app_id=slug,
+        version=version,
+        sha256=sha256(content).hexdigest(),
+        size=len(content),
+        signature=signed,
+        signed_with=key.name,
+        published_at=now,
+        published_by=by.name,
+    )
 
 
 def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel | None:

@@ -2,21 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
 
-from config.api.problems import InvalidRequest, instant
+from config.api.problems import InvalidRequest
 from releases.manifests.manifest import Manifest, Terms, read
-from releases.minisign import PublicKey, Signature, SignatureRefused, decoded
+from releases.minisign import PublicKey, Signature, SignatureRefused, decoded, time_of
 from releases.pipeline.identity_tokens import OneTime
 
 SIGNATURE_HEADER = "X-Manifest-Signature"
-# Tolerates a signer's clock that is a little ahead. A time far ahead would block the channel until then.
-AHEAD = timedelta(minutes=5)
-TIMESTAMP_DIGITS = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,16 +81,4 @@ def _verified(submission: Submission, key: PublicKey, now: datetime) -> tuple[by
     signature = Signature.parse(file)
     claims = signature.claims(key)
     signature.check_bytes(submission.body, key)
-    return file, _time_of(claims, now)
-
-
-def _time_of(claims: Mapping[str, str], now: datetime) -> datetime:
-    stamp = claims.get("timestamp", "")
-    if not (stamp.isascii() and stamp.isdecimal() and len(stamp) <= TIMESTAMP_DIGITS):
-        raise SignatureRefused("no_timestamp", "The trusted comment has no timestamp:<seconds>.")
-    signed_at = datetime.fromtimestamp(int(stamp), UTC)
-    if signed_at > now + AHEAD:
-        raise SignatureRefused(
-            "timestamp_ahead", f"The time of the signature, {instant(signed_at)}, is in the future."
-        )
-    return signed_at
+    return file, time_of(claims, now=now)

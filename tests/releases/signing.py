@@ -48,6 +48,12 @@ class Signer:
         """A platform's `signature`."""
         return encoded(self.sign(content, f"timestamp:{at}\tfile:{file}\tversion:{version}"))
 
+    def app(self, content: bytes, *, app: str, version: str, at: int = 1_700_000_000) -> bytes:
+        """The signature file of a micro app's bundle."""
+        return self.sign(
+            content, f"timestamp:{at}\tfile:bundle.tar.gz\tapp:{app}\tversion:{version}"
+        )
+
 
 def encoded(file: bytes) -> str:
     """A signature file as headers and manifests carry it."""

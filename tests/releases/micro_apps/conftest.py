@@ -3,8 +3,10 @@
 import gzip
 import io
 import tarfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -45,22 +47,25 @@ class Apps:
     signer: Signer
     files: Path
     folder: Path
+    seconds: Iterator[int] = field(default_factory=lambda: count(1))
 
-    def bundle(self, version: str, content: bytes | None = None) -> tuple[Path, Path]:
+    def bundle(
+        self, version: str, content: bytes | None = None, *, slug: str = "notes"
+    ) -> tuple[Path, Path]:
         """A bundle and its signature, as files."""
         content = content if content is not None else archive(file("index.html", version.encode()))
         bundle = self.folder / "bundle.tar.gz"
         bundle.write_bytes(content)
         signature = self.folder / "bundle.tar.gz.minisig"
         signature.write_bytes(
-            self.signer.sign(content, f"timestamp:1\tfile:bundle.tar.gz\tversion:{version}")
+            self.signer.app(content, app=slug, version=version, at=next(self.seconds))
         )
         return bundle, signature
 
     def publish(
         self, version: str = "1.0.0", *, slug: str = "notes", content: bytes | None = None
     ) -> Published:
-        bundle, signature = self.bundle(version, content)
+        bundle, signature = self.bundle(version, content, slug=slug)
         return publish_app(
             slug=slug, version=version, bundle=bundle, signature=signature, by=BY, now=NOW
         )

@@ -2,6 +2,7 @@
 
 import base64
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest, NotConfigured
 from releases.delivery import storage
 from releases.delivery.storage import PathTaken, StorageUnavailable
-from releases.manifests.version_rules import VersionConflict
+from releases.manifests.version_rules import DowngradeRefused, VersionConflict
 from releases.micro_apps.channels import move_channel, withdraw
 from releases.models import AppChannel, AppVersion, MicroApp
 from tests.races import race
@@ -107,9 +108,23 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("code", "comment"),
-        [("wrong_file", "file:other.tar.gz"), ("wrong_version", "version:2.0.0")],
+        [
+            ("wrong_file", "timestamp:1\tfile:other.tar.gz\tapp:notes\tversion:1.0.0"),
+            ("wrong_version", "timestamp:1\tapp:notes\tversion:2.0.0"),
+            ("wrong_app", "timestamp:1\tapp:payroll\tversion:1.0.0"),
+            ("wrong_app", "timestamp:1\tapp:Notes\tversion:1.0.0"),
+            ("app_not_signed.*version_not_signed", "timestamp:1\tfile:bundle.tar.gz"),
+            ("app_not_signed", "timestamp:1\tfile:bundle.tar.gz\tversion:1.0.0"),
+            ("version_not_signed", "timestamp:1\tapp:notes"),
+            # Fields are separated by tabs alone.
+            ("app_not_signed", "timestamp:1 app:notes\tversion:1.0.0"),
+            ("trusted_comment_unreadable", "timestamp:1\tapp:payroll\tapp:notes\tversion:1.0.0"),
+            ("no_timestamp", "app:notes\tversion:1.0.0"),
+            ("no_timestamp", "timestamp:-1\tapp:notes\tversion:1.0.0"),
+            ("timestamp_ahead", "timestamp:99999999999\tapp:notes\tversion:1.0.0"),
+        ],
     )
-    def test_a_bundle_signed_for_another_file_or_version_is_not_stored(
+    def test_a_signature_that_names_something_else_or_nothing_publishes_nothing(
         self, apps: Apps, code: str, comment: str
     ) -> None:
         bundle, signature = apps.bundle("1.0.0")
@@ -117,6 +132,31 @@ class TestRefusals:
         with pytest.raises(CommandError, match=code):
             call_command("publish_app", "notes", "1.0.0", bundle, signature)
         assert nothing_published(apps)
+
+    def test_a_bundle_of_one_app_is_not_published_as_another(self, apps: Apps) -> None:
+        bundle, signature = apps.bundle("5.0.1")
+        for slug, version in (("payroll", "5.0.1"), ("payroll", "1.0.0"), ("notes", "9.9.9")):
+            with pytest.raises(CommandError, match="wrong_"):
+                call_command("publish_app", slug, version, bundle, signature)
+        assert nothing_published(apps)
+
+    def test_an_old_bundle_that_was_never_published_is_not_published_after_a_newer_one(
+        self, apps: Apps
+    ) -> None:
+        bundle, signature = apps.bundle("2.0.0")
+        old = bundle.read_bytes(), signature.read_bytes()
+        apps.publish("1.0.1")
+        bundle.write_bytes(old[0])
+        signature.write_bytes(old[1])
+        with pytest.raises(CommandError, match="signature_not_newer"):
+            call_command("publish_app", "notes", "2.0.0", bundle, signature)
+        assert not AppVersion.objects.filter(version="2.0.0").exists()
+        assert apps.publish("2.0.0").latest == "2.0.0"
+
+    def test_apps_do_not_wait_for_each_others_signatures(self, apps: Apps) -> None:
+        apps.publish("1.0.0", slug="payroll")
+        apps.seconds = iter([1])
+        assert apps.publish("1.0.0").created
 
     def test_the_legacy_format_is_refused(self, apps: Apps) -> None:
         bundle, signature = apps.bundle("1.0.0")
@@ -153,6 +193,39 @@ class TestRefusals:
             call_command(
                 "publish_app", "notes", "1.0.0", apps.folder / "none", apps.folder / "none"
             )
+
+
+class TestEarlierReleases:
+    """Apps published before signatures had to name them."""
+
+    @pytest.fixture
+    def early(self, apps: Apps) -> tuple[Path, Path]:
+        version = apps.publish("1.0.0").version
+        bundle, signature = apps.bundle("1.0.0")
+        signature.write_bytes(apps.signer.sign(bundle.read_bytes(), "file:bundle.tar.gz"))
+        (apps.files / PATHS[1]).write_bytes(signature.read_bytes())
+        AppVersion.objects.filter(pk=version.pk).update(signature=signature.read_bytes())
+        return bundle, signature
+
+    def test_a_repeat_still_changes_nothing(self, apps: Apps, early: tuple[Path, Path]) -> None:
+        said = StringIO()
+        call_command("publish_app", "notes", "1.0.0", *early, stdout=said)
+        assert "was there already" in said.getvalue()
+
+    def test_operators_offer_and_pin_it(self, apps: Apps, early: tuple[Path, Path]) -> None:
+        apps.seconds = count(int(NOW.timestamp()) + 1)
+        apps.publish("2.0.0")
+        old = AppVersion.objects.get(version="1.0.0")
+        move_channel(name="latest", version_id=old.pk, reason="2.0.0 crashes", by=BY, now=NOW)
+        assert latest() == "1.0.0"
+
+    def test_without_a_time_of_its_own_its_publish_counts(
+        self, apps: Apps, early: tuple[Path, Path]
+    ) -> None:
+        apps.seconds = iter([int(NOW.timestamp()), int(NOW.timestamp()) + 1])
+        with pytest.raises(DowngradeRefused):
+            apps.publish("1.1.0")
+        assert apps.publish("1.1.0").created
 
 
 class TestCrashes:
@@ -219,6 +292,24 @@ class TestCrashes:
         ends = race(lambda: publish("a"), lambda: publish("b"))
         (won,) = set(ends) - {"lost"}
         assert (apps.files / PATHS[0]).read_bytes() == from_here[won]
+
+    def test_of_two_versions_signed_at_once_one_is_published(self, apps: Apps) -> None:
+        apps.publish("0.1.0")
+
+        def publish(version: str) -> str:
+            folder = apps.folder / version
+            folder.mkdir()
+            own = Apps(apps.signer, apps.files, folder, seconds=iter([1_000]))
+            try:
+                own.publish(version)
+            except DowngradeRefused:
+                return "refused"
+            finally:
+                connection.close()
+            return version
+
+        ends = race(lambda: publish("1.0.0"), lambda: publish("2.0.0"))
+        assert sorted(ends)[1:] == ["refused"]
 
 
 def test_an_app_is_one_whatever_its_versions(apps: Apps) -> None:
