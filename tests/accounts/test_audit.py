@@ -1,7 +1,7 @@
 """The log cannot be changed, emptied or thinned out, by whom it must not be."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
@@ -56,6 +56,15 @@ def test_the_orm_is_refused_as_well(event: AuditEvent) -> None:
 def test_pruning_deletes_because_it_says_so(event: AuditEvent) -> None:
     attempt(PRUNING, "DELETE FROM accounts_auditevent")
     assert not AuditEvent.objects.exists()
+
+
+def test_the_function_that_prunes_keeps_the_last_day_whatever_it_is_asked(
+    by: Actor, now: datetime
+) -> None:
+    record("client:created", by=by, now=now - timedelta(hours=23), target="yesterday")
+    record("client:created", by=by, now=now - timedelta(hours=25), target="the day before")
+    attempt("SELECT accounts_prune_audit('-infinity', 'infinity', 100)")
+    assert AuditEvent.objects.get().target == "yesterday"
 
 
 @pytest.fixture
