@@ -259,7 +259,7 @@ proxy_protocol = False
 # Signals are the only control.
 control_socket_disable = True
 # Heartbeats in memory: on a slow disk they would block the worker.
-worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - only an inode of it is used
+worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # nosec B108 # noqa: S108 - only an inode of it is used
 
 # config.middleware.request_id writes the one line of a request.
 accesslog = None

@@ -79,7 +79,7 @@ _CALLER = BatchedStatement(
     f"""
 SELECT {_FIELDS} FROM accounts_session session {_OF_SESSION}
 WHERE session.id = %s AND session.user_id = %s
-"""  # noqa: S608 - built from constants of this project
+"""  # nosec B608 # noqa: S608 - built from constants of this project
 )
 
 

@@ -47,7 +47,7 @@ class PublishSecret(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, Any]:
         scheme: dict[str, Any] = build_bearer_security_scheme_object(
             header_name="HTTP_AUTHORIZATION",
-            token_prefix="Bearer",  # noqa: S106 - a scheme
+            token_prefix="Bearer",  # nosec B106 # noqa: S106 - a scheme
         )
         return {
             **scheme,

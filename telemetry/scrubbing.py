@@ -21,7 +21,7 @@ from typing import Any
 
 # No pattern matches a text shorter than `a@b.cc`.
 SHORTEST = 6
-MARKED_SECRET = "[secret]"  # noqa: S105 - a mark, not one
+MARKED_SECRET = "[secret]"  # nosec B105 # noqa: S105 - a mark, not one
 
 _MIXED = re.compile(r"(?=[^a-z]*[a-z])(?=[^A-Z]*[A-Z])(?=[^0-9]*[0-9])")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -120,7 +120,7 @@ opened AS (
     FROM admitted
 )
 SELECT granted, left_month, left_day, day_cap FROM admitted
-""",  # noqa: S608 - built from constants of this project
+""",  # nosec B608 # noqa: S608 - built from constants of this project
     order=itemgetter("user"),
 )
 

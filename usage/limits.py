@@ -110,7 +110,7 @@ def limits_of(*, user: str, plan_input: str, plan_output: str, plan_day: str) ->
             WHERE user_id = {user} AND starts_at <= %(now)s AND ends_at > %(now)s
         ) AS v
     ) AS numbers
-    """  # noqa: S608 - built from constants of this project
+    """  # nosec B608 # noqa: S608 - built from constants of this project
 
 
 # The limits of ``%(user)s`` with a plan's numbers given as values.
@@ -135,7 +135,7 @@ _BALANCE = f"""
            {BUDGET_SPENT}
     FROM ({LIMITS}) AS l
     LEFT JOIN usage_monthlyusage AS m ON m.user_id = %(user)s AND m.period = %(period)s
-"""  # noqa: S608 - as above
+"""  # nosec B608 # noqa: S608 - as above
 
 _OF_ALL = f"""
     SELECT u.id, c.input_cap, c.output_cap, c.day_cap
@@ -151,7 +151,7 @@ _OF_ALL = f"""
     )
 }) AS c
     WHERE u.id = ANY(%(users)s)
-"""  # noqa: S608 - as above
+"""  # nosec B608 # noqa: S608 - as above
 
 
 def balance(

@@ -68,7 +68,7 @@ noticed AS (
     ON CONFLICT DO NOTHING
 )
 SELECT left_month, taken_today FROM counted
-""",  # noqa: S608 - built from constants of this project
+""",  # nosec B608 # noqa: S608 - built from constants of this project
     order=itemgetter("user"),
 )
 SWEEP_SIZE = 500

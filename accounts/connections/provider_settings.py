@@ -29,13 +29,13 @@ RESERVED = {
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "google": {
         "authorization_endpoint": "https://accounts.google.com/o/oauth2/v2/auth",
-        "token_endpoint": "https://oauth2.googleapis.com/token",
+        "token_endpoint": "https://oauth2.googleapis.com/token",  # nosec B105 # an address
         "revocation_endpoint": "https://oauth2.googleapis.com/revoke",
         "issuer": "https://accounts.google.com",
         "scopes": ["https://www.googleapis.com/auth/spreadsheets"],
         # Without both there is no refresh token from the second authorisation on.
         "authorization_params": {"access_type": "offline", "prompt": "consent"},
-        "token_endpoint_auth_method": "client_secret_post",
+        "token_endpoint_auth_method": "client_secret_post",  # nosec B105 # the name of a way
         "one_grant": True,
     }
 }

@@ -8,7 +8,7 @@ NOBODY = models.Q(erased_at=None) | models.Q(
     last_login=None,
     invited_at=None,
     email__endswith="@erased.invalid",
-    password__startswith="!",  # noqa: S106 - no password, but the mark of none
+    password__startswith="!",  # nosec B106 # noqa: S106 - no password, but the mark of none
 )
 
 

@@ -77,7 +77,7 @@ _backend = RingBackend(
 class AccessToken(Token):
     """An access token. The server decides by ``user_id``, ``session_id`` and ``epoch``."""
 
-    token_type = "access"  # noqa: S105 - the name of a kind, not a token
+    token_type = "access"  # nosec B105 # noqa: S105 - the name of a kind, not a token
     lifetime = api_settings.ACCESS_TOKEN_LIFETIME
 
     user_id: UUID

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 # Checked for an unknown email, so that it takes as long as a wrong password.
 NOBODYS_PASSWORD = (
-    "argon2$argon2id$v=19$m=19456,t=2,p=1"  # noqa: S105 - of random bytes that were thrown away
+    "argon2$argon2id$v=19$m=19456,t=2,p=1"  # nosec B105 # noqa: S105 - of random bytes that were thrown away
     "$YW4tdW5rbm93bi1lbWFpbC0x$YVy7MLkYzIUbxjjglQtKk+FMr7rm2QXLXScr6zTA9Zs"
 )
 MAX_PASSWORD = 1024

@@ -9,7 +9,7 @@ from django import template
 from django.contrib import admin
 from django.db.models import Model
 from django.template import Context
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from config.api.problems import instant as rfc3339
@@ -25,7 +25,7 @@ INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
 def instant(at: datetime | None) -> SafeString:
     """An instant in UTC to the second; the console's script adds the operator's own time."""
     if at is None:
-        return SafeString(NOTHING)
+        return escape(NOTHING)
     text = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     return format_html('<time datetime="{}">{} UTC</time>', rfc3339(at), text)
 

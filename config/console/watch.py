@@ -100,4 +100,4 @@ def _look_for_ever() -> None:
             log.warning("watch_failed", exc_info=True)
         release_connection()
         # Spreads processes that started together.
-        pause.wait(EVERY_SECONDS * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
+        pause.wait(EVERY_SECONDS * random.uniform(0.8, 1.2))  # nosec B311 # noqa: S311 - no secret

@@ -55,7 +55,7 @@ class Retries:
         return None if after is None or after > MOST_WAIT else self._wait(after)
 
     def _wait(self, asked: int = 0) -> float | None:
-        spread = uniform(0.5, 1.5)  # noqa: S311 - nothing secret
+        spread = uniform(0.5, 1.5)  # nosec B311 # noqa: S311 - nothing secret
         wait: float = asked + FIRST_WAIT * 2 ** (self._made - 1) * spread
         if self._made >= MOST_ATTEMPTS or time.monotonic() + wait > self._until:
             return None

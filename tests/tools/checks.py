@@ -39,6 +39,8 @@ CHECKS = {
         *APPS,
     ],
     "deployment": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],
+    "unsafe calls": [str(BIN / "bandit"), "-q", "-c", "pyproject.toml", "-r", "config", *APPS],
+    "committed secrets": [sys.executable, "-m", "tests.supply.secret_scan"],
     "API schema": [*MANAGE, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
 }
 
