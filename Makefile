@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-wire bench format lock python
+.PHONY: run test test-wire bench format lock sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.install local
@@ -30,6 +30,10 @@ format: python  ## Put the code in form.
 
 lock: python  ## Write the locked requirements anew; UPGRADE=--upgrade takes the newest versions.
 	@$(PYTHON) -m tests.tools.lock $(UPGRADE)
+
+sbom: python  ## Write the bill of materials (CycloneDX) to .local/build; `make test` does so too.
+	@$(PYTHON) -m tests.tools.install test
+	@.venv/bin/python -m tests.supply.bill
 
 python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

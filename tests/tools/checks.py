@@ -21,6 +21,8 @@ MANAGE = [sys.executable, "manage.py"]
 NOTHING_COLLECTED = 5
 APPS = ["accounts", "licensing", "usage", "llmproxy", "releases", "telemetry"]
 
+ADVISORIES = "known weaknesses of packages"
+
 # The longest first, because they run side by side.
 CHECKS = {
     "types": [str(BIN / "mypy")],
@@ -41,6 +43,8 @@ CHECKS = {
     "deployment": [*MANAGE, "check", "--deploy", "--fail-level", "WARNING"],
     "unsafe calls": [str(BIN / "bandit"), "-q", "-c", "pyproject.toml", "-r", "config", *APPS],
     "committed secrets": [sys.executable, "-m", "tests.supply.secret_scan"],
+    "bill of materials": [sys.executable, "-m", "tests.supply.bill"],
+    ADVISORIES: [sys.executable, "-m", "tests.supply.advisories"],
     "API schema": [*MANAGE, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
 }
 
@@ -71,7 +75,7 @@ def main(arguments: list[str]) -> int:
         return 0 if _pytest("-m", "wire") in {0, NOTHING_COLLECTED} else 1
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         runs = {
-            name: pool.submit(_passes, name, command, has_report=False)
+            name: pool.submit(_passes, name, command, has_report=name == ADVISORIES)
             for name, command in CHECKS.items()
         }
         for name, selected in PARTS.items():
