@@ -59,9 +59,7 @@ _thread: Thread | None = None
 def settle_or_retry(settlement: Settlement, excess: Excess | None = None) -> Settled:
     """Settles at once, or later if the database is unavailable. The event is set after the settlement."""
     settled = Settled()
-    if _settle(settlement, excess, settled):
-        settled.set()
-    else:
+    if not _settle(settlement, excess, settled):
         log.warning("settlement_postponed")
         _retry_later(settlement, excess, settled)
     return settled
@@ -76,10 +74,15 @@ def finish(*, seconds: float) -> bool:
 
 
 def _settle(settlement: Settlement, excess: Excess | None, settled: Settled) -> bool:
-    """False while the database is unavailable. A record that another attempt has settled counts as done."""
+    """False while the database is unavailable. A record that another attempt has settled counts as done.
+
+    The caller waits for the settlement alone, and not for the alert about an excess, which is retried as well.
+    """
     now = timezone.now()
     try:
-        settled.after = settle(**settlement._asdict(), now=now)
+        if not settled.is_set():
+            settled.after = settle(**settlement._asdict(), now=now)
+            settled.set()
         if excess is not None:
             log.warning("provider_report_implausible")
             note_report(user_id=settlement.user_id, **excess._asdict(), now=now)
@@ -117,11 +120,8 @@ def _retry() -> None:
 def _is_done(settlement: Settlement, excess: Excess | None, settled: Settled) -> bool:
     """Whether no retry is needed: the record is settled, or the database refuses to settle it."""
     try:
-        if not _settle(settlement, excess, settled):
-            return False
+        return _settle(settlement, excess, settled)
     except Exception:
         # A settlement that the database refuses must not delay the others; the sweep settles it.
         log.exception("settlement_failed")
         return True
-    settled.set()
-    return True

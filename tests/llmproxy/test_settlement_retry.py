@@ -10,9 +10,10 @@ from django.db import DataError, InterfaceError, OperationalError
 
 from accounts.models import User
 from llmproxy import settlement_retry
-from llmproxy.settlement_retry import Settlement, finish, settle_or_retry
+from llmproxy.settlement_retry import Excess, Settlement, finish, settle_or_retry
 from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
-from usage.models import UsageRecord
+from usage.alerts import note_report
+from usage.models import Alert, UsageRecord
 from usage.settlement import After, Spent, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -104,6 +105,28 @@ def test_a_refused_settlement_does_not_delay_the_others(
         "settlement_failed"
     ]
     assert UsageRecord.objects.open().get().pk == bad.record_id
+
+
+def test_an_alert_that_cannot_be_written_delays_no_answer_and_follows(
+    user: User, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.is_back.set()
+    is_back = Event()
+
+    def note(**given: Any) -> None:
+        if not is_back.is_set():
+            raise OperationalError
+        note_report(**given)
+
+    monkeypatch.setattr(settlement_retry, "note_report", note)
+    settled = settle_or_retry(due(user), Excess(reported=900, charged=30))
+    assert settled.is_set()
+    assert settled.after is not None
+    assert not finish(seconds=0.3)
+    is_back.set()
+    assert finish(seconds=DEADLINE)
+    assert settled.after is not None
+    assert (database.asked, Alert.objects.get().used) == (1, 900)
 
 
 def test_a_call_settled_meanwhile_stays_unchanged(user: User, database: Database) -> None:
