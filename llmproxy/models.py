@@ -94,6 +94,8 @@ class Route(models.Model):
     factor_is_set = models.BooleanField(
         "factor set by an operator", default=False, help_text="Nights leave it as it is."
     )
+    # Reports on calls before then are of another model of the provider, or of another count.
+    learns_since = models.DateTimeField(null=True, editable=False)
     input_price = models.PositiveBigIntegerField(null=True, blank=True)
     cached_input_price = models.PositiveBigIntegerField(null=True, blank=True)
     output_price = models.PositiveBigIntegerField(null=True, blank=True)

@@ -34,7 +34,7 @@ class Offer:
 def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
     """Adds a model. Raises ``InvalidRequest`` for an offer that is not possible."""
     with transaction.atomic():
-        model = _write(LanguageModel(), offer)
+        model = _write(LanguageModel(), offer, now=now)
         record("language_model:added", by=by, now=now, target=model, after=_audited(model))
     return model
 
@@ -50,18 +50,19 @@ def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> La
         if model.name == settings.LLM_DEFAULT_MODEL and offer.name != model.name:
             raise InvalidRequest(errors=[Fault("/name", "invalid", DEFAULT_STAYS)])
         before = _audited(model)
-        model = _write(model, offer)
+        model = _write(model, offer, now=now)
         after = _audited(model)
         record("language_model:changed", by=by, now=now, target=model, before=before, after=after)
     return model
 
 
-def _write(model: LanguageModel, offer: Offer) -> LanguageModel:
+def _write(model: LanguageModel, offer: Offer, *, now: datetime) -> LanguageModel:
     if offer.output_limit < LEAST_OUTPUT:
         detail = f"The output limit is at least {LEAST_OUTPUT} tokens."
         raise InvalidRequest(errors=[Fault("/output_limit", "min_value", detail)])
     if offer.name == settings.LLM_DEFAULT_MODEL and not offer.is_on:
         raise InvalidRequest(errors=[Fault("/is_on", "invalid", DEFAULT_STAYS)])
+    is_renamed = model.name != offer.name
     model.name, model.provider_name = offer.name, offer.provider_name
     model.output_limit, model.is_on = offer.output_limit, offer.is_on
     model.image_tokens = offer.image_tokens
@@ -71,20 +72,23 @@ def _write(model: LanguageModel, offer: Offer) -> LanguageModel:
     except IntegrityError:
         raise InvalidRequest(errors=[NAME_TAKEN]) from None
     model.plans.set(offer.plans)
-    _write_route(model)
+    if is_renamed:
+        # The ledger may hold calls of another model under the new name.
+        model.routes.update(learns_since=now)
+    _write_route(model, now=now)
     return model
 
 
-def _write_route(model: LanguageModel) -> None:
+def _write_route(model: LanguageModel, *, now: datetime) -> None:
     """Gives the model its route to the provider of the settings. Another name there is counted in its own way,
-    and has no prices until they are looked up."""
+    by reports from now on, and has no prices until they are looked up."""
     provider, _ = Provider.objects.get_or_create(name=Provider.DEFAULT)
     of_both = {"model": model, "provider": provider}
     route = Route.objects.select_for_update(no_key=True).filter(**of_both).first()
     route = route or Route(**of_both)
     if route.provider_name == model.provider_name:
         return
-    route.provider_name = model.provider_name
+    route.provider_name, route.learns_since = model.provider_name, now
     route.tokenizer = tokenizer_of(model.provider_name)
     if not route.factor_is_set:
         route.token_factor = Route.FIRST_FACTOR

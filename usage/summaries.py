@@ -1,5 +1,6 @@
 """A person's usage of a month: totals from the running row, series from the ledger."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -105,11 +106,16 @@ class _Percentile(Aggregate):
 
 
 def input_ratios(
-    *, since: datetime, percentile: float, least_counted: int, least_calls: int
+    *,
+    since: datetime,
+    since_by_model: Mapping[str, datetime],
+    percentile: float,
+    least_counted: int,
+    least_calls: int,
 ) -> dict[str, float]:
     """The reported over the counted input of each model's whole answers since then, at that percentile.
 
-    Shorter prompts and models with fewer calls are left out.
+    Some models have a later time of their own. Shorter prompts and models with fewer calls are left out.
     """
     reported = UsageRecord.objects.filter(
         opened_at__gte=since,
@@ -117,6 +123,8 @@ def input_ratios(
         source=UsageRecord.Source.PROVIDER,
         end=UsageRecord.End.DONE,
     )
+    for model, begins in since_by_model.items():
+        reported = reported.exclude(model=model, opened_at__lt=begins)
     ratio = Cast("input_tokens", FloatField()) / F("counted_input")
     return dict(
         reported.order_by()

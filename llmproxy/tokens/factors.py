@@ -30,10 +30,17 @@ class Learned(NamedTuple):
 def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
     """Sets each factor to what providers lately reported over what was counted, at the 99th percentile.
 
-    A factor that an operator has set stays, and so does one whose model has too few reports.
+    A factor that an operator has set stays, and so does one whose model has too few reports since it last changed.
     """
+    since = now - LEARNED_FROM
+    renewed = Route.objects.filter(learns_since__gt=since).order_by("learns_since")
     ratios = input_ratios(
-        since=now - LEARNED_FROM,
+        since=since,
+        since_by_model={
+            name: begins
+            for name, begins in renewed.values_list("model__name", "learns_since")
+            if begins is not None
+        },
         percentile=PERCENTILE,
         least_counted=LEAST_COUNTED,
         least_calls=LEAST_CALLS,

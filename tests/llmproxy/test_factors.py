@@ -11,6 +11,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.api.problems import InvalidRequest
 from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.offering import Offer, change_model
 from llmproxy.tokens.factors import Learned, bounded, free_factor, learn, set_factor
 from usage.models import UsageRecord
 from usage.periods import Period
@@ -93,6 +94,27 @@ def test_only_recent_whole_answers_of_some_length_teach(
     reported(user, now, [1.9] * 60, **changes)
     assert learn(by=by, now=now).changed == 0
     reported(user, now, [1.1] * 60)
+    learn(by=by, now=now)
+    route.refresh_from_db()
+    assert route.token_factor <= Decimal("1.101")
+
+
+def test_reports_on_what_the_model_was_before_teach_nothing(
+    route: Route, user: User, by: Actor, now: datetime
+) -> None:
+    """Another model of the provider, or another count, has other ratios."""
+    reported(user, now, [1.9] * 60, opened_at=now - timedelta(days=2))
+    reported(user, now, [1.9] * 60, opened_at=now - timedelta(days=2), model="other")
+    other = LanguageModel.objects.create(name="other", provider_name="other")
+    Route.objects.create(model=other, provider=route.provider, provider_name="other")
+    offer = Offer(name="grand", provider_name="grand-2027", output_limit=99, is_on=True, plans=[])
+    change_model(model_id=route.model_id, offer=offer, by=by, now=now - timedelta(days=1))
+    assert learn(by=by, now=now) == Learned(routes=2, changed=1)
+    route.refresh_from_db()
+    assert route.token_factor == Route.FIRST_FACTOR
+    assert other.routes.get().token_factor == Decimal("1.9")
+
+    reported(user, now, [1.1] * 60, opened_at=now - timedelta(hours=1))
     learn(by=by, now=now)
     route.refresh_from_db()
     assert route.token_factor <= Decimal("1.101")

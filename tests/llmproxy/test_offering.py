@@ -1,8 +1,9 @@
 """Language models are changed by a rule."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,21 @@ def test_a_model_is_added_with_its_route_and_a_new_name_at_the_provider_is_count
     after = AuditEvent.objects.latest("id").after
     assert after is not None
     assert after["tokenizers"] == ["o200k_base"]
+
+
+def test_a_route_learns_from_the_calls_since_its_model_was_renamed_here_or_at_the_provider(
+    by: Actor, now: datetime
+) -> None:
+    def at(hour: int, **changes: Any) -> datetime | None:
+        moment = now + timedelta(hours=hour)
+        change_model(model_id=model.pk, offer=replace(OFFER, **changes), by=by, now=moment)
+        return model.routes.get().learns_since
+
+    model = add_model(offer=OFFER, by=by, now=now)
+    assert model.routes.get().learns_since == now
+    assert at(1, output_limit=99) == now
+    assert at(2, provider_name="larger") == now + timedelta(hours=2)
+    assert at(3, provider_name="larger", name="larger") == now + timedelta(hours=3)
 
 
 def test_a_factor_that_an_operator_has_set_survives_a_new_name_at_the_provider(
