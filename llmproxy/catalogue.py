@@ -118,7 +118,7 @@ def default_model_warning() -> str | None:
         limit = _default().output_limit
         return (
             f"LLM_DEFAULT_MODEL is {name}, which has no row here: every plan may use it, with up to {limit:,} tokens "
-            "of output. Add a row of that name to change this."
+            "of output, and its calls have no prices and count for no budget. Add a row of that name to change this."
         )
     if not row.is_on:
         return f"LLM_DEFAULT_MODEL is {name}, which is off: calls that name no model are refused."

@@ -20,10 +20,11 @@ from config.api.problems import instant
 from config.management import nightly
 from licensing.models import Brake
 from llmproxy.catalogue import default_is_off
+from llmproxy.routes.unpriced import unpriced_warning
 from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
 from usage.budgets import standing, warned
-from usage.models import UsageRecord
+from usage.models import Budget, UsageRecord
 from usage.periods import Period
 
 # A worker beats every ten seconds, starts due jobs within one, and settles abandoned calls every minute.
@@ -171,6 +172,8 @@ def _budgets(now: datetime) -> Iterator[Alert]:
     for budget in warned(month=Period.of(now).month):
         page = reverse("admin:accounts_client_change", args=[budget.client_id])
         yield Alert(f"budget: {budget.client_id}", standing(budget), page)
+    if Budget.objects.exists() and (warning := unpriced_warning()):
+        yield Alert("unpriced models", warning, _list_of("llmproxy_route"))
 
 
 def _calls(now: datetime) -> Iterator[Alert]:

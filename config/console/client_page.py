@@ -26,6 +26,7 @@ from config.console.template_tags import standing
 from licensing.admin.licences import StatusFilter
 from licensing.licences import create_client
 from licensing.models import Licence, Plan
+from llmproxy.routes.unpriced import unpriced_warning
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
 from usage.limits import Caps, effective_of_all
@@ -56,6 +57,15 @@ class AddClient(Action):
     def do(self, target: None, **given: Any) -> Result:
         client = create_client(**given)
         return Result(f"{client} has been added with its licence. Its people come next.", client)
+
+
+class SetClientBudget(SetBudget):
+    """Also names the models that no budget counts, which the ledger's own pages do not know."""
+
+    def effects(self, target: Client) -> Iterable[str]:
+        yield from super().effects(target)
+        if warning := unpriced_warning():
+            yield warning
 
 
 class NameForm(forms.Form):
@@ -102,7 +112,7 @@ class ClientAdmin(ConsoleAdmin):
     row_actions = (
         InvitePeople(),
         ImportPeople(),
-        SetBudget(),
+        SetClientBudget(),
         SetAlertEmail(),
         Rename(),
         DeleteClient(),

@@ -21,6 +21,9 @@ from llmproxy.admin.routes import counted_by
 from llmproxy.catalogue import default_model_warning
 from llmproxy.models import LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
+from llmproxy.routes.unpriced import unpriced_models, unpriced_warning
+
+UNPRICED = "It has no prices, and its calls count for no budget, until update_prices or an operator sets them."
 
 
 class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -38,6 +41,9 @@ class ChangeModel(Action):
     def effects(self, target: LanguageModel) -> Iterable[str]:
         yield "It counts for calls that start from now on; running calls are not affected."
         yield "The ledger keeps the requested name, so usage under an old name stays there."
+        if target.name in unpriced_models():
+            yield UNPRICED
+        yield "Under another name at the provider it has no published prices until update_prices has looked them up."
 
     def form(
         self, target: LanguageModel, data: Mapping[str, Any] | None, *, by: HttpRequest
@@ -54,6 +60,10 @@ class AddModel(Action):
     label = "Add model"
     permission = "add"
     form_class = OfferForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "People of the chosen plans may call it at once."
+        yield UNPRICED
 
     def form(self, target: None, data: Mapping[str, Any] | None, *, by: HttpRequest) -> OfferForm:
         return OfferForm(data)
@@ -88,6 +98,8 @@ class LanguageModelAdmin(ConsoleAdmin):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         if warning := default_model_warning():
+            self.message_user(request, warning, messages.WARNING)
+        if warning := unpriced_warning():
             self.message_user(request, warning, messages.WARNING)
         return super().changelist_view(request, extra_context)
 

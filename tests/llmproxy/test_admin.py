@@ -68,6 +68,21 @@ def test_the_list_warns_about_the_default_model(console: Browser, settings) -> N
     assert "some plans only" in console.get(address).content.decode()
 
 
+def test_a_model_without_prices_is_named_where_models_are_changed(console: Browser) -> None:
+    def warns(address: str, words: str) -> bool:
+        return words in console.get(address).content.decode()
+
+    listed = reverse("admin:llmproxy_languagemodel_changelist")
+    assert warns(reverse("admin:llmproxy_languagemodel_add"), "count for no budget")
+    console.post(reverse("admin:llmproxy_languagemodel_add"), FORM)
+    change = reverse("admin:llmproxy_languagemodel_offer", args=[LanguageModel.objects.get().pk])
+    assert warns(change, "its calls count for no budget")
+    assert warns(listed, "models without prices: large, ")
+    Route.objects.update(input_price=1, output_price=2)
+    assert not warns(change, "its calls count for no budget")
+    assert not warns(listed, "models without prices: large, ")
+
+
 def test_a_models_page_leads_to_its_route_whose_factor_is_set_and_freed(console: Browser) -> None:
     console.post(reverse("admin:llmproxy_languagemodel_add"), FORM)
     model, route = LanguageModel.objects.get(), Route.objects.get()

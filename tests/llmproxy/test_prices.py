@@ -33,6 +33,7 @@ COMMAND = Actor.command("update_prices")
 def _openai(settings: Any, db: None) -> None:
     settings.LLM_PROVIDER = "openai"
     settings.LLM_BASE_URL = "http://127.0.0.1:9/v1"
+    settings.LLM_DEFAULT_MODEL = "gpt-4o"
     Route.objects.all().delete()
 
 
@@ -109,6 +110,7 @@ class TestCommand:
         assert lines == [
             "gpt-4o at default: none -> input $2.5000, cached $1.2500, output $10.0000 (openai gpt-4o)",
             "update_prices: 1 differ, nothing written (--write)",
+            "Budgets do not count the calls of models without prices: gpt-4o.",
         ]
         assert prices(one) == UNKNOWN
 
@@ -138,7 +140,7 @@ class TestCommand:
 
     def test_an_unknown_model_is_named_and_left(self) -> None:
         one = route("house-model", input_price=1, output_price=2)
-        line, _ = run("--write")
+        line, *_ = run("--write")
         assert line.startswith(
             "house-model at default: unknown to the list by the name house-model"
         )
@@ -148,6 +150,17 @@ class TestCommand:
         """A release without routes may have added it."""
         LanguageModel.objects.create(name="older", provider_name="gpt-4o")
         assert run()[0].startswith("older: no route")
+
+    def test_models_whose_calls_no_budget_counts_are_named(self) -> None:
+        for name, is_on in (("house-model", True), ("retired", False)):
+            LanguageModel.objects.create(name=name, provider_name=name, is_on=is_on)
+        route("second", order=1, input_price=1, output_price=2)
+        # The default model has no row.
+        assert run("--write")[-1].endswith("without prices: gpt-4o, house-model.")
+        route("gpt-4o")
+        assert run("--write")[-1].endswith("without prices: house-model.")
+        LanguageModel.objects.get(name="house-model").delete()
+        assert run("--write")[-1] == "update_prices: no difference"
 
     @pytest.mark.parametrize(("answer", "written"), [("y", True), ("", False), ("n", False)])
     def test_at_a_terminal_it_asks(

@@ -13,6 +13,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
 from config.api.problems import InvalidRequest
 from config.console.alerts import alerts
+from config.console.client_page import SetClientBudget
 from config.money import DOLLAR
 from licensing.licences import create_client
 from licensing.models import Plan
@@ -304,6 +305,19 @@ class TestTelling:
         [says] = listed(NOON)
         assert "refused" in says
         assert listed(DECEMBER) == []
+
+    def test_where_a_budget_is_the_front_page_names_models_that_none_counts(
+        self, organisation: Client, by: Actor, settings: Any
+    ) -> None:
+        def listed() -> list[str]:
+            return [each.says for each in alerts(now=NOON) if each.name == "unpriced models"]
+
+        assert listed() == []
+        allow(organisation, 10, by)
+        name = settings.LLM_DEFAULT_MODEL
+        says = f"Budgets do not count the calls of models without prices: {name}."
+        assert listed() == [says]
+        assert says in SetClientBudget().effects(organisation)
 
 
 @pytest.mark.django_db

@@ -1,6 +1,7 @@
 """Shows how the prices of routes differ from the published ones, and writes those."""
 
 import sys
+from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -11,6 +12,7 @@ from accounts.management.terminal import ask
 from llmproxy.models import LanguageModel
 from llmproxy.routes.prices import prices_of, said
 from llmproxy.routes.published_prices import Comparison, compare, update_prices
+from llmproxy.routes.unpriced import unpriced_warning
 
 
 class Command(BaseCommand):
@@ -32,9 +34,17 @@ class Command(BaseCommand):
                 f"{model}: no route, so its calls have no prices; change the model to make one"
             )
         different = sum(each.is_different and not each.route.prices_are_set for each in compared)
-        if not different:
+        if different:
+            self._offer(compared, different, write=write, now=now)
+        else:
             self.stdout.write("update_prices: no difference")
-            return
+        if warning := unpriced_warning():
+            self.stdout.write(warning)
+
+    def _offer(
+        self, compared: list[Comparison], different: int, *, write: bool, now: datetime
+    ) -> None:
+        """Writes the differences if told to, or if the person at the terminal agrees."""
         if not write and sys.stdin.isatty():
             answer = ask(input, "Write these prices? [y/N] ", instead="Use --write.")
             write = answer.strip().lower() in {"y", "yes"}
