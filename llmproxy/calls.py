@@ -16,11 +16,11 @@ from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy.catalogue import Choice, choose
 from llmproxy.chat import Chat
-from llmproxy.estimates import delivered_tokens, images_in, prompt_estimate
+from llmproxy.estimates import delivered_tokens, images_in, least_tokens, prompt_estimate
 from llmproxy.providers import provider
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from llmproxy.settlement_retry import Excess, Settled, Settlement, settle_or_retry
-from usage.caps import Asked, Reservation, SoFar, reserve
+from usage.caps import Asked, Reservation, SoFar, refuse_hopeless, reserve
 from usage.limits import PlanCaps, remaining_headers
 from usage.models import UsageRecord
 from usage.settlement import Spent
@@ -28,6 +28,8 @@ from usage.settlement import Spent
 End = UsageRecord.End
 # Ends that this side decided: until then the provider may have made output that nobody saw.
 CUT = frozenset({End.CLIENT_GONE, End.STOPPED, End.TIMEOUT, End.CRASHED})
+# Bytes of a request whose prompt takes longer to count (10 ms) than a query.
+LARGE = 64 * 1024
 # A report is charged up to so many times the estimate of the prompt and the output limit.
 INPUT_TIMES = 4
 OUTPUT_TIMES = 2
@@ -202,11 +204,20 @@ class Call:
         return Excess(report.input + report.output, spent.input + spent.output)
 
 
-def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call:
-    """Reserves a call's tokens and releases the database connection."""
+def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime, size: int = 0) -> Call:
+    """Reserves a call's tokens and releases the database connection. ``size``: the bytes of the request."""
     provider().check(chat)
     assert caller.client_id is not None
     model = choose(chat.model, caller=caller)
+    plan = PlanCaps.of(caller)
+    if size > LARGE:
+        refuse_hopeless(
+            user_id=caller.user_id,
+            client_id=caller.client_id,
+            plan=plan,
+            least_input=least_tokens(chat.members),
+            now=now,
+        )
     estimate = prompt_estimate(
         chat.members,
         measures=model.measures,
@@ -226,7 +237,7 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime) -> Call
         output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
         prices=model.prices,
     )
-    reservation = reserve(asked=asked, plan=PlanCaps.of(caller), now=now)
+    reservation = reserve(asked=asked, plan=plan, now=now)
     release_connection()
     return Call(
         caller=caller,

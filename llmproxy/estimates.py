@@ -23,6 +23,8 @@ PROMPT_FRAME = 3
 CALL_FRAME = 8
 # The tokenizer of a route with a factor.
 COUNTED_BY = "o200k_base"
+# The longest token of both vocabularies is so many spaces.
+LONGEST_TOKEN = 128
 # Bytes per token of an answer that was cut without a report.
 BYTES_PER_DELIVERED_TOKEN = 4
 
@@ -58,6 +60,14 @@ def prompt_estimate(
         for count, measure in zip(counts, measures, strict=True)
     )
     return Estimate(counted=counts[0] + images, tokens=most + images)
+
+
+def least_tokens(members: dict[str, Any]) -> int:
+    """What the messages of a valid call come to at least, by their lengths alone. No prompt is empty."""
+    texts = (
+        text for message in members["messages"] for text in _content(message.get("content")) if text
+    )
+    return max(1, sum(map(len, texts)) // LONGEST_TOKEN)
 
 
 def text_tokens(*texts: str) -> int:

@@ -103,7 +103,9 @@ class ModelCallViewSet(ViewSet):
         caller = caller_of(request)
         ratelimits.count("llm.user", key=str(caller.user_id), now=now)
         chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
-        call = admit(caller=caller, chat=chat, request_id=request_id(), now=now)
+        # A chunked body has a length too: the most that it may be.
+        size = int(request.META.get("CONTENT_LENGTH") or 0)
+        call = admit(caller=caller, chat=chat, request_id=request_id(), now=now, size=size)
         call.is_disconnected = disconnect_check(request.META)
         try:
             response: HttpResponseBase = _streamed(call) if chat.stream else _whole(call)

@@ -140,6 +140,18 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     raise reserved_for_now(found, prompt=asked.input_estimate, now=now)
 
 
+def refuse_hopeless(
+    *, user_id: UUID, client_id: UUID, plan: PlanCaps, least_input: int, now: datetime
+) -> None:
+    """Refuses, by one query, a call that is stopped or cannot fit with the least that its prompt may be.
+
+    For prompts that take long to count; what passes here is admitted or refused by :func:`reserve`.
+    """
+    found = balance(user_id=user_id, client_id=client_id, plan=plan, now=now)
+    if refused := refusal(found, user_id=user_id, prompt=least_input, now=now):
+        raise refused
+
+
 def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
     """Raises the reason of a refused admission; returns if it does not hold any more."""
     found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)

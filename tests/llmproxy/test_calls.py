@@ -9,24 +9,30 @@ from decimal import Decimal
 from uuid import uuid4
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
 from config.api.handlers import openai_error
-from config.api.problems import NotFound
+from config.api.problems import NotFound, Problem
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
 from llmproxy import call_watch
 from llmproxy.calls import CUT, Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
 from llmproxy.chat import parse
+from llmproxy.estimates import least_tokens
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
 from llmproxy.tokens.images import OTHERS_LARGEST
 from usage import alerts
 from usage.caps import Prices
-from usage.models import Alert, MonthlyUsage, Stop, UsageRecord
+from usage.models import Alert, Budget, MonthlyUsage, Stop, UsageRecord
+from usage.periods import Period
+from usage.stops import stop_model_calls
 
 pytestmark = pytest.mark.django_db
 
@@ -215,6 +221,41 @@ class TestAdmission:
         assert record().pk == call.id
         default.plans.add(Licence.objects.get().plan)
         assert self.admitted(caller, now).model.provider_name == "x"
+
+    def refuse_large(self, caller: Caller, now: datetime, text: str) -> Problem:
+        """The refusal of a large call; a query chose the model, and another found the refusal."""
+        chat = parse({"messages": [{"role": "user", "content": text}]}, stream=False)
+        with (
+            CaptureQueriesContext(connection) as queries,
+            pytest.raises(Problem) as refused,
+        ):
+            admit(caller=caller, chat=chat, request_id="", now=now, size=8_000_000)
+        writes = [query for query in queries if "usage_alert" in query["sql"]]
+        assert len(queries) - len(writes) == 2
+        return refused.value
+
+    def test_a_large_call_that_cannot_pass_is_refused_uncounted(
+        self, caller: Caller, now: datetime, by: Actor
+    ) -> None:
+        words = "Words that are many. " * 100
+        nothing_left = replace(caller, monthly_input_tokens=0)
+        assert self.refuse_large(nothing_left, now, words).code == "monthly_cap_exceeded"
+        # Less is left than the prompt can be.
+        too_long = self.refuse_large(replace(caller, daily_tokens=9999), now, words * 1000)
+        assert (too_long.code, too_long.members["requested"]) == ("daily_limit_reached", 16_422)
+        Budget.objects.create(
+            client_id=caller.client_id, monthly=1, spent=1, period=Period.of(now).month
+        )
+        assert self.refuse_large(caller, now, words).code == "budget_exceeded"
+        stop_model_calls(user_id=caller.user_id, reason="Enough.", ends_at=None, by=by, now=now)
+        assert self.refuse_large(caller, now, words).code == "model_calls_stopped"
+
+    def test_a_large_call_that_may_pass_is_counted_and_admitted(
+        self, caller: Caller, now: datetime
+    ) -> None:
+        chat = parse({"messages": [{"role": "user", "content": " " * 99_000}]}, stream=False)
+        call = admit(caller=caller, chat=chat, request_id="", now=now, size=99_100)
+        assert 773 <= least_tokens(chat.members) <= call.input_estimate
 
     @pytest.mark.parametrize(("tokens", "each"), [(None, OTHERS_LARGEST), (7, 7), (0, 0)])
     def test_images_cost_the_tokens_of_the_models_row(
