@@ -44,8 +44,8 @@ log = logging.getLogger(__name__)
 STALLED_SECONDS = 90
 LINGER_SECONDS = 2.0
 SETTLING_SECONDS = 10.0
-# The end of the grace of a stopping worker, for its calls to settle.
-ENDING_SECONDS = 3.0
+# The end of the grace of a stopping worker, for its calls to settle: a heartbeat, and a wait for a lock at its limit.
+ENDING_SECONDS = 6.0
 LINGER_BYTES = 1024 * 1024
 # Database limits of one web request; commands and the job worker have none.
 STATEMENT_LIMITS = (

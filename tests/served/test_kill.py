@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 import requests
 
@@ -159,6 +160,30 @@ def test_a_whole_answer_that_was_left_is_charged_though_its_process_ends(
             assert "1 settled" in service.manage("settle_abandoned_calls")
     (record,) = records_of(database, person)
     assert (record.output_tokens, record.source, record.end) == known
+    assert_nothing_is_reserved(database, person)
+
+
+@LONG
+def test_a_call_that_is_cut_at_the_end_of_the_grace_has_time_to_wait_for_a_lock(
+    ground: Ground, database: Database, provider: Provider, person: Person, sign_in: SignIn
+) -> None:
+    patience = {"GUNICORN_CMD_ARGS": "--graceful-timeout 9"}
+    with running_service(ground.folder, {**ground.environ, **patience}) as service:
+        shell = sign_in(service, person)
+        caller = Caller(shell, service.port, "/v1/llm/stream", stand_in("tokens=100000 delay=0.02"))
+        caller.read(events=5)
+        with psycopg.connect(database.url) as other:
+            other.execute(
+                "SELECT 1 FROM usage_monthlyusage WHERE user_id = %s FOR UPDATE", [person.id]
+            )
+            os.kill(service.child.pid, signal.SIGTERM)
+            provider.wait_for(lambda stats: stats["streams_open"] == 0)
+            # Shorter than a statement of a web process waits for a lock.
+            time.sleep(3.5)
+        eventually(lambda: service.child.ended is not None)
+        caller.close()
+    (record,) = records_of(database, person)
+    assert (record.end, record.source) == ("crashed", "counted")
     assert_nothing_is_reserved(database, person)
 
 
