@@ -13,6 +13,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateW
 from accounts.audit import Actor
 from accounts.jobs import Job
 from accounts.models import AuditEvent
+from config.jobs.mail import queue_for_person
 from config.jobs.queue import NIGHT
 from config.management import nightly
 from config.management.commands.work import _RunningJobs
@@ -114,6 +115,20 @@ def test_a_night_whose_worker_was_killed_is_continued_by_the_next(
     eventually(lambda: ended().keys() == set(NAMES))
     assert ended() == Counter(NAMES)
     assert begun() == 2
+
+
+def test_a_long_night_keeps_the_only_place_of_a_worker_from_nothing(
+    worker: StartWorker, database_url: str
+) -> None:
+    with psycopg.connect(database_url) as other:
+        # The sixth of the jobs waits for this.
+        other.execute("LOCK TABLE telemetry_event")
+        worker("--concurrency", "1", NIGHTLY_AT="02:30")
+        eventually(lambda: len(ended()) == NAMES.index("count_telemetry"))
+        queue_for_person(to="someone@acme.test", subject="Hello", text="Hello", html="")
+        mails = ProcrastinateJob.objects.filter(queue_name="mail", status="succeeded")
+        eventually(mails.exists)
+        assert nights("doing") == 1
 
 
 def test_without_a_time_a_worker_runs_no_night(worker: StartWorker) -> None:

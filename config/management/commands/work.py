@@ -14,6 +14,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from procrastinate import App
 from procrastinate.contrib.django import app
@@ -63,6 +64,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, concurrency: int, longest: int, **options: Any) -> None:
         logs.take_over()
+        if concurrency == 1 and settings.NIGHTLY_AT is not None:
+            # The night takes a place for up to hours, and settling must not wait for it.
+            log.warning("worker_widened_for_night")
+            concurrency = 2
         asyncio.run(_work(concurrency, longest))
 
 
