@@ -11,7 +11,7 @@ import os
 import re
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -26,6 +26,7 @@ from django.core.mail.message import sanitize_address
 from django.utils.module_loading import import_string
 from environs import EnvValidationError, FileAwareEnv, ValidationError, validate
 
+from config.hosts import is_loopback
 from config.ratelimits import servers
 from config.ratelimits.table import DEFAULTS
 
@@ -47,6 +48,9 @@ REPLACED_WITHIN_NS = 1_000_000_000
 POSITIVE = validate.Range(min=0, min_inclusive=False)
 # A century at most.
 DAYS = validate.Range(min=1, max=36_500)
+# As long as Django's own keys, and as 24 random bytes in base64.
+KEY_LENGTH, SECRET_LENGTH = 50, 32
+LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 NOT_EMPTY = validate.Length(min=1, error="Must not be empty.")
 HEADER_VALUE = validate.Regexp(r"[ -~]+\Z", error="Must be printable ASCII, and not empty.")
 CDN_PURGE_FORM = validate.Regexp(
@@ -180,6 +184,7 @@ def sentry_dsn(value: str) -> None:
         dsn(value)
     except ValueError:
         raise ValidationError("Must be https://<key>@<host>/<project>, or empty.") from None
+    _refuse_insecure(value)
 
 
 def fernet_keys(value: str) -> None:
@@ -221,14 +226,24 @@ def address_or_empty(value: str) -> None:
         _address(value)
 
 
-def seal() -> None:
-    """Ends the reading: exits with one report of everything missing or wrong, if there is anything."""
-    faults = env.faults()
+def publish_secrets(value: str) -> None:
+    """Checks that no publish secret can be guessed."""
+    if any(len(each.strip()) < SECRET_LENGTH for each in value.split(",") if each.strip()):
+        raise ValidationError(f"Each secret must have at least {SECRET_LENGTH} characters.")
+
+
+def seal(combined: Mapping[str, str]) -> None:
+    """Ends the reading: exits with one report of everything missing or wrong, if there is anything.
+
+    ``combined``: sentences about variables that do not fit together.
+    """
+    faults = {**{name: [said] for name, said in combined.items()}, **env.faults()}
     lines = [f"  {name}: {' '.join(map(str, faults[name]))}" for name in sorted(faults)]
     if lines:
         # Without a traceback, which would bury the names for the person who starts the server.
         raise SystemExit(
-            "The service cannot start; its environment is incomplete:\n" + "\n".join(lines)
+            "The service cannot start; its environment is incomplete or too weak:\n"
+            + "\n".join(lines)
         )
 
 
@@ -266,7 +281,14 @@ def _address(value: str) -> str:
     parts = _split(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValidationError("Must be an absolute http(s) address.")
+    _refuse_insecure(value)
     return value.rstrip("/")
+
+
+def _refuse_insecure(address: str) -> None:
+    """Refuses http, which anybody on the way reads and changes, for all but this machine."""
+    if _split(address).scheme == "http" and not is_loopback(address):
+        raise ValidationError("Must be https; http is for loopback addresses.")
 
 
 @_parsed("words")
@@ -366,6 +388,8 @@ def _storage_url(value: str) -> dict[str, str]:
     options = dict(parse_qsl(parts.query))
     if parts.scheme != "s3" or not parts.netloc or options.keys() - {"endpoint", "region"}:
         raise ValidationError("Must be file:///path or s3://bucket[/prefix]?endpoint=…&region=….")
+    if endpoint := options.get("endpoint"):
+        _address(endpoint)
     return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
 
 

@@ -17,12 +17,14 @@ from config.env import (
     CDN_PURGE_FORM,
     DAYS,
     HEADER_VALUE,
+    LONG_KEY,
     NOT_EMPTY,
     POSITIVE,
     address_or_empty,
     certificates,
     env,
     fernet_keys,
+    publish_secrets,
     redis_address,
     seal,
     secret,
@@ -43,7 +45,7 @@ BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}
 CACHE_URL: str = env.str("CACHE_URL", validate=redis_address) or ""
-SECRET_KEY: str = env.str("SECRET_KEY", validate=NOT_EMPTY) or ""
+SECRET_KEY: str = env.str("SECRET_KEY", validate=[NOT_EMPTY, LONG_KEY]) or ""
 ENCRYPTION_KEYS = secret("ENCRYPTION_KEYS", check=fernet_keys)
 _host = urlsplit(BASE_URL).hostname or ""
 # An empty value counts as none: without any host, no request would be answered.
@@ -79,7 +81,7 @@ AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", 90, validate=DAYS) o
 RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 
-PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="")
+PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="", check=publish_secrets)
 # Exactly as in tokens, with a trailing slash if they have one.
 PUBLISH_OIDC_ISSUER: str = env.str("PUBLISH_OIDC_ISSUER", "", validate=address_or_empty) or ""
 PUBLISH_OIDC_AUDIENCE: str = env.str("PUBLISH_OIDC_AUDIENCE", "") or ""
@@ -112,7 +114,11 @@ NIGHTLY_AT: time | None = env.time_of_day("NIGHTLY_AT", "02:30")
 TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
-seal()
+seal(
+    import_string("releases.pipeline.issuer_settings.faults")(
+        issuer=PUBLISH_OIDC_ISSUER, audience=PUBLISH_OIDC_AUDIENCE, claims=PUBLISH_OIDC_CLAIMS
+    )
+)
 
 # --- Django -----------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from releases.manifests.platforms import refuse_unknown
-from releases.pipeline.identity_tokens import refuse_unsafe_settings
 
 
 class ReleasesConfig(AppConfig):
@@ -14,4 +13,3 @@ class ReleasesConfig(AppConfig):
         if settings.APPS_PUBLIC_KEY and settings.APPS_PUBLIC_KEY == settings.UPDATE_PUBLIC_KEY:
             # Signers of apps must not be able to sign a shell.
             raise ImproperlyConfigured("APPS_PUBLIC_KEY must differ from UPDATE_PUBLIC_KEY.")
-        refuse_unsafe_settings()

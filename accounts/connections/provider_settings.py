@@ -13,11 +13,12 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 from environs import ValidationError
+
+from config.hosts import is_loopback
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}", re.ASCII)
 METHODS = ("client_secret_basic", "client_secret_post", "none")
@@ -129,16 +130,9 @@ def _endpoint(name: str, members: Mapping[str, Any], member: str, *, needed: boo
         raise _fault(name, f"{member} is not an address") from None
     if not parts.hostname or parts.username or parts.fragment or not value.isascii():
         raise _fault(name, f"{member} must be an address without userinfo and fragment")
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(value)):
         raise _fault(name, f"{member} must be an https address")
     return value
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _scopes(name: str, value: Any) -> tuple[str, ...]:

@@ -5,10 +5,10 @@ backslashes, dropped characters) are refused, so that a client fetches the addre
 """
 
 import re
-from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 from config.api.problems import Fault
+from config.hosts import is_loopback
 from releases.manifests.platforms import base_of
 from releases.versions import Version
 
@@ -45,15 +45,6 @@ def misplaced(url: str, *, at: str, version: Version, platform: str, cdn_url: st
         detail = "The path ends in a file name. Names have letters, digits and ._+~@=,- and no leading dot."
         return Fault(at, "wrong_name", detail)
     return None
-
-
-def is_loopback(address: str) -> bool:
-    """Whether the host of an address is this machine."""
-    host = urlsplit(address).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _split(url: str) -> SplitResult | None:

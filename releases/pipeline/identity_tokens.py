@@ -1,7 +1,7 @@
 """Verification of the identity tokens of pipelines (OpenID Connect).
 
 A token is a JWT that the pipeline's host (GitHub, GitLab, …) signs for one run. It may publish if it has the issuer,
-the audience and the claims in the settings, is valid now, and no event that strangers can cause started its run.
+the audience and the claims in the settings, is valid now, and an event of those listed here started its run.
 ``served_tokens.py`` limits its use.
 """
 
@@ -10,41 +10,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
 
 import jwt
 from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 
 from config.api.problems import Fault, Problem
 from releases.pipeline.issuer_keys import KINDS as ALGORITHMS
-from releases.pipeline.issuer_keys import is_safe, keys_of
+from releases.pipeline.issuer_keys import keys_of
+from releases.pipeline.issuer_settings import OWNER_ID, is_github
 
 LONGEST = 8192
 LEEWAY = timedelta(seconds=30)
 # A run's token lives for minutes, or as long as its job.
 LONGEST_LIFE = timedelta(days=1)
-# Anybody can cause these events in a public project, so their runs identify nobody.
-STRANGERS_EVENTS: Mapping[str, frozenset[str]] = {
-    "event_name": frozenset(
-        {
-            "discussion",
-            "discussion_comment",
-            "fork",
-            "gollum",
-            "issue_comment",
-            "issues",
-            "pull_request",
-            "pull_request_review",
-            "pull_request_review_comment",
-            "pull_request_target",
-            "watch",
-            "workflow_run",
-        }
-    ),
-    "pipeline_source": frozenset({"external_pull_request_event", "merge_request_event"}),
+# The events that people with rights in the project cause, by the claim that names them. Others, as those of comments
+# and forks, may be caused by anybody.
+EVENTS: Mapping[str, frozenset[str]] = {
+    "event_name": frozenset({"push", "release", "schedule", "workflow_dispatch"}),
+    "pipeline_source": frozenset({"api", "push", "schedule", "trigger", "web"}),
 }
-OWNER_ID = "repository_owner_id"
 NAME_LENGTH = 120
 # PyJWT verifies only the signature; the rest is checked here, at the time of the call.
 _ONLY_THE_SIGNATURE: Any = {
@@ -84,29 +68,6 @@ class Identity:
 
     name: str
     token: OneTime
-
-
-def refuse_unsafe_settings() -> None:
-    """Stops the start if the settings name an issuer without the checks that make its tokens safe."""
-    issuer, claims = settings.PUBLISH_OIDC_ISSUER, settings.PUBLISH_OIDC_CLAIMS
-    if not issuer:
-        if settings.PUBLISH_OIDC_AUDIENCE or claims:
-            raise ImproperlyConfigured(
-                "PUBLISH_OIDC_AUDIENCE and PUBLISH_OIDC_CLAIMS need PUBLISH_OIDC_ISSUER."
-            )
-        return
-    if not is_safe(issuer):
-        raise ImproperlyConfigured("PUBLISH_OIDC_ISSUER: must be an https:// address.")
-    if not settings.PUBLISH_OIDC_AUDIENCE or not claims:
-        raise ImproperlyConfigured(
-            "PUBLISH_OIDC_ISSUER needs PUBLISH_OIDC_AUDIENCE and PUBLISH_OIDC_CLAIMS: "
-            "without them, every user of the issuer could publish."
-        )
-    if _is_github(issuer) and not claims.get(OWNER_ID, "").isdecimal():
-        raise ImproperlyConfigured(
-            f"PUBLISH_OIDC_CLAIMS needs {OWNER_ID}, a number: "
-            "another user could take the name of an owner later."
-        )
 
 
 def looks_like_one(presented: bytes) -> bool:
@@ -196,9 +157,16 @@ def _of_pipeline(claims: Mapping[str, Any]) -> Iterable[Fault]:
     for name, demanded in settings.PUBLISH_OIDC_CLAIMS.items():
         if _text(claims.get(name)) != demanded:
             yield Fault(f"/{name}", "wrong_claim", "The claim has another value than the settings.")
-    for name, refused in STRANGERS_EVENTS.items():
-        if _text(claims.get(name)) in refused:
-            yield Fault(f"/{name}", "strangers_event", "Strangers can cause this event.")
+    for name, allowed in EVENTS.items():
+        if (name in claims or _is_demanded(name)) and _text(claims.get(name)) not in allowed:
+            detail = f"Only runs of these events may publish: {', '.join(sorted(allowed))}."
+            yield Fault(f"/{name}", "strangers_event", detail)
+
+
+def _is_demanded(name: str) -> bool:
+    """Whether the issuer names the event of each run: GitHub does, and others with GitHub's claims."""
+    named = settings.PUBLISH_OIDC_CLAIMS.keys() & {"repository", "repository_id", OWNER_ID}
+    return name == "event_name" and (bool(named) or is_github(settings.PUBLISH_OIDC_ISSUER))
 
 
 def _text(value: object) -> str | None:
@@ -221,10 +189,3 @@ def _name(claims: Mapping[str, Any]) -> str:
 
 def _first(claims: Mapping[str, Any], *names: str) -> str | None:
     return next((text for each in names if (text := _text(claims.get(each)))), None)
-
-
-def _is_github(issuer: str) -> bool:
-    """Whether this is an issuer of GitHub, also of an enterprise or an own server."""
-    parts = urlsplit(issuer)
-    host = parts.hostname or ""
-    return host.startswith("token.actions.") or parts.path.rstrip("/").endswith("/_services/token")

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from config.api.problems import ServiceUnavailable
+from config.hosts import is_loopback
 from releases.delivery.fetching import FetchRefused, fetch
-from releases.manifests.addresses import is_loopback
 
 DISCOVERY = "/.well-known/openid-configuration"
 TIMEOUT_SECONDS = 5.0
@@ -140,8 +140,16 @@ def _usable(given: Any, algorithms: list[str]) -> Iterator[tuple[tuple[str, str]
             continue
         for algorithm in algorithms:
             fits = jwk.get("kty") == KINDS[algorithm] and jwk.get("alg", algorithm) == algorithm
-            if fits and jwk.get("use", "sig") == "sig" and (key := _key(jwk, algorithm)):
+            if fits and _verifies(jwk) and (key := _key(jwk, algorithm)):
                 yield (jwk["kid"], algorithm), key
+
+
+def _verifies(jwk: Mapping[str, Any]) -> bool:
+    """Whether a key is for verification, as far as it says what it is for."""
+    operations = jwk.get("key_ops", ["verify"])
+    return (
+        jwk.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
+    )
 
 
 def _key(jwk: Mapping[str, Any], algorithm: str) -> Key | None:

@@ -24,6 +24,7 @@ from config.env import (
     _rates,
     _storage_url,
     _time_of_day,
+    publish_secrets,
     redis_address,
     sender,
     sentry_dsn,
@@ -80,6 +81,83 @@ def test_one_report_names_every_faulty_variable_and_repeats_no_value(start: list
     assert named == sorted(each.removesuffix("_FILE") for each in FAULTY)
     for value in ("the operators", "nonsense", "garbage", "99999", "auht", "app.", "brackets"):
         assert value not in done.stderr
+
+
+WEAK = {
+    "SECRET_KEY": "k" * 49,
+    "PUBLISH_SECRETS": f"{'p' * 32},{'q' * 31}",
+    "BASE_URL": "http://weak.example.com",
+    "CDN_URL": "http://10.0.0.1",
+    "LLM_BASE_URL": "http://weak:11434/v1",
+    "STRIPE_API_BASE": "http://weak.example.com",
+    "SENTRY_DSN": "http://key@weak.example.com/1",
+    "STORAGE_URL": "s3://bucket?endpoint=http://weak:9000",
+    "PUBLISH_OIDC_ISSUER": "https://token.actions.githubusercontent.com",
+    "PUBLISH_OIDC_AUDIENCE": "https://shell.example.com",
+    "PUBLISH_OIDC_CLAIMS": "repository_owner_id=1234",
+}
+
+
+def test_a_weak_environment_stops_the_start_with_every_fault_in_one_report() -> None:
+    done = start(WEAK)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    lines = [line.split(":", 1) for line in done.stderr.splitlines() if ": " in line]
+    said = {name.strip(): sentence.strip() for name, sentence in lines}
+    assert said.pop("SECRET_KEY") == "Must have at least 50 characters."
+    assert said.pop("PUBLISH_SECRETS") == "Each secret must have at least 32 characters."
+    assert said.pop("PUBLISH_OIDC_CLAIMS") == (
+        "Must name the project: repository, or project_id at GitLab. "
+        "Must name the branch or the environment: ref or environment."
+    )
+    assert set(said) == WEAK.keys() - {
+        "SECRET_KEY",
+        "PUBLISH_SECRETS",
+        "PUBLISH_OIDC_CLAIMS",
+        "PUBLISH_OIDC_ISSUER",
+        "PUBLISH_OIDC_AUDIENCE",
+    }
+    assert set(said.values()) == {"Must be https; http is for loopback addresses."}
+    for value in ("weak.", ":11434", ":9000", "10.0", "1234", "kkkk", "qqqq"):
+        assert value not in done.stderr
+
+
+def test_the_least_that_is_strong_enough_starts() -> None:
+    strong = {
+        "SECRET_KEY": "k" * 50,
+        "PUBLISH_SECRETS": f"{'p' * 32}, {'q' * 32},",
+        "BASE_URL": "http://localhost:8000",
+        "CDN_URL": "http://127.0.0.1",
+        "LLM_BASE_URL": "http://[::1]:11434/v1",
+        "PUBLISH_OIDC_ISSUER": "https://token.actions.githubusercontent.com",
+        "PUBLISH_OIDC_AUDIENCE": "https://shell.example.com",
+        "PUBLISH_OIDC_CLAIMS": "repository=acme/shell,repository_owner_id=1234,ref=refs/heads/main",
+    }
+    done = start(strong)
+    assert done.returncode == 0, done.stderr
+
+
+def start(environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Reads the settings in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from django.conf import settings; print(settings.VERSION)"],
+        cwd=ROOT,
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_replaced_secret_that_is_too_short_changes_nothing(file: Path) -> None:
+    secret = Secret(
+        "PUBLISH_SECRETS", "p" * 32, str(file), check=publish_secrets, may_be_empty=True
+    )
+    replace(file, "short")
+    assert secret.listed() == ["p" * 32]
+    replace(file, "q" * 32)
+    assert secret.listed() == ["q" * 32]
 
 
 def test_a_night_begins_at_a_minute_of_the_day_or_not_at_all() -> None:

@@ -14,7 +14,7 @@ from tests.releases.conftest import Pipeline, Release
 from tests.served.database import Database
 
 PUBLISH = "/v1/internal/manifest/publish"
-SECRET = "a-secret-of-the-served-pipeline"
+SECRET = "a-secret-of-the-one-served-pipeline"
 
 
 @dataclass
@@ -30,7 +30,7 @@ class ServedPipeline(Pipeline):
             "CDN_URL": self.cdn.url,
             "UPDATE_PUBLIC_KEY": base64.b64encode(self.signer.public).decode(),
             "STORAGE_URL": self.files.as_uri(),
-            "PUBLISH_SECRETS": f"another-secret,{SECRET}",
+            "PUBLISH_SECRETS": f"another-secret-of-another-pipeline,{SECRET}",
         }
 
     def manifest(self, version: str) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def scene(
             "LLM_KEEPALIVE_SECONDS": "0.5",
             "LLM_READ_TIMEOUT": "2",
             "OAUTH_PROVIDERS": json.dumps({"local": third_party.settings()}),
-            "PUBLISH_SECRETS": secret.word("publish-secret"),
+            "PUBLISH_SECRETS": secret.word("publish-secret-of-the-pipeline"),
             "SENTRY_DSN": sink.dsn,
             "STRIPE_API_KEY": secret.word("stripe-key"),
         }

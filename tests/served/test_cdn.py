@@ -149,7 +149,7 @@ def published(ground: Ground) -> Iterator[Published]:
         "CDN_PURGE": "purge",
         "STORAGE_URL": storage.as_uri(),
         "UPDATE_PUBLIC_KEY": base64.b64encode(signer.public).decode(),
-        "PUBLISH_SECRETS": "of-this-pipeline-alone",
+        "PUBLISH_SECRETS": "a-secret-of-this-one-pipeline-alone",
     }
     try:
         with running_service(ground.folder, {**ground.environ, **settings}) as service:

@@ -168,3 +168,23 @@ def test_an_address_of_keys_may_have_a_query(issuer: Issuer, now: datetime) -> N
     issuer.host.files["/keys?v=2"] = issuer.host.files["/keys.json"]
     issuer.publish(jwks_uri=f"{issuer.url}/keys?v=2")
     assert IssuerKeys(issuer.url).find("first", "RS256", now=now) is not None
+
+
+@pytest.mark.parametrize(
+    ("operations", "found"),
+    [
+        (["verify"], True),
+        (["encrypt", "verify"], True),
+        (["encrypt"], False),
+        (["sign"], False),
+        ([], False),
+        ("verify", False),
+        (None, False),
+    ],
+)
+def test_a_key_verifies_only_where_its_operations_say_so(
+    issuer: Issuer, keys: IssuerKeys, now: datetime, operations: Any, found: bool
+) -> None:
+    other = public(issuer.keys["first"], "other", key_ops=operations)
+    issuer.serve_keys(json.dumps({"keys": [public(issuer.keys["first"], "first"), other]}).encode())
+    assert (keys.find("other", "RS256", now=now) is not None) is found

@@ -1,0 +1,37 @@
+"""Hosts of addresses: this machine, and those of private networks. No name is looked up."""
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from urllib.parse import urlsplit
+
+# Endings of names that no public name server answers.
+PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether the host of an address is this machine."""
+    host = _host(address)
+    literal = _literal(host)
+    return literal.is_loopback if literal else host == "localhost"
+
+
+def is_private(address: str) -> bool:
+    """Whether the host of an address is this machine or one that the public internet does not reach.
+
+    A name without a dot is one of a local network.
+    """
+    host = _host(address)
+    if literal := _literal(host):
+        return not literal.is_global
+    return "." not in host or host.endswith(PRIVATE_ENDINGS)
+
+
+def _host(address: str) -> str:
+    return (urlsplit(address).hostname or "").removesuffix(".")
+
+
+def _literal(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        literal = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return (isinstance(literal, IPv6Address) and literal.ipv4_mapped) or literal

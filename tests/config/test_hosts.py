@@ -1,0 +1,57 @@
+"""Which hosts are this machine, and which the public internet does not reach."""
+
+import pytest
+
+from config.hosts import is_loopback, is_private
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://127.0.0.1:8000",
+        "http://127.8.8.8/cdn",
+        "http://localhost/v1",
+        "http://[::1]:1",
+        "http://[::ffff:127.0.0.1]/",
+    ],
+)
+def test_this_machine_is_private_too(address: str) -> None:
+    assert is_loopback(address)
+    assert is_private(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://10.0.0.7/v1",
+        "https://192.168.1.9",
+        "https://172.16.0.1:443/v1",
+        "https://169.254.169.254/",
+        "https://100.64.0.1",
+        "https://[fd00::1]/v1",
+        "https://[fe80::1%25eth0]/v1",
+        "https://[::ffff:10.0.0.1]/",
+        "http://ollama:11434/v1",
+        "https://models.internal/v1",
+        "https://models.corp.local./v1",
+        "http://0.0.0.0:8000",
+    ],
+)
+def test_private_hosts_are_not_this_machine(address: str) -> None:
+    assert is_private(address)
+    assert not is_loopback(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://api.openai.com/v1",
+        "https://127.0.0.1.evil.test",
+        "https://localhost.evil.test",
+        "https://8.8.8.8",
+        "https://[2606:4700::1111]/",
+    ],
+)
+def test_others_are_public(address: str) -> None:
+    assert not is_private(address)
+    assert not is_loopback(address)
