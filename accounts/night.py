@@ -7,6 +7,7 @@ from django.conf import settings
 from accounts import pruning
 from accounts.audit import Actor
 from accounts.jobs import Job
+from accounts.sessions.lifetime import set_missing_ends
 
 
 def _prune_audit_log(*, by: Actor, now: datetime, dry_run: bool) -> str:
@@ -16,13 +17,19 @@ def _prune_audit_log(*, by: Actor, now: datetime, dry_run: bool) -> str:
 
 
 def _prune_refresh_tokens(*, by: Actor, now: datetime, dry_run: bool) -> str:
+    bounded = set_missing_ends(now=now, dry_run=dry_run)
     sessions, tokens = pruning.prune_refresh_tokens(now=now, dry_run=dry_run)
     of_console = pruning.prune_console_sessions(now=now, dry_run=dry_run)
     done = "would be removed" if dry_run else "removed"
     return (
         f"{sessions} sessions over for {pruning.OVER_KEPT.days} days {done}, with {tokens} tokens; "
         f"{of_console} expired sessions of the console {done}"
+        f"{_of_before(bounded) if bounded else ''}"
     )
+
+
+def _of_before(sessions: int) -> str:
+    return f"; {sessions} sessions without an end end in {settings.SESSION_DAYS} days"
 
 
 PRUNE_AUDIT_LOG = Job("prune_audit_log", _prune_audit_log)

@@ -379,6 +379,17 @@ def _time_of_day(value: str) -> dt.time | None:
     return dt.time.fromisoformat(value)
 
 
+@_parsed("days_or_none")
+def _days_or_none(value: str) -> int | None:
+    """A number of days, or ``none``."""
+    if value.lower() == "none":
+        return None
+    # DAYS bounds it anyway; Python reads no number of thousands of digits.
+    if not value.isdecimal() or len(value) > 5:
+        raise ValidationError("Must be a number of days, or none.")
+    return int(DAYS(int(value)))
+
+
 @_parsed("storage_url")
 def _storage_url(value: str) -> dict[str, str]:
     """``file:///path`` or ``s3://bucket[/prefix]?endpoint=…&region=…``, as the parts that matter."""

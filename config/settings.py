@@ -75,7 +75,10 @@ LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
     "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, validate=validate.Range(min=0)
 )
 
-SESSION_DAYS: int | None = env.int("SESSION_DAYS", None, validate=DAYS)
+# None: a session lasts as long as it is refreshed.
+SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")
+# Empty: access tokens name no audience. A verifier that expects none refuses a token that names one.
+TOKEN_AUDIENCE: str = env.str("TOKEN_AUDIENCE", "") or ""
 REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0, validate=validate.Range(min=0))
 AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", 90, validate=DAYS) or 90
 RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")

@@ -24,7 +24,8 @@ from config.api.problems import InvalidRequest, instant
 from config.db.advisory_locks import lock_until_commit
 from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
 
-KEY_BITS = 2048
+# The strength of 128 bits.
+KEY_BITS = 3072
 # A verifier that meets an unknown kid fetches the list again; jose's waits this long after the last fetch.
 REFETCH_SECONDS = 30.0
 # No key signs before every process has read it and a verifier with an older list may fetch it again. A verifier that

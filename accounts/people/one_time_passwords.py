@@ -20,9 +20,9 @@ from accounts.people.users import check_reason, lock_person
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import instant
 
-# Without letters that are easily misread; 20 characters of 32 are 100 random bits.
+# Without letters that are easily misread; 23 characters of 32 are 115 random bits, enough for a plain hash.
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-LENGTH, GROUP = 20, 4
+LENGTH, GROUP = 23, 4
 MISREAD = str.maketrans("OIL", "011")
 ACTION = "user:one_time_password_set"
 

@@ -69,7 +69,7 @@ class OneTimeForm(PasswordForm):
                 "spellcheck": "false",
             }
         ),
-        help_text="Twenty letters and digits. Dashes and spaces do not matter.",
+        help_text="23 letters and digits. Dashes and spaces do not matter.",
     )
     field_order = ("email", "one_time", "password", "again")
 

@@ -1,12 +1,14 @@
 """Access tokens: RS256 JWTs of one hour (RFC 9068) by simplejwt's token class, signed by the key ring."""
 
+import json
+from base64 import urlsafe_b64decode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from time import time
 from typing import Any, Self, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import jwt
 from django.conf import settings
@@ -59,6 +61,7 @@ def _kid_of(header: bytes) -> str:
 
     The library decodes the whole token for it, and again to verify it: a tenth of a licence poll.
     """
+    _check_text(header)
     try:
         members = jwt.get_unverified_header(header + b".e30.")
     except (jwt.InvalidTokenError, RecursionError) as error:
@@ -67,6 +70,14 @@ def _kid_of(header: bytes) -> str:
     if members.get("typ") != TYPE or "crit" in members:
         raise TokenBackendError("Token is of another kind")
     return str(members.get("kid", ""))
+
+
+def _check_text(segment: bytes) -> None:
+    """Refuses JSON that is not plain UTF-8 (RFC 8259, 8.1): the library reads UTF-16, UTF-32 and byte order marks."""
+    try:
+        json.loads(urlsafe_b64decode(segment + b"==").decode())
+    except (ValueError, RecursionError) as error:
+        raise TokenBackendError("Token is invalid") from error
 
 
 _backend = RingBackend(
@@ -98,8 +109,9 @@ class AccessToken(Token):
         """A new token of a session, which it does not outlive; ``str()`` signs it."""
         token = cls()
         end = now + cls.lifetime
-        # In place of the library's own claims, a kind and an id that nothing reads.
+        # In place of the library's own claims.
         token.payload = {
+            "jti": str(uuid4()),
             "sub": str(user_id),
             "cid": str(claims.client_id),
             "plan": claims.plan,
@@ -109,6 +121,8 @@ class AccessToken(Token):
             "iat": int(now.timestamp()),
             "exp": int((min(end, session_end) if session_end else end).timestamp()),
         }
+        if settings.TOKEN_AUDIENCE:
+            token.payload["aud"] = settings.TOKEN_AUDIENCE
         return token
 
     @property
@@ -119,7 +133,9 @@ class AccessToken(Token):
     @classmethod
     @lru_cache(maxsize=4096)
     def _verified(cls, raw: bytes) -> Self:
-        return cls(cast("Any", raw))
+        token = cls(cast("Any", raw))
+        _check_text(raw.split(b".")[1])
+        return token
 
     @classmethod
     def of(cls, raw: bytes) -> Self:
@@ -143,6 +159,12 @@ class AccessToken(Token):
         ver, iat, exp = (self.payload.get(name) for name in ("ver", "iat", "exp"))
         if type(ver) is not int or type(iat) is not int or type(exp) is not int:
             raise TokenError("A claim is no number")
+        if exp - iat > self.lifetime.total_seconds():
+            raise TokenError("Token lasts too long")
+        # A token from before the setting names no audience, and goes on until it expires.
+        audience = settings.TOKEN_AUDIENCE
+        if audience and self.payload.get("aud", audience) != audience:
+            raise TokenError("Token is for others")
         # Not the library's current_time, which is when this object was made.
         if exp <= time():
             raise ExpiredTokenError("Token is expired")

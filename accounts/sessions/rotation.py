@@ -16,9 +16,10 @@ from django.db.models import Q
 from accounts.models import RefreshToken, Session, User
 from accounts.sessions import retries, reuse
 from accounts.sessions.access_tokens import AccessToken, Claims, claims_of
+from accounts.sessions.lifetime import token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.revocation import lock_user
-from accounts.sessions.sign_in import Device, TokenPair, token_end
+from accounts.sessions.sign_in import Device, TokenPair
 from config.api.problems import Problem
 from config.db.batching import BatchedStatement
 

@@ -2,10 +2,9 @@
 
 import logging
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple, Self
 
-from django.conf import settings
 from django.contrib.auth.hashers import check_password, make_password
 from django.db import DatabaseError, transaction
 
@@ -13,6 +12,7 @@ from accounts.audit import Actor, record
 from accounts.models import RefreshToken, Session, User
 from accounts.sessions.access_tokens import AccessToken, claims_of
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
+from accounts.sessions.lifetime import session_end, token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
 from config.api.problems import Problem, ServiceUnavailable
 from config.db.connections import release_connection
@@ -105,7 +105,7 @@ def sign_in(
 
 def _start_session(user: User, *, device: Device, now: datetime) -> TokenPair | None:
     """Starts a session, or returns None if the user has changed since it was read."""
-    secret, session_end = RefreshSecret.new(), _session_end(now)
+    secret, end = RefreshSecret.new(), session_end(now)
     token_hash = secret.hash()
     by = Actor(name=user.email, id=user.pk, address=device.address, request_id=device.request_id)
     with transaction.atomic():
@@ -124,7 +124,7 @@ def _start_session(user: User, *, device: Device, now: datetime) -> TokenPair | 
             started_from=device.address or None,
             last_used_at=now,
             last_used_from=device.address or None,
-            expires_at=session_end,
+            expires_at=end,
         )
         RefreshToken.objects.create(
             id=secret.id,
@@ -133,7 +133,7 @@ def _start_session(user: User, *, device: Device, now: datetime) -> TokenPair | 
             token_hash=token_hash,
             device_fp=device.fingerprint,
             issued_at=now,
-            expires_at=token_end(session_end, now=now),
+            expires_at=token_end(end, now=now),
         )
         record("session:started", by=by, now=now, target=locked.email, target_id=session.pk)
         access = AccessToken.issue(
@@ -142,7 +142,7 @@ def _start_session(user: User, *, device: Device, now: datetime) -> TokenPair | 
             epoch=locked.epoch,
             claims=claims,
             now=now,
-            session_end=session_end,
+            session_end=end,
         )
         return TokenPair.of(access, secret)
 
@@ -158,14 +158,3 @@ def _renew_hash(user: User, password: str) -> None:
     except (ServiceUnavailable, DatabaseError):
         log.warning("hash_not_renewed")
         release_connection()
-
-
-def token_end(session_end: datetime | None, *, now: datetime) -> datetime:
-    """Returns the end of a refresh token: in 30 days, or with its session if that ends earlier."""
-    end: datetime = now + settings.REFRESH_LIFETIME
-    return min(end, session_end) if session_end else end
-
-
-def _session_end(now: datetime) -> datetime | None:
-    days = settings.SESSION_DAYS
-    return now + timedelta(days=days) if days else None

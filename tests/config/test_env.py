@@ -16,6 +16,7 @@ from config.env import (
     CDN_PURGE_FORM,
     Secret,
     _claims,
+    _days_or_none,
     _emails,
     _minisign_key,
     _network_factors,
@@ -166,6 +167,13 @@ def test_a_night_begins_at_a_minute_of_the_day_or_not_at_all() -> None:
     for wrong in ("2:30", "24:00", "02:60", "02:30:15", "02:30Z", "at night", "٠٢:٣٠"):
         with pytest.raises(ValidationError):
             _time_of_day(wrong)
+
+
+def test_a_session_lasts_some_days_or_for_ever() -> None:
+    assert (_days_or_none("180"), _days_or_none("none"), _days_or_none("None")) == (180, None, None)
+    for wrong in ("", "0", "-1", "1.5", "never", "40000", "9" * 5000):
+        with pytest.raises(ValidationError):
+            _days_or_none(wrong)
 
 
 def test_operators_have_one_email_or_several() -> None:

@@ -14,18 +14,18 @@ pytestmark = pytest.mark.django_db
 
 def test_the_key_of_a_session_stands_in_its_cookie_alone(console: Browser) -> None:
     assert console.get("/admin/").status_code == 200
-    cookie = console.cookies["sessionid"].value
+    cookie = console.cookies["__Host-sessionid"].value
     row = Session.objects.get()
     assert row.session_key == row_key(cookie)
     assert cookie not in row.session_data
 
 
 def test_what_stands_in_the_table_opens_nothing(console: Browser, stranger: Browser) -> None:
-    stranger.cookies["sessionid"] = Session.objects.get().session_key
+    stranger.cookies["__Host-sessionid"] = Session.objects.get().session_key
     assert stranger.get("/admin/").status_code == 302
     # Nor does a session from before keys were hashed.
     Session.objects.update(session_key="k" * 32)
-    stranger.cookies["sessionid"] = "k" * 32
+    stranger.cookies["__Host-sessionid"] = "k" * 32
     assert stranger.get("/admin/").status_code == 302
 
 

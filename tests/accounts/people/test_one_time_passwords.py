@@ -64,15 +64,15 @@ class TestRule:
         with pytest.raises(LinkSpent):
             use(user, one_time.password, now=now)
 
-    def test_it_is_a_hundred_random_bits_in_letters_that_can_be_read_out(
+    def test_it_is_112_random_bits_and_more_in_letters_that_can_be_read_out(
         self, user: User, by: Actor, now: datetime
     ) -> None:
         passwords = {made(user, by=by, now=now).password for _ in range(20)}
         assert len(passwords) == 20
         assert len(LETTERS) == 32
         for each in passwords:
-            assert re.fullmatch(rf"([{LETTERS}]{{4}}-){{4}}[{LETTERS}]{{4}}", each)
-            assert len(each.replace("-", "")) == LENGTH
+            assert re.fullmatch(rf"([{LETTERS}]{{4}}-){{5}}[{LETTERS}]{{3}}", each)
+            assert len(each.replace("-", "")) == LENGTH == 23
 
     @pytest.mark.parametrize("typed", ["{}", " {} ", "{} ", "\t{}\n"])
     def test_how_it_is_typed_does_not_matter(

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -12,8 +14,10 @@ from accounts.keys.key_ring import ring
 from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import SigningKey, User
 from accounts.sessions.access_tokens import AccessToken, Claims
-from accounts.sessions.sign_in import TokenPair
+from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from tests.conftest import PASSWORD
 from tests.forgeries import claims_of, forgeries, signed
+from tests.forgeries.table import table
 
 pytestmark = pytest.mark.django_db
 ME = "/v1/auth/me"
@@ -71,6 +75,60 @@ def test_no_forgery_is_believed(api: APIClient, pair: TokenPair) -> None:
         status, code, challenge = answer(api, f"Bearer {token}", "/v1/usage/me")
         assert (status, code) == (401, "invalid_access_token"), what
         assert challenge == 'Bearer realm="shell", error="invalid_token"', what
+
+
+@pytest.mark.timeout(30)
+def test_the_table_of_an_attack_lets_nobody_in(api: APIClient, pair: TokenPair) -> None:
+    kid, key = ring.signer(now=datetime.now(UTC))
+    tried = table(pair.access, kid=kid, key=key)
+    assert len(tried) > 349
+    refusals = {"invalid_access_token", "access_token_expired", "access_revoked"}
+    for what, token in tried.items():
+        status, code, challenge = answer(api, f"Bearer {token}", "/v1/usage/me")
+        assert (status, code in refusals) == (401, True), (what, code)
+        assert 'error="invalid_token"' in challenge, what
+    assert answer(api, f"Bearer {pair.access}")[0] == 200
+
+
+class TestAudience:
+    """``TOKEN_AUDIENCE`` is an owner's choice, and a choice of later."""
+
+    def test_new_tokens_name_it(
+        self, user: User, signing_key: None, now: datetime, settings
+    ) -> None:
+        settings.TOKEN_AUDIENCE = "https://shell.test"
+        made = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+        assert claims_of(made.access)["aud"] == "https://shell.test"
+
+    def test_none_names_it_otherwise(self, pair: TokenPair) -> None:
+        assert "aud" not in claims_of(pair.access)
+
+    def test_a_token_from_before_the_setting_goes_on(
+        self, api: APIClient, pair: TokenPair, settings
+    ) -> None:
+        settings.TOKEN_AUDIENCE = "https://shell.test"
+        assert answer(api, f"Bearer {pair.access}")[0] == 200
+
+    @pytest.mark.parametrize(
+        "audience", ["https://elsewhere.test", "", ["https://shell.test"], None]
+    )
+    def test_a_token_for_others_is_refused(
+        self, api: APIClient, pair: TokenPair, settings, audience: object
+    ) -> None:
+        settings.TOKEN_AUDIENCE = "https://shell.test"
+        assert answer(api, f"Bearer {changed(pair, aud='https://shell.test')}")[0] == 200
+        token = changed(pair, aud=audience)
+        assert answer(api, f"Bearer {token}")[:2] == (401, "invalid_access_token")
+
+
+def test_every_token_has_an_id_of_its_own_and_one_of_before_has_none(
+    api: APIClient, pair: TokenPair, user: User, now: datetime
+) -> None:
+    other = sign_in(email=user.email, password=PASSWORD, device=Device(), now=now)
+    assert claims_of(pair.access)["jti"] != claims_of(other.access)["jti"]
+    kid, key = ring.signer(now=now)
+    before = {name: value for name, value in claims_of(pair.access).items() if name != "jti"}
+    assert answer(api, f"Bearer {signed(before, key, kid)}")[0] == 200
 
 
 @pytest.mark.parametrize("length", [10_000, 5_000_000])
@@ -143,6 +201,11 @@ class TestKeys:
         assert ring.verifier(old.kid, now=later + timedelta(days=89)) is not None
         assert ring.verifier(old.kid, now=later + timedelta(days=90)) is None
 
+    def test_a_new_key_has_the_strength_of_128_bits(self, signing_key: None) -> None:
+        public = load_pem_public_key(SigningKey.objects.get().public_pem.encode())
+        assert isinstance(public, RSAPublicKey)
+        assert public.key_size == 3072
+
     def test_the_private_half_is_stored_encrypted(self, signing_key: None) -> None:
         row = SigningKey.objects.get()
         assert b"PRIVATE" not in bytes(row.private_key)
@@ -158,7 +221,7 @@ class TestKeys:
         )
         assert (response.status_code, response.json()["code"]) == (503, "service_unavailable")
 
-    def test_a_token_is_signed_in_a_third_of_a_millisecond_from_memory(
+    def test_a_token_is_signed_from_memory(
         self, pair: TokenPair, user: User, now: datetime, django_assert_num_queries
     ) -> None:
         claims = Claims(client_id=user.client_id, plan="Starter", entitlements=[])

@@ -50,7 +50,7 @@ def test_the_access_token_says_whose_it_is_and_nothing_else(pair: TokenPair, use
     token = AccessToken(pair.access.encode())
     session = Session.objects.get()
     assert set(token.payload) == {
-        "iss", "sub", "cid", "plan", "entitlements", "iat", "exp", "kid", "sid", "ver",
+        "iss", "sub", "cid", "plan", "entitlements", "iat", "exp", "kid", "sid", "ver", "jti",
     }  # fmt: skip
     assert token.payload["sub"] == str(user.pk)
     assert token.payload["cid"] == str(user.client_id)
