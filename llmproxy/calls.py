@@ -14,6 +14,7 @@ from django.utils import timezone
 from config.api.problems import Problem
 from config.db.connections import release_connection
 from licensing.callers import Caller
+from llmproxy import image_addresses
 from llmproxy.catalogue import Choice, choose
 from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, images_in, least_tokens, prompt_estimate
@@ -207,6 +208,7 @@ class Call:
 def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime, size: int = 0) -> Call:
     """Reserves a call's tokens and releases the database connection. ``size``: the bytes of the request."""
     provider().check(chat)
+    image_addresses.check(chat.members["messages"], base_url=settings.LLM_BASE_URL)
     assert caller.client_id is not None
     model = choose(chat.model, caller=caller)
     plan = PlanCaps.of(caller)

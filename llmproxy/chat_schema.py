@@ -43,7 +43,12 @@ _PART: Schema = {
             "refusal": _TEXT,
             "image_url": _closed(
                 {
-                    "url": {"type": "string", "pattern": "^(https://|data:image/)"},
+                    "url": {
+                        "type": "string",
+                        "pattern": "^(https://|data:image/)",
+                        "description": "No literal address and no userinfo. `data:` alone where the provider is at a "
+                        "loopback or private address.",
+                    },
                     "detail": {"type": "string", "enum": ["auto", "low", "high"]},
                 },
                 "url",

@@ -19,10 +19,12 @@ _OURS = re.compile(
     r"https?://\S+"
     r"|\b(?:accounts?|org(?:ani[sz]ation)?s?|projects?|teams?|tenants?|workspaces?|subscriptions?)"
     r"(?:[ _-]?(?:ids?|numbers?|names?))?"
-    # A quote that comes at once closes the name of a member.
-    r"(?:/[\w.-]+|\s*[:=#]\s*['\"`]?[\w.-]+|[\s(]+['\"`][^'\"`]+['\"`]|[\s(]+(?=[\w-]*\d)[\w.-]+)"
+    # A quote that comes at once closes the name of a member. A plain word of small letters is no name.
+    r"(?:/[\w.-]+|\s*[:=#]\s*['\"`]?[\w.-]+|[\s(]+['\"`][^'\"`]+['\"`]"
+    r"|[\s(]+(?=[\w-]*(?:\d|[-_]\w|(?-i:[A-Z])))[\w.-]+)"
     rf"|(?<!{_IN_A_WORD}){_IN_A_WORD}*?"
-    r"(?:\*\*|••|x{4}|\.{3}|…|\w@\w|\b(?:sk|gsk|pk|rk)[-_][\w-]{4}|\b(?:org|proj|key|acct|wrkspc)[-_](?=[\w-]*\d)[\w-]{4})"
+    r"(?:\*\*|••|x{4}|\.{3}|…|\w@\w|\b(?:sk|gsk|pk|rk)[-_][\w-]{4}|\b(?:org|proj|acct|wrkspc)-[\w-]{4}"
+    r"|\b(?:org|proj|key|acct|wrkspc)[-_](?=[\w-]*(?:\d|(?-i:[A-Z])))[\w-]{4})"
     rf"{_IN_A_WORD}*",
     re.IGNORECASE,
 )

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
 from accounts.models import Session, User
@@ -259,9 +260,10 @@ class TestAdmission:
 
     @pytest.mark.parametrize(("tokens", "each"), [(None, OTHERS_LARGEST), (7, 7), (0, 0)])
     def test_images_cost_the_tokens_of_the_models_row(
-        self, caller: Caller, now: datetime, tokens: int | None, each: int
+        self, caller: Caller, now: datetime, settings: Settings, tokens: int | None, each: int
     ) -> None:
         LanguageModel.objects.create(name="eyes", provider_name="e", image_tokens=tokens)
+        settings.LLM_BASE_URL = "https://llm.test/v1"
         image = {"type": "image_url", "image_url": {"url": "https://pictures.test/1"}}
         estimates = [
             self.admitted(

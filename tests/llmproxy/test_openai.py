@@ -401,6 +401,12 @@ class TestRefusals:
         [
             ("Project `proj_a1B2c3` has no model m.", "… has no model m."),
             ("No model m for org-a1B2c3.", "No model m for …"),
+            ("No model m for org-ABCDEF.", "No model m for …"),
+            ("No model m for org-abcdef, nor for proj_ABCDEF.", "No model m for …, nor for …"),
+            ("The organization AcmeCorp has no model m.", "The … has no model m."),
+            ("Limit reached in organization org-acme on tokens.", "Limit reached in … on tokens."),
+            ("No access for acct_AbCdEf or key-ABCD.", "No access for … or …"),
+            ("Your organization must be verified.", "Your organization must be verified."),
             ("No model m in account 123 or project acme-7.", "No model m in … or …"),
             ("No model m in organization 'acme'.", "No model m in …."),
             ("projects/acme/models/m was not found.", "…/models/m was not found."),

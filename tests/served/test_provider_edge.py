@@ -81,11 +81,25 @@ def test_nothing_in_a_body_chooses_where_a_call_goes_or_with_which_key(
     assert_nobody_came(elsewhere)
 
 
+@pytest.mark.parametrize("host", [HOST, "a.test", "name@a.test"])
+def test_a_provider_on_this_machine_fetches_no_images(
+    shell: Shell, provider: Provider, elsewhere: socket.socket, host: str
+) -> None:
+    image = f"https://{host}:{elsewhere.getsockname()[1]}/image.png"
+    content = [{"type": "image_url", "image_url": {"url": image}}]
+    answer = shell.post("/v1/llm/complete", {"messages": [{"role": "user", "content": content}]})
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["code"]) == (400, "data_only")
+    assert fault["pointer"] == "/messages/0/content/0/image_url/url"
+    assert provider.stats()["requests"] == 0
+    assert_nobody_came(elsewhere)
+
+
 def test_what_is_taken_is_data_wherever_it_points(
     shell: Shell, provider: Provider, elsewhere: socket.socket
 ) -> None:
     there = address_of(elsewhere)
-    image = f"https://{HOST}:{elsewhere.getsockname()[1]}/image.png"
+    image = "data:image/png;base64,AAAA"
     parts = [
         {"type": "text", "text": there},
         {"type": "image_url", "image_url": {"url": image}},

@@ -1,0 +1,59 @@
+"""Addresses of images in a prompt, which a provider fetches: none may lead a self-hosted one into its own network.
+
+OpenAI and Anthropic do not mind such addresses. A server of one's own fetches whatever it is told to, also from beside
+itself, so one at a private address gets images as data alone.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
+from config.hosts import is_private
+
+# Characters that readers of addresses take in different ways.
+UNCLEAR = re.compile(r"[\x00-\x20\x7f\\]")
+HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+# Readers take a host whose last part is a number for an address of IPv4, in any notation: 127.1, 0x7f.1, 2130706433.
+NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+LOCAL = "localhost"
+
+
+def check(messages: list[dict[str, Any]], *, base_url: str) -> None:
+    """Raises ``InvalidRequest`` for images that the provider at ``base_url`` may not be asked to fetch."""
+    faults: list[Fault] = []
+    for pointer, url in _fetched(messages):
+        if is_private(base_url):
+            detail = "This model takes images as data:image/… alone, and fetches none."
+            faults.append(Fault(pointer, "data_only", detail))
+        elif fault := _fault(url):
+            faults.append(Fault(pointer, *fault))
+    if faults:
+        raise InvalidRequest(errors=faults[:MAX_FAULTS])
+
+
+def _fetched(messages: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Yields pointer and address of each image that is not given as data."""
+    for index, message in enumerate(messages):
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if part["type"] == "image_url" and not part["image_url"]["url"].startswith("data:"):
+                pointer = f"/messages/{index}/content/{place}/image_url/url"
+                yield pointer, part["image_url"]["url"]
+
+
+def _fault(url: str) -> tuple[str, str] | None:
+    try:
+        parts = urlsplit(url)
+        host, _ = (parts.hostname or "").removesuffix("."), parts.port
+    except ValueError:
+        return "invalid", "This is not an address."
+    if "@" in parts.netloc:
+        return "userinfo", "An address of an image has no name or password before its host."
+    last = host.rpartition(".")[2]
+    if ":" in host or NUMBER.fullmatch(last):
+        return "literal_address", "Name the host of an image; a number is not taken."
+    if UNCLEAR.search(url) or not HOST.fullmatch(host) or last == LOCAL:
+        return "invalid", "This is not the address of an image on the internet."
+    return None
