@@ -167,7 +167,7 @@ def test_a_whole_answer_that_was_left_is_charged_though_its_process_ends(
 def test_a_call_that_is_cut_at_the_end_of_the_grace_has_time_to_wait_for_a_lock(
     ground: Ground, database: Database, provider: Provider, person: Person, sign_in: SignIn
 ) -> None:
-    patience = {"GUNICORN_CMD_ARGS": "--graceful-timeout 9"}
+    patience = {"GUNICORN_CMD_ARGS": "--graceful-timeout 10"}
     with running_service(ground.folder, {**ground.environ, **patience}) as service:
         shell = sign_in(service, person)
         caller = Caller(shell, service.port, "/v1/llm/stream", stand_in("tokens=100000 delay=0.02"))
@@ -178,8 +178,8 @@ def test_a_call_that_is_cut_at_the_end_of_the_grace_has_time_to_wait_for_a_lock(
             )
             os.kill(service.child.pid, signal.SIGTERM)
             provider.wait_for(lambda stats: stats["streams_open"] == 0)
-            # Shorter than a statement of a web process waits for a lock.
-            time.sleep(3.5)
+            # Longer than a statement of a web process waits for a lock: only another attempt can succeed.
+            time.sleep(4.5)
         eventually(lambda: service.child.ended is not None)
         caller.close()
     (record,) = records_of(database, person)
