@@ -40,6 +40,11 @@ class Provider:
         last: dict[str, Any] = self._call("GET", "/__last")
         return last
 
+    def work(self) -> dict[str, list[dict[str, Any]]]:
+        """What was made for each marked call that has ended, at each attempt: ``input``, ``output``, ``reported``."""
+        work: dict[str, list[dict[str, Any]]] = self._call("GET", "/__work")
+        return work
+
     def reset(self) -> None:
         """Set the counters to zero and forget the last body."""
         self._call("POST", "/__reset")

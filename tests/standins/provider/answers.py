@@ -63,13 +63,14 @@ class Answer:
     def usage(self) -> Json:
         messages = self.body["messages"]
         given = sum(PER_MESSAGE + len(split(text_of(message))) for message in messages)
-        made = len(self.pieces) + (len(split(self.tool["name"])) if self.tool else 0)
+        thought = int(self.asked.thinks * (self.asked.first + self.asked.pause))
+        made = thought + len(self.pieces) + (len(split(self.tool["name"])) if self.tool else 0)
         return {
             "prompt_tokens": given,
             "completion_tokens": made,
             "total_tokens": given + made,
             "prompt_tokens_details": {"cached_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": thought},
         }
 
     def completion(self) -> Json:

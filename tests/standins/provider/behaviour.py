@@ -8,6 +8,9 @@ Words are quoted as in a shell; an unknown one is a 400.
     tokens=N         an answer of exactly N tokens, unless max_tokens cuts it
     overrun=N        N tokens more than max_tokens allows
     first=SECONDS    silence before the first byte of the response
+    thinks=N         so many tokens a second are made unseen in these silences, and reported as reasoning
+    pause=SECONDS    such a silence in a stream, after N events (after=N)
+    mark=TEXT        names the call in `GET /__work`, which says what was made and reported for it
     delay=SECONDS    time between two events of a stream; a one-shot answer comes after as many as it has tokens
     clock=yes        the text of each event is the moment it was due, on the monotonic clock of the host
     usage=no         no usage, although the caller wants it
@@ -47,6 +50,9 @@ class Behaviour:
     tokens: int = 0
     overrun: int = 0
     first: float = 0.0
+    thinks: int = 0
+    pause: float = 0.0
+    mark: str = ""
     delay: float = 0.0
     clock: str = "no"
     usage: str = "yes"

@@ -18,6 +18,7 @@ from gevent.socket import wait_read
 
 from tests.standins.provider.answers import Answer, Json, dump, event, text_of
 from tests.standins.provider.behaviour import split_directive
+from tests.standins.provider.work import Work
 
 MODELS = ("stand-in-small", "stand-in-large")
 MEMBERS = frozenset(
@@ -141,6 +142,7 @@ class Provider:
         """Forgets everything but what is open now."""
         self.counted: Counter[str] = Counter()
         self.last: Json | None = None
+        self.work: dict[str, list[Json]] = {}
 
     def __call__(self, environ: Json, start_response: Callable[..., Any]) -> list[bytes]:
         call = Call(environ, start_response)
@@ -157,6 +159,8 @@ class Provider:
                 call.respond(200, {name: counted[name] for name in COUNTERS})
             case ("GET", "/__last"):
                 call.respond(200, self.last)
+            case ("GET", "/__work"):
+                call.respond(200, self.work)
             case ("POST", "/__reset"):
                 self.reset()
                 call.respond(200, {})
@@ -193,9 +197,17 @@ class Provider:
         body = json.loads(call.environ["wsgi.input"].read())
         self.last = {"body": body, "header_names": call.header_names()}
         answer = read(body)
-        asked = answer.asked
+        work = Work(answer)
+        try:
+            self._carry_out(call, answer, work)
+        finally:
+            if answer.asked.mark:
+                self.work.setdefault(answer.asked.mark, []).append(work.told())
+
+    def _carry_out(self, call: Call, answer: Answer, work: Work) -> None:
+        body, asked = answer.body, answer.asked
         with call.watched():
-            gevent.sleep(asked.first)
+            work.think(asked.first)
             if asked.fault.startswith("status:"):
                 status = int(asked.fault.removeprefix("status:"))
                 raise ApiError(status, asked.message, retry_after=asked.retry_after)
@@ -204,9 +216,10 @@ class Provider:
                 return
             if body.get("stream"):
                 with self._counted("streams"):
-                    _stream(call, answer)
+                    _stream(call, answer, work)
                 return
-            whole = _whole(call, answer)
+            whole = _whole(call, answer, work)
+        work.reported = not asked.fault and asked.usage == "yes"
         # Watched no more: as soon as the client has it, the client may send its next request.
         call.respond(200, whole)
 
@@ -232,10 +245,10 @@ def read(body: Json) -> Answer:
     return Answer(body, question, asked)
 
 
-def _whole(call: Call, answer: Answer) -> bytes:
+def _whole(call: Call, answer: Answer, work: Work) -> bytes:
     """The body of an answer in one piece, unless the connection is broken before its end."""
     asked = answer.asked
-    gevent.sleep(asked.delay * len(answer.pieces))
+    work.make_all()
     raw = dump(IN_BAND if asked.fault == "error" else answer.completion())
     if asked.send:
         raw = b"".join(asked.writes())
@@ -247,11 +260,14 @@ def _whole(call: Call, answer: Answer) -> bytes:
     return half if asked.fault in {"truncate", "malformed"} else raw
 
 
-def _stream(call: Call, answer: Answer) -> None:
+def _stream(call: Call, answer: Answer, work: Work) -> None:
     asked = answer.asked
     write = call.start(200, "text/event-stream; charset=utf-8", HEADERS)
     due = time.monotonic()
     for number, each in enumerate(asked.writes() if asked.send else answer.events(due)):
+        if number == asked.after and asked.pause:
+            work.think(asked.pause)
+            due += asked.pause
         if number == asked.after and asked.fault:
             if asked.fault not in ODD_EVENTS:
                 write(b"")
@@ -259,6 +275,7 @@ def _stream(call: Call, answer: Answer) -> None:
                 return
             write(ODD_EVENTS[asked.fault])
         write(each)
+        work.sent(number)
         # By the clock and not by the last event, so that one that is late does not delay all others.
         due += asked.delay if number else 0
         gevent.sleep(max(0.0, due - time.monotonic()))
