@@ -307,6 +307,11 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
 # --- Identity ---------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    # Knows what operators' roles allow.
+    "config.roles.RoleBackend",
+]
 # One entry: with a second one, the time of a check would reveal dormant accounts.
 PASSWORD_HASHERS = ["accounts.hashers.GatedArgon2Hasher"]
 AUTH_PASSWORD_VALIDATORS = [

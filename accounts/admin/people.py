@@ -1,7 +1,7 @@
-"""Actions that add, disable and enable people, end their sessions, and grant or revoke operator's rights."""
+"""Actions that add, disable and enable people, and end their sessions."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 from django import forms
 from django.http import HttpRequest
@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from accounts.admin.fields import ClientField
 from accounts.admin.person_action import ENDS, PersonAction
 from accounts.models import User
-from accounts.people.users import add_user, disable, enable, set_operator
+from accounts.people.users import add_user, disable, enable
 from accounts.sessions.revocation import revoke_all
 from config.console.actions import Action, BulkAction, Result
 
@@ -85,35 +85,3 @@ class AddPerson(Action):
     def do(self, target: None, **given: Any) -> Result:
         user = add_user(**given)
         return Result(f"{user} has been added and has no password yet.", user)
-
-
-class MakeOperator(PersonAction):
-    name = "operator"
-    label = "Make operator"
-
-    def available(self, target: User, *, by: HttpRequest) -> bool:
-        may = cast("User", by.user).is_superuser and not target.is_staff
-        return may and super().available(target, by=by)
-
-    def effects(self, target: User) -> Iterable[str]:
-        yield f"{target} can use this console and do everything in it."
-
-    def do(self, target: User, **given: Any) -> Result:
-        set_operator(user_id=target.pk, operator=True, **given)
-        return Result(f"{target} is an operator.", target)
-
-
-class DismissOperator(PersonAction):
-    name = "dismiss"
-    label = "Revoke operator rights"
-    locks_out = True
-
-    def available(self, target: User, *, by: HttpRequest) -> bool:
-        return target.is_staff and super().available(target, by=by)
-
-    def effects(self, target: User) -> Iterable[str]:
-        yield f"{target} cannot use this console any more, from the next request on."
-
-    def do(self, target: User, **given: Any) -> Result:
-        set_operator(user_id=target.pk, operator=False, **given)
-        return Result(f"{target} is no operator any more.", target)

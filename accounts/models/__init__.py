@@ -3,8 +3,9 @@
 from accounts.models.audit import AuditEvent
 from accounts.models.connections import Connection, ConnectionAttempt, ConnectionRevocation
 from accounts.models.keys import SigningKey
+from accounts.models.operators import Operator
 from accounts.models.passwords import PasswordLink
-from accounts.models.people import Client, User
+from accounts.models.people import Client, Role, User
 from accounts.models.sessions import RefreshToken, Session
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "Connection",
     "ConnectionAttempt",
     "ConnectionRevocation",
+    "Operator",
     "PasswordLink",
     "RefreshToken",
+    "Role",
     "Session",
     "SigningKey",
     "User",

@@ -1,15 +1,17 @@
 """Customer organisations and the people who work for them."""
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 from uuid import uuid4
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.hashers import UNUSABLE_PASSWORD_PREFIX, check_password, make_password
-from django.contrib.auth.models import PermissionsMixin
+from django.contrib.auth.models import Group, PermissionsMixin
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
+from django.utils.functional import cached_property
 
 
 class EmailAddressField(models.EmailField):  # type: ignore[type-arg]
@@ -44,8 +46,21 @@ class Client(models.Model):
         return self.name
 
 
+class Role(models.TextChoices):
+    """An operator's roles: names of groups. ``config.roles`` says what each may look at and do."""
+
+    SUPPORT = (
+        "support",
+        "Support: helps people and looks after their sessions, calls and connections",
+    )
+    LICENSING = "licensing", "Licensing: clients, plans, licences, budgets, models and prices"
+    RELEASE = "release", "Release: the shell's channels and micro apps"
+    AUDITOR = "auditor", "Auditor: looks at everything and changes nothing"
+    OWNER = "owner", "Owner: everything, operators and their roles included"
+
+
 class UserManager(BaseUserManager["User"]):
-    """Makes people; ``createsuperuser`` makes the first operator."""
+    """Makes people; ``createsuperuser`` makes the first operator, an owner."""
 
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
         user = self.model(email=email.lower(), **fields)
@@ -54,14 +69,21 @@ class UserManager(BaseUserManager["User"]):
         return user
 
     def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":
-        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+        user = self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+        user.put_roles({Role.OWNER})
+        return user
+
+    def owners(self) -> models.QuerySet["User"]:
+        """The owners who may sign in."""
+        named = models.Q(is_superuser=True) | models.Q(groups__name=Role.OWNER)
+        return self.filter(named, is_staff=True, is_active=True).distinct()
 
     def get_by_natural_key(self, username: str | None) -> "User":
         return self.get(email=username)
 
 
 class User(AbstractBaseUser, PermissionsMixin):
-    """A person. Operators are people with ``is_staff``; people of the shell belong to a client.
+    """A person. Operators are people with ``is_staff`` and roles; people of the shell belong to a client.
 
     ``epoch`` counts revocations: an access token carries the epoch of its issue (claim ``ver``) and is refused as
     soon as the epoch moves. An erased person's row stays for the ledger, without personal data.
@@ -88,6 +110,11 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     class Meta:
         ordering = ("email",)
+        indexes = (
+            models.Index(
+                fields=("email",), condition=models.Q(is_staff=True), name="user_operators"
+            ),
+        )
         constraints = (
             models.CheckConstraint(
                 condition=models.Q(email=Lower("email")), name="user_email_is_lower_case"
@@ -121,6 +148,28 @@ class User(AbstractBaseUser, PermissionsMixin):
                 self.password = upgraded
 
         return check_password(raw_password, checked, upgrade)
+
+    @cached_property
+    def roles(self) -> frozenset[str]:
+        """An operator's roles; a superuser is an owner."""
+        if not self.is_staff:
+            return frozenset()
+        named = {group.name for group in self.groups.all()} & set(Role.values)
+        return frozenset(named | ({Role.OWNER.value} if self.is_superuser else set()))
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether an operator may do everything, operators included. No query for a superuser."""
+        return self.is_superuser or Role.OWNER in self.roles
+
+    def put_roles(self, roles: Collection[str]) -> None:
+        """Replaces everything that an operator may do by these roles; no rule: ``accounts.people.roles`` checks."""
+        self.is_superuser = Role.OWNER in roles
+        self.save(update_fields=["is_staff", "is_superuser"])
+        # Made by a migration; a database that was emptied has none.
+        self.groups.set(Group.objects.get_or_create(name=str(role))[0] for role in roles)
+        self.user_permissions.clear()
+        self.__dict__.pop("roles", None)
 
     @property
     def may_be_invited(self) -> bool:

@@ -20,6 +20,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor, record
 from accounts.connections.disconnecting import disconnect_all
 from accounts.models import Client, Connection, PasswordLink, RefreshToken, Session, User
+from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import check_not_oneself, check_reason, lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import Fault, InvalidRequest
@@ -47,6 +48,8 @@ def erase_user(
             raise InvalidRequest(errors=[OTHER_EMAIL])
         if was in reason.lower():
             raise InvalidRequest(errors=[REASON_NAMES])
+        check_touch(user, by=by)
+        check_owner_left(user)
         _make_nobody(user, now=now)
         replace_signatures(was=was, email=user.email)
         Client.objects.filter(alert_email=was).update(alert_email="")

@@ -16,6 +16,7 @@ from accounts.audit import Actor, record
 from accounts.models import PasswordLink, Session, User
 from accounts.people import mails
 from accounts.people.password_links import Disabled, LinkSpent, find_link, make_link
+from accounts.people.rights import check_right, check_touch
 from accounts.people.users import check_reason, lock_person
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import instant
@@ -44,6 +45,8 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
     secret = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
     with transaction.atomic():
         user = lock_person(user_id)
+        check_right(by=by, right="accounts.user_one_time", before_roles="accounts.change_user")
+        check_touch(user, by=by)
         if not user.is_active:
             raise Disabled
         User.objects.filter(pk=user_id).update(password=make_password(None))

@@ -10,7 +10,7 @@ from accounts.models import User
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current
 
-IS_AN_OPERATOR = "This is an operator. Only superusers may change operators."
+IS_AN_OPERATOR = "This is an operator. Only owners may change operators."
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -20,9 +20,9 @@ def actor_of(request: HttpRequest) -> Actor:
 
 
 def may_touch(request: HttpRequest, person: User | None) -> bool:
-    """Whether the signed-in operator may change a person; only superusers may change operators."""
+    """Whether the signed-in operator may change a person; only owners may change operators."""
     operator = cast("User", request.user)
-    return operator.is_superuser or person is None or not (person.is_staff or person.is_superuser)
+    return operator.is_owner or person is None or not (person.is_staff or person.is_superuser)
 
 
 def record_refused_sign_in(email: str, request: HttpRequest, *, now: datetime) -> None:

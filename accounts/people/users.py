@@ -15,9 +15,10 @@ from django.db.models import ProtectedError, QuerySet
 
 from accounts.audit import Actor, record, record_each
 from accounts.connections.disconnecting import disconnect_all
-from accounts.models import Client, PasswordLink, Session, User
+from accounts.models import Client, PasswordLink, Role, Session, User
 from accounts.people import mails
 from accounts.people.emails import is_email
+from accounts.people.rights import check_owner_left, check_right, check_touch
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.problems import Fault, InvalidRequest
@@ -26,6 +27,10 @@ from config.db.connections import release_connection
 EMAIL_TAKEN = Fault("/email", "unique", "There is already a user with this email.")
 NOT_AN_EMAIL = Fault("/email", "invalid", "This is not an email address.")
 SAME_CLIENT = Fault("/client", "unchanged", "The person already belongs to this client.")
+
+OPERATORS_HAVE_NONE = Fault(
+    "/client", "operator", "This is an operator, and operators belong to no client."
+)
 
 
 class NotYourself(InvalidRequest):
@@ -81,13 +86,13 @@ def add_users(
 
 
 def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) -> User:
-    """Adds an operator, who belongs to no client and so cannot use the API.
+    """Adds an owner, who belongs to no client and so cannot use the API.
 
     Raises ``InvalidRequest`` for an invalid or taken email, and with a fault for each validator that the password
     fails.
     """
     _check_email(email)
-    operator = User(email=email.lower(), is_staff=True, is_superuser=True, created_at=now)
+    operator = User(email=email.lower(), is_staff=True, created_at=now)
     operator.password = (
         make_password(None) if password is None else hash_password(password, user=operator)
     )
@@ -97,19 +102,24 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
                 operator.save()
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
-        record("operator:added", by=by, now=now, target=operator, after=_seen(operator))
+        operator.put_roles({Role.OWNER})
+        after = {**_seen(operator), "roles": sorted(operator.roles)}
+        record("operator:added", by=by, now=now, target=operator, after=after)
     return operator
 
 
 def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: datetime) -> User:
     """Changes a person's email and informs the previous address by mail; sessions go on.
 
-    Raises ``InvalidRequest`` for an invalid or taken email, and without a reason.
+    Raises ``InvalidRequest`` for an invalid or taken email, and without a reason. With the email goes the account,
+    so the action is a right of its own.
     """
     check_reason(reason)
     _check_email(email)
     with transaction.atomic():
         user = lock_person(user_id)
+        check_right(by=by, right="accounts.user_email", before_roles="accounts.change_user")
+        check_touch(user, by=by)
         before = _seen(user)
         user.email = email.lower()
         if user.email == before["email"]:
@@ -156,9 +166,12 @@ def move_user(
     check_reason(reason)
     with transaction.atomic():
         user = lock_person(user_id)
+        check_touch(user, by=by)
         before, after = _client_of(user.client), _client_of(client)
         if before == after:
             raise InvalidRequest(errors=[SAME_CLIENT])
+        if user.is_staff and client is not None:
+            raise InvalidRequest(errors=[OPERATORS_HAVE_NONE])
         User.objects.filter(pk=user_id).update(client=client, invited_at=None)
         record("user:moved", by=by, now=now, target=user, reason=reason, before=before, after=after)
         return revoke_all(user_id=user_id, by=by, reason=reason, now=now)
@@ -265,31 +278,14 @@ def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
         _set_enabled(user_id, enabled=True, reason=reason, by=by, now=now)
 
 
-def set_operator(*, user_id: UUID, operator: bool, reason: str, by: Actor, now: datetime) -> None:
-    """Makes a person an operator, who may do everything in the console, or takes that role away."""
-    check_not_oneself(user_id, by)
-    check_reason(reason)
-    with transaction.atomic():
-        user = lock_person(user_id)
-        before = {"operator": user.is_staff}
-        User.objects.filter(pk=user_id).update(is_staff=operator, is_superuser=operator)
-        record(
-            "user:operator_set",
-            by=by,
-            now=now,
-            target=user,
-            reason=reason,
-            before=before,
-            after={"operator": operator},
-        )
-
-
 def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
     """Deletes a person with sessions and tokens. Raises ``StillNeeded`` for a person with usage."""
     check_not_oneself(user_id, by)
     check_reason(reason)
     with transaction.atomic():
         user = lock_user(user_id)
+        check_touch(user, by=by)
+        check_owner_left(user)
         before = _seen(user)
         disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
         try:
@@ -309,6 +305,9 @@ def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None
 
 def _set_enabled(user_id: UUID, *, enabled: bool, reason: str, by: Actor, now: datetime) -> None:
     user = lock_person(user_id)
+    check_touch(user, by=by)
+    if not enabled:
+        check_owner_left(user)
     User.objects.filter(pk=user_id).update(is_active=enabled)
     record(
         "user:enabled" if enabled else "user:disabled",

@@ -62,16 +62,17 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return row if isinstance(row, get_user_model()) else getattr(row, "user", None)
 
     def may(self, request: HttpRequest, action: Action) -> bool:
-        """Whether this operator has the permission for an action on this model."""
+        """Whether this operator's roles have the right of an action, or single permissions from before roles."""
         label, model = self.opts.app_label, self.opts.model_name
-        return request.user.has_perm(f"{label}.{action.permission}_{model}")
+        rights = f"{label}.{model}_{action.name}", f"{label}.{action.permission}_{model}"
+        return any(request.user.has_perm(right) for right in rights)
 
     def available(self, request: HttpRequest, action: Action, row: Any) -> bool:
         """Whether this operator may take an action on a row as it is now."""
         if not action.available(row, by=request):
             return False
-        # Saves the query of the owner for operators who may touch everybody.
-        return request.user.is_superuser or not self.operators.why_not_touch(
+        # Saves the query of the person for operators who may touch everybody.
+        return self.operators.may_touch_all(request) or not self.operators.why_not_touch(
             request, self.owner(row)
         )
 

@@ -101,7 +101,7 @@ class Action(ABC):
     # The label of the button on its page, if not the same.
     button: ClassVar[str] = ""
     form_class: ClassVar[type[Any]] = ReasonForm
-    # The required Django permission on its model: add, change or delete.
+    # The permission on its model that serves operators from before roles: add, change or delete.
     permission: ClassVar[str] = "change"
     # Whether it takes something from people; its button is red.
     destructive: ClassVar[bool] = False

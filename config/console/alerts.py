@@ -15,7 +15,7 @@ from procrastinate.contrib.django.models import (
     ProcrastinateWorker,
 )
 
-from accounts.models import Client, ConnectionRevocation, SigningKey, User
+from accounts.models import Client, ConnectionRevocation, Operator, SigningKey, User
 from config.api.problems import instant
 from config.management import nightly
 from licensing.models import Brake
@@ -182,6 +182,12 @@ def _calls(now: datetime) -> Iterator[Alert]:
         yield Alert("calls", says, _list_of("usage_runningcall"))
 
 
+def _operators(now: datetime) -> Iterator[Alert]:
+    if wrong := Operator.objects.filter(client__isnull=False).count():
+        says = f"Operators who belong to a client, as nobody new can: {wrong}."
+        yield Alert("operators", says, f"{_list_of('accounts_operator')}?client=some")
+
+
 def _models(now: datetime) -> Iterator[Alert]:
     if default_is_off():
         says = "The default model is off: calls that name no model are refused."
@@ -221,6 +227,7 @@ CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Alert]]], ...] = (
     ("procrastinate.view_procrastinatejob", _worker),
     ("accounts.view_signingkey", _signing_key),
     ("accounts.view_client", _clients),
+    ("accounts.view_operator", _operators),
     ("licensing.view_brake", _suspensions),
     ("procrastinate.view_procrastinatejob", _queue),
     ("accounts.view_auditevent", _nights),

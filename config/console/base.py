@@ -56,7 +56,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     show_facets = admin.ShowFacets.NEVER
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return self.add_action is not None and super().has_add_permission(request)
+        return self.add_action is not None and self.may(request, self.add_action)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

@@ -12,15 +12,9 @@ from django.utils import timezone
 from accounts.admin.audit import events_about, events_of_person, ids_of_person
 from accounts.admin.joining import InviteAgain, JoinedFilter, joined
 from accounts.admin.leaving import ChangeEmail, Erase, Move
+from accounts.admin.operators import ChangeRoles, DismissOperator, MakeOperator, roles_shown
 from accounts.admin.passwords import SendReset, SetOneTimePassword
-from accounts.admin.people import (
-    AddPerson,
-    Disable,
-    DismissOperator,
-    Enable,
-    MakeOperator,
-    RevokeAll,
-)
+from accounts.admin.people import AddPerson, Disable, Enable, RevokeAll
 from accounts.admin.person_action import PersonAction
 from accounts.models import Session, User
 from accounts.people.operators import may_touch
@@ -71,6 +65,7 @@ class PersonAdmin(ConsoleAdmin):
         ChangeEmail(),
         Move(),
         MakeOperator(),
+        ChangeRoles(),
         DismissOperator(),
         Enable(),
         Disable(),
@@ -97,18 +92,22 @@ class PersonAdmin(ConsoleAdmin):
         "email",
         "client",
         yes_no("is_active", "enabled"),
-        yes_no("is_staff", "operator"),
+        "operator_roles",
         "joined",
         moment("last_login", "last sign-in"),
         moment("created_at"),
         moment("invited_at"),
         moment("erased_at"),
     )
-    readonly_fields = ("joined",)
+    readonly_fields = ("joined", "operator_roles")
 
     @admin.display(description="joined")
     def joined(self, user: User) -> str:
         return joined(user, now=timezone.now())
+
+    @admin.display(description="operator's roles")
+    def operator_roles(self, user: User) -> str:
+        return roles_shown(user)
 
     def row_name(self, row: User) -> str:
         return f"Erased person {str(row.pk)[:8]}" if row.erased_at else str(row)
@@ -150,5 +149,5 @@ def _month(user: User, *, now: datetime) -> Summary | None:
     return summary(user_id=user.pk, plan=caps, now=now)
 
 
-# Groups are not used: an operator has every right.
+# Roles are groups, which actions on a person give and take; config.roles has their rights.
 admin.site.unregister(Group)

@@ -36,6 +36,9 @@ class ConsoleSite(AdminSite):
     def actor_of(self, request: HttpRequest) -> Actor:
         return actor_of(request)
 
+    def may_touch_all(self, request: HttpRequest) -> bool:
+        return cast("User", request.user).is_owner
+
     def why_not_touch(self, request: HttpRequest, person: User | None) -> str:
         return "" if may_touch(request, person) else IS_AN_OPERATOR
 

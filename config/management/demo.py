@@ -54,7 +54,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
                 now=now,
             )
         _person(PERSON, password, client=client)
-        _person(OPERATOR, operator_password, is_staff=True, is_superuser=True)
+        _person(OPERATOR, operator_password)
         for name in (settings.LLM_DEFAULT_MODEL, "stand-in-large"):
             LanguageModel.objects.get_or_create(name=name, defaults={"provider_name": name})
     published = settings.PUBLISH_SECRETS.listed()
@@ -68,11 +68,13 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
     )
 
 
-def _person(email: str, password: str, *, client: Client | None = None, **fields: bool) -> None:
-    """Creates a demo person, or resets the password of an existing one."""
+def _person(email: str, password: str, *, client: Client | None = None) -> None:
+    """Creates a demo person, or without a client an owner; resets the password of an existing one."""
     user = User.objects.filter(email=email).first()
-    if user is None:
-        User.objects.create_user(email, password, client=client, **fields)
+    if user is None and client is None:
+        User.objects.create_superuser(email, password)
+    elif user is None:
+        User.objects.create_user(email, password, client=client)
     elif not user.check_password(password):
         user.set_password(password)
         user.save(update_fields=["password"])

@@ -21,9 +21,9 @@ from pytest_django.fixtures import Settings
 
 from accounts.admin.fields import ClientField, PersonField
 from accounts.audit import Actor
-from accounts.models import AuditEvent, User
+from accounts.models import AuditEvent, Role, User
 from accounts.people.clients import rename_client
-from accounts.people.users import add_user, disable, set_operator
+from accounts.people.users import add_user, disable
 from config.console.action_views import ActionAdmin
 from config.console.actions import Action, BulkAction
 from licensing.licences import create_client
@@ -40,7 +40,7 @@ from releases.models import (
     ShellRelease,
 )
 from tests.conftest import Browser
-from tests.console.conftest import World
+from tests.console.conftest import World, make_operator_of_a_client
 from usage.periods import Period
 from usage.stops import stop_model_calls
 
@@ -99,6 +99,7 @@ def filled(field: forms.Field, name: str, *, now: datetime) -> Any:
 SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "licence_customer": lambda licence: {"stripe_customer_id": "cus_NffrFeUfNV2Hib"},
     "route_factor": lambda route: {"factor": "1.5"},
+    "user_roles": lambda user: {"roles": "auditor"},
     "user_erase": lambda user: {"email": user.email},
     # An extra allowance, which in the last hour of a month ends sooner than in an hour.
     "override_add": lambda override: {
@@ -110,7 +111,9 @@ SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
 def arranged(world: World, by: Actor, now: datetime) -> None:
     """What acts need that the world has none of."""
     waits = add_user(email="waits@acme.test", client=world.client, by=by, now=now)
-    set_operator(user_id=waits.pk, operator=True, reason="x", by=by, now=now)
+    make_operator_of_a_client(waits)
+    User.objects.create(email="free@shell.test", password=world.person.password)
+    User.objects.create_user("another@shell.test", is_staff=True).put_roles({Role.RELEASE})
     add_user(email="waits-too@acme.test", client=world.client, by=by, now=now)
     gone = add_user(email="gone@acme.test", client=world.client, by=by, now=now)
     disable(user_id=gone.pk, reason="x", by=by, now=now)

@@ -13,7 +13,7 @@ from accounts.models import AuditEvent, Client, RefreshToken, Session, User
 from accounts.sessions.rotation import InvalidRefreshToken, rotate
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from tests.conftest import PASSWORD, Browser
-from tests.console.conftest import World
+from tests.console.conftest import World, password_hash
 from usage.models import Alert, UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -237,14 +237,15 @@ def test_operators_do_not_lock_themselves_out(console: Browser, operator: User, 
     assert operator.is_staff
 
 
-def test_operators_make_operators_and_unmake_them(
-    console: Browser, user: User, stranger: Browser
-) -> None:
+def test_operators_make_operators_and_unmake_them(console: Browser, stranger: Browser) -> None:
+    user = User.objects.create(email="bea@shell.test", password=password_hash())
     stranger.force_login(user)
     assert stranger.get("/admin/").status_code == 302
-    console.post(page(user, "operator"), {"reason": "Joins support."})
+    given = {"roles": ["support", "release"], "reason": "Joins support."}
+    console.post(page(user, "operator"), given)
     assert stranger.get("/admin/").status_code == 200
-    assert last_event("user:operator_set").after == {"operator": True}
+    after = {"operator": True, "roles": ["release", "support"]}
+    assert last_event("user:operator_set").after == after
     console.post(page(user, "dismiss"), {"reason": "Leaves support."})
     assert stranger.get("/admin/").status_code == 302
 

@@ -146,6 +146,7 @@ def test_a_wrong_or_poor_password_changes_nothing(
 def test_who_is_deleted_while_they_change_their_password_is_asked_to_sign_in(
     console: Browser, operator: User, by: Actor, now: datetime
 ) -> None:
+    User.objects.create_superuser("second@shell.test")
     form = {"old_password": PASSWORD, "new_password1": NEW, "new_password2": NEW}
 
     def change() -> HttpResponse:

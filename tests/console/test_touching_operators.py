@@ -21,9 +21,9 @@ from tests.console.test_every_act import SAID, address_of, arranged, filled
 
 pytestmark = pytest.mark.django_db
 
-REFUSED = "This is an operator. Only superusers may change operators."
-# For the one, nobody is left who could be made an operator; for the other, nobody but operators.
-OF_OPERATORS = {"operator", "dismiss"}
+REFUSED = "This is an operator. Only owners may change operators."
+# What owners alone may do.
+OF_OPERATORS = {"operator", "roles", "dismiss"}
 
 
 def column_of_person(model: Any) -> str | None:
@@ -71,7 +71,7 @@ def browser(stranger: Browser, helper: User, world: World, by: Actor, now: datet
 
 def all_become_operators() -> None:
     # Half of it does; who may enter the console is for another act to say.
-    User.objects.filter(client__isnull=False).update(is_superuser=True)
+    User.objects.filter(is_staff=False).update(is_superuser=True)
 
 
 def asked_by(user: User, rf: RequestFactory) -> Any:

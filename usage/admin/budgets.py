@@ -31,7 +31,8 @@ class SetBudget(Action):
     form_class = BudgetForm
 
     def available(self, target: Client, *, by: HttpRequest) -> bool:
-        return by.user.has_perm("usage.change_budget")
+        rights = "accounts.client_budget", "usage.change_budget"
+        return any(by.user.has_perm(right) for right in rights)
 
     def effects(self, target: Client) -> Iterable[str]:
         yield "Operators are mailed when 80 % of it is spent in a calendar month (UTC), and when all of it is."

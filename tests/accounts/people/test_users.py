@@ -10,6 +10,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, Session, User
 from accounts.people.password_links import request_link, send_link
+from accounts.people.roles import change_roles, dismiss_operator, make_operator
 from accounts.people.users import (
     NotYourself,
     StillNeeded,
@@ -19,7 +20,6 @@ from accounts.people.users import (
     disable,
     enable,
     move_user,
-    set_operator,
     set_password,
 )
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
@@ -200,23 +200,25 @@ def test_a_disabled_person_cannot_sign_in_until_enabled(
 @pytest.mark.django_db
 @pytest.mark.parametrize("reason", ["", " \n"])
 def test_each_of_these_wants_to_know_why(user: User, by: Actor, now: datetime, reason: str) -> None:
-    for act in (disable, enable, delete_user):
+    for act in (disable, enable, delete_user, dismiss_operator):
         with pytest.raises(InvalidRequest) as refused:
             act(user_id=user.pk, reason=reason, by=by, now=now)
         assert refused.value.errors[0].pointer == "/reason"
-    with pytest.raises(InvalidRequest):
-        set_operator(user_id=user.pk, operator=True, reason=reason, by=by, now=now)
+    for giving in (make_operator, change_roles):
+        with pytest.raises(InvalidRequest) as refused:
+            giving(user_id=user.pk, roles={"support"}, reason=reason, by=by, now=now)
+        assert refused.value.errors[0].pointer == "/reason"
     assert actions() == []
 
 
 @pytest.mark.django_db
 def test_nobody_does_these_to_himself(operator: User, now: datetime) -> None:
     oneself = Actor(name=operator.email, id=operator.pk)
-    for act in (disable, delete_user):
+    for act in (disable, delete_user, dismiss_operator):
         with pytest.raises(NotYourself):
             act(user_id=operator.pk, reason="x", by=oneself, now=now)
     with pytest.raises(NotYourself):
-        set_operator(user_id=operator.pk, operator=False, reason="x", by=oneself, now=now)
+        change_roles(user_id=operator.pk, roles={"auditor"}, reason="x", by=oneself, now=now)
 
 
 @pytest.mark.django_db(transaction=True)
