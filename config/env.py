@@ -27,6 +27,7 @@ from django.utils.module_loading import import_string
 from environs import EnvValidationError, FileAwareEnv, ValidationError, validate
 
 from config.hosts import is_loopback
+from config.observability.syslog import PORTS, Receiver
 from config.ratelimits import servers
 from config.ratelimits.table import DEFAULTS
 
@@ -402,6 +403,26 @@ def _storage_url(value: str) -> dict[str, str]:
     if endpoint := options.get("endpoint"):
         _address(endpoint)
     return {"kind": "s3", "bucket": parts.netloc, "prefix": parts.path.strip("/"), **options}
+
+
+@_parsed("syslog_url")
+def _syslog_url(value: str) -> Receiver | None:
+    """``tls://host``, ``tcp://host`` or ``udp://host``, with a port or without, or ``unix:///path``; empty is None."""
+    if not value:
+        return None
+    parts = _split(value)
+    try:
+        port = parts.port or PORTS.get(parts.scheme, 0)
+    except ValueError:
+        port = 0
+    if parts.scheme == "unix" and not parts.netloc and parts.path.startswith("/"):
+        return Receiver("unix", path=unquote(parts.path))
+    extra = parts.username or parts.password or parts.path.strip("/") or parts.query
+    if not (port and parts.hostname) or parts.fragment or extra:
+        raise ValidationError(
+            "Must be tls://host, tcp://host or udp://host, with a port or without, or unix:///path."
+        )
+    return Receiver(parts.scheme, parts.hostname, port)
 
 
 @_parsed("minisign_key")

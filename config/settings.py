@@ -31,6 +31,7 @@ from config.env import (
     sender,
     sentry_dsn,
 )
+from config.observability.syslog import Receiver
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
@@ -81,6 +82,8 @@ SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")
 TOKEN_AUDIENCE: str = env.str("TOKEN_AUDIENCE", "") or ""
 REFRESH_RACE_SECONDS: float = env.float("REFRESH_RACE_SECONDS", 0.0, validate=validate.Range(min=0))
 AUDIT_RETENTION_DAYS: int = env.int("AUDIT_RETENTION_DAYS", 90, validate=DAYS) or 90
+# None: the audit log stays in the database.
+AUDIT_SYSLOG_URL: Receiver | None = env.syslog_url("AUDIT_SYSLOG_URL", "")
 RATE_LIMITS: dict[str, str] = env.rates("RATE_LIMITS", "")
 RATE_LIMIT_NETWORKS = env.network_factors("RATE_LIMIT_NETWORKS", "")
 

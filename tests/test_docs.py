@@ -214,7 +214,9 @@ def room_of(module: str) -> str:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.read_text().splitlines()) <= 180
+    """Beside its table of variables, which has a row for each."""
+    lines = README.read_text().splitlines()
+    assert len(lines) - len(variables()) <= 132
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

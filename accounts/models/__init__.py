@@ -1,6 +1,6 @@
 """The models of people, clients, sessions, signing keys, connections and the audit log."""
 
-from accounts.models.audit import AuditEvent
+from accounts.models.audit import AuditEvent, AuditPosition
 from accounts.models.connections import Connection, ConnectionAttempt, ConnectionRevocation
 from accounts.models.keys import SigningKey
 from accounts.models.operators import Operator
@@ -10,6 +10,7 @@ from accounts.models.sessions import RefreshToken, Session
 
 __all__ = [
     "AuditEvent",
+    "AuditPosition",
     "Client",
     "Connection",
     "ConnectionAttempt",

@@ -57,3 +57,20 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.action} {self.target}"
+
+
+class AuditPosition(models.Model):
+    """How far a syslog server has taken the audit log; at most one row."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    event_id = models.BigIntegerField(help_text="the last event that was taken")
+    at = models.DateTimeField(help_text="when it was taken")
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.CheckConstraint(condition=models.Q(id=1), name="audit_position_is_one"),
+        )
+
+    def __str__(self) -> str:
+        return f"audit log up to {self.event_id}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from django.conf import settings
 from django.db.models import Count, Max, Q
 from django.urls import reverse
 from procrastinate.contrib.django.models import (
@@ -15,6 +16,7 @@ from procrastinate.contrib.django.models import (
     ProcrastinateWorker,
 )
 
+from accounts import forwarding
 from accounts.models import Client, ConnectionRevocation, Operator, SigningKey, User
 from config.api.problems import instant
 from config.management import nightly
@@ -32,6 +34,7 @@ BEAT_OVERDUE = timedelta(minutes=1)
 STILL_AFTER = timedelta(minutes=5)
 QUEUE_OVERDUE = timedelta(minutes=10)
 SWEEP_OVERDUE = timedelta(minutes=3)
+SYSLOG_OVERDUE = timedelta(minutes=10)
 STORE_OVERDUE = timedelta(minutes=5)
 # The tolerated lead of a worker's clock over the database's.
 AHEAD = timedelta(minutes=2)
@@ -55,8 +58,8 @@ def alerts(*, now: datetime, operator: User | None = None) -> Iterator[Alert]:
 
 
 def alerts_by_mail(*, now: datetime) -> Iterator[Alert]:
-    """The conditions that are mailed: those of the worker, its queue and the nightly jobs."""
-    for find in (_worker, _queue, _nights):
+    """The conditions that are mailed: those of the worker and what it does."""
+    for find in (_worker, _queue, _nights, _syslog):
         yield from (alert for alert in find(now) if alert.subject)
 
 
@@ -168,6 +171,19 @@ def _nights(now: datetime) -> Iterator[Alert]:
         )
 
 
+def _syslog(now: datetime) -> Iterator[Alert]:
+    oldest = forwarding.waiting() if settings.AUDIT_SYSLOG_URL else None
+    if oldest and oldest.at < now - SYSLOG_OVERDUE:
+        yield Alert(
+            "syslog",
+            f"The syslog server has taken no audit event since {instant(oldest.at)}.",
+            _list_of("accounts_auditevent"),
+            "Audit events wait for the syslog server",
+            f"The oldest event that it has not taken is of {instant(oldest.at)}. The worker tries on, and events wait "
+            f"in the database; those older than {settings.AUDIT_RETENTION_DAYS} days are pruned.",
+        )
+
+
 def _budgets(now: datetime) -> Iterator[Alert]:
     for budget in warned(month=Period.of(now).month):
         page = reverse("admin:accounts_client_change", args=[budget.client_id])
@@ -231,6 +247,7 @@ CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Alert]]], ...] = (
     ("licensing.view_brake", _suspensions),
     ("procrastinate.view_procrastinatejob", _queue),
     ("accounts.view_auditevent", _nights),
+    ("accounts.view_auditevent", _syslog),
     ("usage.view_runningcall", _calls),
     ("usage.view_budget", _budgets),
     ("llmproxy.view_languagemodel", _models),

@@ -14,11 +14,14 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
+from accounts.audit import Actor, record
 from config.jobs.mail import queue_for_operators, queue_for_person
 from config.management.commands.work import _RunningJobs
+from config.observability.syslog import Receiver
 from tests.composition.conftest import StartWorker, eventually
 from tests.served.cable import new_cable
 from tests.standins.mail_server import ENDLESS, MailServer
+from tests.standins.syslog_server import listening
 
 pytestmark = pytest.mark.django_db(transaction=True)
 # Nothing beyond packages is needed: these only wait for long.
@@ -69,6 +72,23 @@ def test_a_mail_whose_worker_was_killed_in_the_middle_is_sent_by_the_next_and_kn
     once, again = mail_server.mails
     assert once.message["Message-ID"] == again.message["Message-ID"]
     assert once.message["Auto-Submitted"] == "auto-generated"
+
+
+def test_audit_events_reach_the_syslog_server_while_the_worker_runs_and_after_it_was_killed(
+    worker: StartWorker, by: Actor, now: datetime
+) -> None:
+    record("client:created", by=by, now=now, target="before it started")
+    with listening(Receiver("tcp", "127.0.0.1", 0)) as server:
+        first = worker(AUDIT_SYSLOG_URL=server.url)
+        eventually(lambda: len(server.messages) == 1)
+        record("client:created", by=by, now=now, target="while it runs")
+        eventually(lambda: len(server.messages) == 2)
+        first.kill()
+        first.wait()
+        record("client:created", by=by, now=now, target="while it is dead")
+        worker(AUDIT_SYSLOG_URL=server.url)
+        eventually(lambda: len(server.messages) == 3)
+    assert b"while it is dead" in server.messages[-1]
 
 
 def test_what_a_living_worker_is_doing_is_not_taken_from_it(

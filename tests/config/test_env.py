@@ -24,12 +24,14 @@ from config.env import (
     _origins,
     _rates,
     _storage_url,
+    _syslog_url,
     _time_of_day,
     publish_secrets,
     redis_address,
     sender,
     sentry_dsn,
 )
+from config.observability.syslog import Receiver
 
 ROOT = Path(__file__).parents[2]
 
@@ -310,6 +312,40 @@ def test_storage_is_a_folder_or_a_bucket() -> None:
 def test_other_storage_is_refused(value: str) -> None:
     with pytest.raises(ValidationError):
         _storage_url(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"),
+    [
+        ("", None),
+        ("tls://logs.shell.test", Receiver("tls", "logs.shell.test", 6514)),
+        ("tcp://logs.shell.test", Receiver("tcp", "logs.shell.test", 601)),
+        ("udp://192.0.2.1", Receiver("udp", "192.0.2.1", 514)),
+        ("tcp://[2001:db8::1]:5514/", Receiver("tcp", "2001:db8::1", 5514)),
+        ("unix:///dev/log", Receiver("unix", path="/dev/log")),
+    ],
+)
+def test_a_syslog_server_is_at_a_host_or_a_socket(value: str, meant: Receiver | None) -> None:
+    assert _syslog_url(value) == meant
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "logs.shell.test",
+        "https://logs.shell.test",
+        "tcp://",
+        "tcp://a:99999",
+        "tcp://user:hidden@a",
+        "tls://a/path",
+        "tls://a?b=c",
+        "unix://host/dev/log",
+        "unix:log",
+    ],
+)
+def test_other_syslog_servers_are_refused(value: str) -> None:
+    with pytest.raises(ValidationError, match="Must be tls://host"):
+        _syslog_url(value)
 
 
 def test_a_cdn_is_purged_in_one_of_two_ways_or_not_at_all() -> None:

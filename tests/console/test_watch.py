@@ -11,9 +11,10 @@ from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
-from accounts.models import AuditEvent
+from accounts.models import AuditEvent, AuditPosition
 from config.console.watch import watch
 from config.management import nightly
+from config.observability.syslog import Receiver
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -160,6 +161,19 @@ def test_a_queue_that_lags_and_jobs_that_failed_for_good(now: datetime) -> None:
     queued("failed", now - HOUR)
     assert watch(now=now) == ["failed jobs", "queue"]
     assert subjects() == ["Queued work waits", "Queued work has failed for good"]
+
+
+def test_audit_events_that_wait_for_the_syslog_server_are_told_where_there_is_one(
+    now: datetime, settings: Any
+) -> None:
+    beat(now)
+    record("client:created", by=Actor(name="x"), now=now - 11 * MINUTE)
+    assert watch(now=now) == []
+    settings.AUDIT_SYSLOG_URL = Receiver("tcp", "127.0.0.1", 9)
+    assert watch(now=now) == ["syslog"]
+    assert subjects() == ["Audit events wait for the syslog server"]
+    AuditPosition.objects.create(event_id=AuditEvent.objects.latest("pk").pk, at=now)
+    assert watch(now=now) == []
 
 
 class TestNights:

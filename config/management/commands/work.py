@@ -26,6 +26,7 @@ from procrastinate.middleware import SyncCallNext
 from procrastinate.worker import Worker
 from psycopg import OperationalError
 
+from accounts import forwarding
 from config.db.connections import release_connection
 from config.jobs.queue import (
     DEAD_AFTER_SECONDS,
@@ -64,6 +65,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, concurrency: int, longest: int, **options: Any) -> None:
         logs.take_over()
+        forwarding.start()
         if concurrency == 1 and settings.NIGHTLY_AT is not None:
             # The night takes a place for up to hours, and settling must not wait for it.
             log.warning("worker_widened_for_night")
