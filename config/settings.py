@@ -361,6 +361,7 @@ REST_FRAMEWORK = {
         "accounts.sessions.authentication.AccessTokenAuthentication"
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_THROTTLE_CLASSES": ["config.ratelimits.throttling.PersonThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["config.api.parsers.ObjectParser"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.api.negotiation.FirstForAll",

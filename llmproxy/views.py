@@ -57,6 +57,8 @@ class ModelCallViewSet(ViewSet):
     """Metered calls to a model."""
 
     permission_classes = (IsAuthenticated, LicenceWorks)
+    # Calls have a limit of their own.
+    throttle_classes = ()
     content_negotiation_class = WhateverAccept
 
     @problems(*CALL_PROBLEMS)

@@ -28,6 +28,8 @@ class TelemetryViewSet(ViewSet):
     """Takes in events of shells, also of suspended clients."""
 
     permission_classes = (IsAuthenticated,)
+    # Batches have a limit of their own.
+    throttle_classes = ()
     parser_classes = (BatchParser,)
 
     @problems("rate_limited")

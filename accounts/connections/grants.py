@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hmac import compare_digest
@@ -92,22 +92,32 @@ def complete(
 
 
 def access_token(
-    *, user_id: UUID, provider: str, refused: str | None, by: Actor, now: datetime
+    *,
+    user_id: UUID,
+    provider: str,
+    refused: str | None,
+    before_asking: Callable[[], None],
+    by: Actor,
+    now: datetime,
 ) -> Access:
     """A fresh access token, renewed if necessary.
 
     ``refused`` is an access token that the third party refused; it is renewed early if it is still the current one.
-    Raises ``ConnectionNotFound``, ``ReauthorisationNeeded``, ``ProviderNotConfigured``, ``RefreshUnderWay``, and
-    the problem of a failed provider; the last two only without a usable token.
+    ``before_asking`` is called once before the provider is asked, and may refuse by a problem. Raises
+    ``ConnectionNotFound``, ``ReauthorisationNeeded``, ``ProviderNotConfigured``, ``RefreshUnderWay``, and the problem
+    of a failed provider; the last two, and that of ``before_asking``, only without a usable token.
     """
     party = find(provider)
-    clock, renewed = clock_from(now), False
+    clock, renewed, allowed = clock_from(now), False, False
     while True:
         at = clock()
         held = _read(user_id, provider, refused=refused, at=at)
         if renewed or held.is_fresh(at):
             return held.given()
         try:
+            if not allowed:
+                before_asking()
+                allowed = True
             renewed = _renew(held, party, by=by, at=at)
         except Problem:
             if held.is_usable(at):

@@ -1,5 +1,6 @@
 """The HTTP views of connections."""
 
+from datetime import datetime
 from typing import cast
 
 from django.utils import timezone
@@ -28,6 +29,7 @@ from accounts.serializers import validated
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import Caller, still_there
 from config.api.schema import problems
+from config.ratelimits import limits as ratelimits
 
 PROVIDER = OpenApiParameter(
     "provider",
@@ -90,6 +92,7 @@ class ConnectionViewSet(ViewSet):
         """Complete an authorisation with the parameters of the provider's redirect."""
         given = validated(CompleteSerializer, request)
         now = timezone.now()
+        _count(request, now)
         connection = complete(
             user_id=_caller(request).user_id,
             session_id=cast("AccessToken", request.auth).session_id,
@@ -114,12 +117,14 @@ class ConnectionViewSet(ViewSet):
     def token(self, request: Request, provider: str) -> Response:
         """An access token for the third party, renewed if necessary. The body may be left out."""
         given = validated(ConnectionTokenSerializer, request)
+        now = timezone.now()
         access = access_token(
             user_id=_caller(request).user_id,
             provider=provider,
             refused=given.get("refused"),
+            before_asking=lambda: _count(request, now),
             by=actor_of(request),
-            now=timezone.now(),
+            now=now,
         )
         return Response(AccessSerializer(access).data, headers=UNSHARED)
 
@@ -147,3 +152,8 @@ class ConnectionViewSet(ViewSet):
 
 def _caller(request: Request) -> Caller:
     return cast("Caller", request.user)
+
+
+def _count(request: Request, now: datetime) -> None:
+    """Counts a call that reaches the third party. Raises ``RateLimited``."""
+    ratelimits.count("connections.user", key=str(_caller(request).user_id), now=now)

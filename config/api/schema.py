@@ -67,7 +67,8 @@ class Schema(AutoSchema):
     def _codes_by_status(self, operation: dict[str, Any]) -> dict[int, list[str]]:
         known = known_problems()
         statuses: dict[int, list[str]] = {}
-        for code in dict.fromkeys([*self._common_codes(operation), *self._named_codes()]):
+        codes = [*self._common_codes(operation), *self._named_codes(), *self._limits(operation)]
+        for code in dict.fromkeys(codes):
             if code not in known:
                 error(f"no problem has the code {code!r}")
                 continue
@@ -92,7 +93,10 @@ class Schema(AutoSchema):
             yield "not_found"
         if not issubclass(self.view.content_negotiation_class, WhateverAccept):
             yield "not_acceptable"
-        if address_limit_of(self.method, self.path):
+
+    def _limits(self, operation: dict[str, Any]) -> Iterable[str]:
+        by_person = any(operation.get("security", ())) and self.view.throttle_classes
+        if by_person or address_limit_of(self.method, self.path):
             yield "rate_limited"
 
     def _named_codes(self) -> Iterable[str]:

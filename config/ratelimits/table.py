@@ -11,7 +11,7 @@ from typing import Literal
 from django.conf import settings
 
 AddressLimit = Literal["auth.ip", "status.ip", "publish.ip"]
-KeyedLimit = Literal["llm.user", "telemetry.user"]
+KeyedLimit = Literal["llm.user", "telemetry.user", "connections.user", "api.user"]
 FailureLimit = Literal["auth.account", "auth.all"]
 Limit = AddressLimit | KeyedLimit | FailureLimit
 
@@ -26,6 +26,10 @@ DEFAULTS: Mapping[Limit, str] = {
     "llm.user": "30/m",
     "publish.ip": "10/m",
     "telemetry.user": "60/m",
+    # Calls that reach a third party, where all our people share one client.
+    "connections.user": "20/m",
+    # Everything else of a person. A shell that polls as documented sends a few a minute.
+    "api.user": "600/m",
 }
 PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -37,8 +37,21 @@ pytestmark = pytest.mark.django_db
 HOURS_2 = timedelta(hours=2)
 
 
-def asked(user: User, by: Actor, now: datetime, refused: str | None = None) -> Access:
-    return access_token(user_id=user.pk, provider="sheets", refused=refused, by=by, now=now)
+def asked(
+    user: User,
+    by: Actor,
+    now: datetime,
+    refused: str | None = None,
+    before_asking: Callable[[], None] = lambda: None,
+) -> Access:
+    return access_token(
+        user_id=user.pk,
+        provider="sheets",
+        refused=refused,
+        before_asking=before_asking,
+        by=by,
+        now=now,
+    )
 
 
 def the_only() -> Connection:

@@ -152,3 +152,45 @@ def test_a_code_that_comes_back_with_tokens_is_not_repeated_anywhere(
     for secret in ("canary-code", begun["state"], "access-1", "refresh-1"):
         assert secret not in done.content.decode()
         assert secret not in caplog.text
+
+
+class TestLimits:
+    """A loop of one person must not have the third party throttle or ban the client that all share."""
+
+    @pytest.fixture(autouse=True)
+    def two(self, settings: Any) -> None:
+        settings.RATE_LIMITS = {"connections.user": "2/h"}
+
+    def test_completions_that_fail_are_counted(self, shell: APIClient, party: Party) -> None:
+        party.answers = [says(400, error="invalid_grant")] * 3
+        codes = [connect(shell).status_code for _ in range(5)]
+        assert codes == [400, 400, 429, 429, 429]
+        assert len(party.forms) == 2
+
+    def test_tokens_are_counted_where_they_are_renewed(
+        self, shell: APIClient, party: Party, connection: Connection
+    ) -> None:
+        party.answers = [tokens(2)]
+        assert [post(shell, "token").status_code for _ in range(5)] == [200] * 5
+        Connection.objects.update(expires_at=connection.connected_at)
+        party.answers = [says(500)] * 3
+        codes = []
+        for _ in range(3):
+            Connection.objects.update(ask_again_at=None)
+            codes.append(post(shell, "token").status_code)
+        assert codes == [502, 429, 429]
+
+    def test_a_token_that_still_works_is_given_all_the_same(
+        self, shell: APIClient, party: Party, settings: Any
+    ) -> None:
+        assert connect(shell).status_code == 201
+        settings.RATE_LIMITS = {"connections.user": "1/h"}
+        # Due to be renewed, and good for some more seconds.
+        soon = Connection.objects.get().refreshed_at + timedelta(seconds=30)
+        Connection.objects.update(expires_at=soon)
+        assert post(shell, "token").status_code == 200
+
+    def test_the_rest_is_not_counted(self, shell: APIClient, party: Party) -> None:
+        for _ in range(5):
+            assert post(shell, "authorize", {"redirect_uri": REDIRECT}).status_code == 200
+            assert shell.get(BASE).status_code == 200
