@@ -317,14 +317,20 @@ AUTHENTICATION_BACKENDS = [
 ]
 # One entry: with a second one, the time of a check would reveal dormant accounts.
 PASSWORD_HASHERS = ["accounts.hashers.GatedArgon2Hasher"]
+_password_length = {"min_length": 12}
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {
         "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
-        "OPTIONS": {"min_length": 12},
+        "OPTIONS": _password_length,
     },
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.CommonPasswordValidator",
+        "OPTIONS": {"password_list_path": BASE_DIR / "accounts/people/common_passwords.txt.gz"},
+    },
+    {
+        "NAME": "accounts.people.password_strength.StrengthValidator",
+        "OPTIONS": _password_length,
+    },
 ]
 CSRF_FAILURE_VIEW = "config.api.handlers.csrf_failure"
 LOGIN_URL = "/admin/login/"

@@ -33,7 +33,7 @@ class PasswordForm(forms.Form):
         max_length=MAX_PASSWORD,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 12 characters. Several unrelated words make a good password.",
+        help_text="At least 12 characters. Several words that do not belong together make a good password.",
     )
     again = forms.CharField(
         label="Repeat the password",

@@ -13,7 +13,7 @@ from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
 
-ONE_TIME = re.compile(r"<code>((?:[0-9A-Z]{4}-){4}[0-9A-Z]{4})</code>")
+ONE_TIME = re.compile(r"<code>((?:[0-9A-Z]{4}-){5}[0-9A-Z]{3})</code>")
 
 
 def page(user: User, act: str) -> str:

@@ -182,7 +182,7 @@ class TestPage:
             ({"one_time": "0000-0000-0000-0000-0000"}, "one_time", "one-time password is wrong"),
             ({"email": "bob@acme.test"}, "one_time", "one-time password is wrong"),
             ({"email": "nonsense"}, "email", "valid email"),
-            ({"password": "ada@acme.test", "again": "ada@acme.test"}, "password", "too similar"),
+            ({"password": "ada@acme.test", "again": "ada@acme.test"}, "password", "easy to guess"),
             ({"again": "something else"}, "again", "not the same"),
             ({"one_time": "\0"}, "one_time", "Null characters"),
             ({"one_time": ""}, "one_time", "required"),
