@@ -87,6 +87,7 @@ class Schema(AutoSchema):
             yield "invalid_request"
         if "requestBody" in operation:
             yield "unsupported_media_type"
+            yield "request_timeout"
         if any(operation.get("security", ())):
             yield from TOKEN_PROBLEMS
         if "{" in self.path:

@@ -1,20 +1,25 @@
-"""Limits the size of request bodies before reading them.
+"""Limits the size of request bodies before reading them, and the time that they take.
 
-A chunked body has no length and is counted while it is read, so that strangers cannot fill the memory. ``request.body``
-stays the exact bytes.
+A chunked body has no length and is counted while it is read, so that strangers cannot fill the memory. A body has half
+a minute and what its size takes at 10 KB/s, so that a few bytes now and then hold no connection for hours.
+``request.body`` stays the exact bytes.
 """
 
 import io
+import socket
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from django.core.exceptions import RequestDataTooBig
+from django.core.exceptions import BadRequest, RequestDataTooBig
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.http import parse_header_parameters
 from gunicorn.http.errors import ParseException
 
 from config.api.handlers import answer
 from config.api.problems import MalformedRequest, Problem, RequestTooLarge
+from config.greenlets import within
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -27,6 +32,11 @@ LIMITS: Mapping[str, int] = {
 }
 ELSEWHERE = 64 * KIB
 LENGTH_DIGITS = 12
+# What a body may take: so many seconds, and one for each so many bytes.
+GRACE_SECONDS = 30.0
+BYTES_A_SECOND = 10_000
+# A body without a length is read in such pieces, each of which moves its deadline.
+PIECE = 16 * KIB
 
 Environ = dict[str, Any]
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -41,6 +51,15 @@ class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
         )
 
 
+class BodyTooSlow(Problem, BadRequest):
+    """The body did not arrive in time; also an error of Django's, which Django handles."""
+
+    code = "request_timeout"
+    status = 408
+    title = "Request timeout"
+    default_detail = "The body of the request did not arrive in time. Please try again."
+
+
 def limit_of(path: str) -> int:
     """Returns how many bytes a body sent to a path may have."""
     return next((limit for prefix, limit in LIMITS.items() if path.startswith(prefix)), ELSEWHERE)
@@ -51,13 +70,16 @@ def with_readable_bodies(application: Application) -> Application:
 
     def call(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         environ["CONTENT_TYPE"] = _safe_content_type(environ.get("CONTENT_TYPE", ""))
+        length = environ.get("CONTENT_LENGTH") or ""
         chunked = environ.get("HTTP_TRANSFER_ENCODING") and environ.get("wsgi.input_terminated")
-        if chunked and not environ.get("CONTENT_LENGTH"):
+        if chunked and not length:
             # Django reads no body without a length.
             limit = limit_of(environ.get("PATH_INFO", ""))
-            environ["wsgi.input"] = _Bounded(environ["wsgi.input"], limit)
+            environ["wsgi.input"] = _Bounded(environ, limit)
             environ["CONTENT_LENGTH"] = str(limit + 1)
             del environ["HTTP_TRANSFER_ENCODING"]
+        elif length.isdecimal() and length != "0":
+            environ["wsgi.input"] = _Timed(environ, size=int(length[:LENGTH_DIGITS]))
         return application(environ, start_response)
 
     return call
@@ -74,24 +96,55 @@ class BodyLimitMiddleware:
         return answer(request, problem) if problem else self.get_response(request)
 
 
-class _Bounded(io.RawIOBase):
-    """A body without a length, counted while it is read."""
+class _Timed(io.RawIOBase):
+    """A body that has to arrive in time: in the seconds that ``size`` bytes may take."""
 
-    def __init__(self, source: Any, limit: int) -> None:
-        self._source = source
-        self._limit = self._left = limit
+    def __init__(self, environ: Environ, *, size: int) -> None:
+        self._source = environ["wsgi.input"]
+        self._connection = environ.get("gunicorn.socket")
+        self._began = time.monotonic()
+        self._size = size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._piece(self._size if size is None or size < 0 else size)
+
+    def _piece(self, size: int) -> bytes:
+        ends = self._began + GRACE_SECONDS + self._size / BYTES_A_SECOND
+        try:
+            data: bytes = within(ends - time.monotonic(), self._source.read, size)
+        except TimeoutError:
+            self._stop_reading()
+            raise BodyTooSlow from None
+        return data
+
+    def _stop_reading(self) -> None:
+        """Ends the connection's input, so that the server does not wait for the rest either and closes."""
+        if isinstance(self._connection, socket.socket):
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RD)
+
+
+class _Bounded(_Timed):
+    """A body without a length, counted while it is read; its time grows with what has come."""
+
+    def __init__(self, environ: Environ, limit: int) -> None:
+        super().__init__(environ, size=0)
+        self._limit = limit
 
     def read(self, size: int | None = -1, /) -> bytes:
         # One byte over the limit is enough to know.
-        most = self._left + 1
+        most = self._limit - self._size + 1
+        wanted = most if size is None or size < 0 else min(size, most)
+        read = bytearray()
         try:
-            data: bytes = self._source.read(most if size is None or size < 0 else min(size, most))
+            while len(read) < wanted and (data := self._piece(min(wanted - len(read), PIECE))):
+                read += data
+                self._size += len(data)
         except ParseException:
             raise MalformedRequest("The chunks of the body could not be read.") from None
-        self._left -= len(data)
-        if self._left < 0:
+        if self._size > self._limit:
             raise BodyTooLarge(self._limit)
-        return data
+        return bytes(read)
 
 
 def _safe_content_type(content_type: str) -> str:

@@ -1,0 +1,94 @@
+"""Bodies that never end: answered and closed at their deadline, whatever drips in, and only those."""
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.config.test_gunicorn import Service, answer_on, serving
+
+HEAD = "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nCookie: csrftoken={token}\r\n{length}\r\n"
+JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+LENGTH, CHUNKED = "Content-Length: 5000\r\n", "Transfer-Encoding: chunked\r\n"
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[Service]:
+    """A body has a second and what its size takes."""
+    with serving("tests.config.hasty_gunicorn", BASE_URL="http://127.0.0.1:8000") as service:
+        yield service
+
+
+def drip(client: socket.socket, piece: bytes, *, seconds: float) -> float:
+    """Sends a piece ten times a second until the service answers; returns how long that took."""
+    began = time.monotonic()
+    client.settimeout(0.1)
+    while time.monotonic() - began < seconds:
+        with suppress(OSError):
+            client.sendall(piece)
+        with suppress(TimeoutError):
+            client.recv(1, socket.MSG_PEEK)
+            break
+    client.settimeout(10)
+    return time.monotonic() - began
+
+
+def head(path: str, length: str, kind: str = JSON) -> bytes:
+    return HEAD.format(path=path, kind=kind, token="t" * 32, length=length).encode()
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/v1/auth/login", JSON), ("/admin/login/", FORM)])
+@pytest.mark.parametrize(
+    ("length", "piece"), [(LENGTH, b" "), (CHUNKED, b"1\r\n \r\n")], ids=["length", "chunked"]
+)
+def test_a_body_that_drips_is_ended_at_its_deadline(
+    hasty: Service, path: str, kind: str, length: str, piece: bytes
+) -> None:
+    with hasty.connect() as client:
+        client.sendall(head(path, length, kind))
+        assert 1 < drip(client, piece, seconds=15) < 5
+        status, headers, body = answer_on(client)
+        assert (status, json.loads(body)["code"]) == (408, "request_timeout")
+        assert headers["content-type"] == "application/problem+json"
+        with suppress(ConnectionError):
+            assert client.recv(1) == b""
+
+
+def test_a_stalled_body_is_ended_too(hasty: Service) -> None:
+    with hasty.connect() as client:
+        client.sendall(head("/v1/auth/login", LENGTH) + b"{")
+        began = time.monotonic()
+        status, _, body = answer_on(client)
+        assert 1 < time.monotonic() - began < 5
+        assert (status, json.loads(body)["code"]) == (408, "request_timeout")
+        with suppress(ConnectionError):
+            assert client.recv(1) == b""
+
+
+def test_a_slow_body_in_time_is_answered_and_its_connection_kept(hasty: Service) -> None:
+    body = json.dumps({"email": "a@b.test", "password": "x" * 4_900}).encode()
+    length = f"Content-Length: {len(body)}\r\n"
+    with hasty.connect() as client:
+        for _ in range(2):
+            client.sendall(head("/v1/auth/login", length))
+            for at in range(0, len(body), 1_000):
+                time.sleep(0.15)
+                client.sendall(body[at : at + 1_000])
+            status, _, _ = answer_on(client)
+            assert status not in {408, 500}
+
+
+def test_beside_a_hundred_dripping_bodies_the_service_answers(hasty: Service) -> None:
+    clients = [hasty.connect() for _ in range(100)]
+    try:
+        for client in clients:
+            client.sendall(head("/v1/auth/login", LENGTH) + b"{")
+        assert hasty.get("/livez").status == 204
+        for client in clients:
+            assert answer_on(client)[0] in {408, 429}
+    finally:
+        for client in clients:
+            client.close()
