@@ -176,7 +176,7 @@ def _steered(now: datetime) -> None:
 def targets(console: Any, act: Action, request: Any) -> Iterator[Any]:
     """The rows that an act is offered for."""
     for row in console.model._default_manager.all():
-        if act.available(row, by=request):
+        if console.available(request, act, row):
             yield row
 
 

@@ -5,19 +5,31 @@ Pages and actions are found in the code, so that a new one without a role fails 
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.contrib import admin
+from django.db import transaction
+from django.urls import URLResolver, reverse
+from pytest_django.fixtures import Settings
 
 from accounts.admin.exports import ExportedList
-from accounts.models import Role
+from accounts.audit import Actor
+from accounts.models import Role, User
+from accounts.sessions.sign_in import TokenPair
+from config.console.actions import Action
 from config.roles import ACTIONS, RIGHTS, VIEWS
+from tests.conftest import Browser
+from tests.console.conftest import World
+from tests.console.test_every_act import acts, arranged, written
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| `(\w+\.\w+)` \| [^|]+ \| ([\w, ]+) \|$", re.MULTILINE)
 OTHERS = {Role.SUPPORT, Role.LICENSING, Role.RELEASE, Role.AUDITOR}
 # Rights to see a block of another page, whose rows have no page of their own.
+CLOSED = "nobody's"
 BLOCKS = {"releases.appchannel", "usage.budget", "usage.stop"}
 
 
@@ -36,7 +48,7 @@ def label_of(console: Any) -> str:
     return f"{console.opts.app_label}.{console.opts.model_name}"
 
 
-def actions() -> Iterator[str]:
+def rights_of_actions() -> Iterator[str]:
     """The right of every action of every page."""
     for console in admin.site._registry.values():
         for act in (*console.row_actions, *filter(None, [console.add_action])):
@@ -51,7 +63,10 @@ def pages() -> Iterator[str]:
 
 
 def test_every_page_and_action_has_its_roles() -> None:
-    for kind, found, table in (("page", set(pages()), VIEWS), ("action", set(actions()), ACTIONS)):
+    for kind, found, table in (
+        ("page", set(pages()), VIEWS),
+        ("action", set(rights_of_actions()), ACTIONS),
+    ):
         for right in sorted(found):
             assert right in table, (
                 f"Nobody but owners may use the {kind} {right}: name its roles, or none, in "
@@ -59,7 +74,7 @@ def test_every_page_and_action_has_its_roles() -> None:
             )
             assert right in EXPECTED, f"docs/roles.md has no row for the {kind} `{right}`."
         assert set(table) <= found, f"config/roles.py names what is gone: {set(table) - found}"
-    assert set(EXPECTED) == {*pages(), *actions()}
+    assert set(EXPECTED) == {*pages(), *rights_of_actions()}
 
 
 def test_the_documentation_grants_what_the_code_grants() -> None:
@@ -71,3 +86,163 @@ def test_the_documentation_grants_what_the_code_grants() -> None:
     assert not {right for right in RIGHTS[Role.AUDITOR] if right in ACTIONS} - {
         right for right in ACTIONS if right.endswith("_export")
     }
+
+
+# Who else may open an address of the console, by the name of its route: every operator, or nobody.
+EVERY_OPERATOR = {"index", "logout", "password_change", "password_change_done", "jsi18n"}
+NOBODY = {"autocomplete", "view_on_site", None}
+# Further pages of a model, for whoever may look at it.
+FURTHER = {"releases_shellchannel_explain", "telemetry_event_volumes"}
+PRINCIPALS = ("anonymous", "bearer", "none", *Role.values)
+ADD_A_ROUTE = "{} is an address of the console that no test knows: say in tests/console/test_roles.py who may open it"
+# An action is sent by who may not; who may opens its page, and the next test sends it.
+ACTION = "GET or POST"
+Asked = tuple[str, str, str | None]
+
+
+def routes(request: Any) -> Iterator[Asked]:
+    """Each address of the console with a method and the right it wants (None: that of every operator)."""
+    for pattern in admin.site.get_urls():
+        if not isinstance(pattern, URLResolver):
+            if pattern.name in EVERY_OPERATOR - {"logout"}:
+                yield "GET", reverse(f"admin:{pattern.name}"), None
+            else:
+                known = {*EVERY_OPERATOR, *NOBODY, "login", "app_list"}
+                assert pattern.name in known, ADD_A_ROUTE.format(pattern.name)
+    for console in admin.site._registry.values():
+        yield from routes_of(console, request)
+
+
+def routes_of(console: Any, request: Any) -> Iterator[Asked]:
+    """The addresses of one page of the console, with rows for which an owner may do each action."""
+    label, prefix = label_of(console), label_of(console).replace(".", "_")
+    named = {pattern.name for pattern in console.get_urls() if pattern.name}
+    row = console.model._default_manager.first()
+    named_acts = {act.name: act for act in console.row_actions}
+    for name in named:
+        part = name.removeprefix(f"{prefix}_")
+        if part in {"changelist", "add"} or part.startswith("export_"):
+            right = {"changelist": label, "add": f"{label}_add"}.get(part, f"{label}_export")
+            closed = part == "add" and console.add_action is None
+            yield "GET", reverse(f"admin:{name}"), CLOSED if closed else right
+        elif part in {"change", "history"} and row is not None:
+            yield "GET", reverse(f"admin:{name}", args=[row.pk]), label
+            if part == "change":
+                yield "POST", reverse(f"admin:{name}", args=[row.pk]), CLOSED
+        elif part == "delete" and row is not None:
+            yield "GET", reverse(f"admin:{name}", args=[row.pk]), CLOSED
+        elif name in FURTHER:
+            keys = [row.pk] if name.endswith("explain") else []
+            yield "GET", reverse(f"admin:{name}", args=keys), label
+        elif part.removesuffix("_several") in named_acts:
+            act = named_acts[part.removesuffix("_several")]
+            yield from routes_of_action(console, act, name, request)
+        else:
+            assert row is None, ADD_A_ROUTE.format(name)
+
+
+def routes_of_action(console: Any, act: Action, name: str, request: Any) -> Iterator[Asked]:
+    right = f"{label_of(console)}_{act.name}"
+    if name.endswith("_several"):
+        yield "POST", reverse(f"admin:{name}"), right
+        return
+    rows = [row for row in console.model._default_manager.all() if may(console, act, row, request)]
+    assert rows, f"no row of this world allows {right}: arrange one"
+    yield ACTION, reverse(f"admin:{name}", args=[rows[0].pk]), right
+
+
+def may(console: Any, act: Action, row: Any, request: Any) -> bool:
+    """Whether an owner may; rows of operators serve only what is about operators."""
+    person = console.owner(row)
+    of_operators = act.name in {"roles", "dismiss"}
+    return console.available(request, act, row) and (
+        of_operators or not (person and person.is_staff)
+    )
+
+
+def allowed(principal: str, right: str | None) -> bool:
+    if principal in {"anonymous", "bearer"} or right == CLOSED:
+        return False
+    if right is None or principal == Role.OWNER:
+        return True
+    return principal in EXPECTED[right]
+
+
+def operator_with(role: str) -> User:
+    user = User.objects.create_user(f"{role}@roles.test", is_staff=True)
+    user.put_roles({role} - {"none"})
+    return user
+
+
+def browser_of(principal: str, pair: TokenPair) -> Browser:
+    browser = Browser()
+    if principal == "bearer":
+        browser.defaults["HTTP_AUTHORIZATION"] = f"Bearer {pair.access}"
+    elif principal != "anonymous":
+        browser.force_login(operator_with(principal))
+    return browser
+
+
+@pytest.fixture
+def asked(
+    world: World, operator: User, by: Actor, now: datetime, rf: Any, settings: Settings
+) -> list[Asked]:
+    settings.CDN_PURGE = "purge"
+    arranged(world, by, now)
+    request = rf.get("/")
+    request.user = operator
+    return list(routes(request))
+
+
+def outcomes(principal: str, pair: TokenPair, asked: list[Asked]) -> Iterator[str]:
+    """The addresses that answer otherwise than the documentation says."""
+    browser = browser_of(principal, pair)
+    refused = "signed out" if principal in {"anonymous", "bearer"} else 403
+    for method, address, right in asked:
+        opens = allowed(principal, right)
+        if right == CLOSED and principal not in {"anonymous", Role.OWNER}:
+            # What an owner may not, nobody may.
+            continue
+        if method == "GET" or (method == ACTION and opens):
+            answer = browser.get(address)
+        else:
+            answer = browser.post(address, {"reason": "x"})
+        asked_to_sign_in = answer.status_code == 302 and "/admin/login/" in answer["Location"]
+        was = "signed out" if asked_to_sign_in else answer.status_code
+        if was not in ({200, 302} if opens else {refused}):
+            yield f"{principal} {method} {address} ({right}): {was}"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("principal", PRINCIPALS)
+def test_every_address_opens_for_those_alone_whose_roles_allow_it(
+    principal: str, asked: list[Asked], pair: TokenPair
+) -> None:
+    assert len(asked) > 200
+    wrong = list(outcomes(principal, pair, asked))
+    assert wrong == [], "\n".join(wrong)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("role", sorted(OTHERS - {Role.AUDITOR}))
+def test_each_role_can_do_its_work(
+    role: str, asked: list[Asked], now: datetime, rf: Any, settings: Settings, tmp_path: Path
+) -> None:
+    files = {"BACKEND": "releases.delivery.storage.Files", "OPTIONS": {"location": str(tmp_path)}}
+    settings.STORAGES = {**settings.STORAGES, "default": files}
+    browser = Browser()
+    request = rf.get("/")
+    request.user = operator_with(role)
+    browser.force_login(request.user)
+    failed = {}
+    for console, act in acts():
+        right = f"{label_of(console)}_{act.name}"
+        if role not in EXPECTED[right]:
+            continue
+        undone = transaction.savepoint()
+        try:
+            written(browser, request, (console, act), now=now)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are tried too
+            failed[right] = repr(error)
+        transaction.savepoint_rollback(undone)
+    assert failed == {}, "\n".join(f"{right}: {why}" for right, why in failed.items())
