@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from accounts.audit import Actor, record
+from accounts.factors import console_sessions
 from accounts.models import AuditEvent, RefreshToken, Session, User
 from config.api.problems import instant
 
@@ -69,6 +70,7 @@ def prune_console_sessions(*, now: datetime, dry_run: bool = False) -> int:
     expired = PageSession.objects.filter(expire_date__lt=now)
     if dry_run:
         return expired.count()
+    console_sessions.prune(now=now)
     removed, keys = 0, expired.order_by("expire_date").values_list("pk", flat=True)
     while batch := list(keys[:SESSIONS_AT_A_TIME]):
         # Filtered by time again: a sign-in may have renewed one of them.

@@ -16,7 +16,7 @@ from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from ssl import create_default_context
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import dj_database_url
@@ -32,6 +32,7 @@ from config.ratelimits import servers
 from config.ratelimits.table import DEFAULTS
 
 Network = IPv4Network | IPv6Network
+Parse = TypeVar("Parse", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
 
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
@@ -255,10 +256,10 @@ def _split(value: str) -> SplitResult:
         raise ValidationError("Not an address.") from None
 
 
-def _parsed(name: str) -> Callable[[Callable[[str], Any]], Callable[[str], Any]]:
+def _parsed(name: str) -> Callable[[Parse], Parse]:
     """Registers ``env.<name>``: a parser whose errors name the expected form and never the given value."""
 
-    def register(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def register(parse: Parse) -> Parse:
         env.add_parser(name, parse)
         return parse
 
@@ -290,6 +291,16 @@ def _refuse_insecure(address: str) -> None:
     """Refuses http, which anybody on the way reads and changes, for all but this machine."""
     if _split(address).scheme == "http" and not is_loopback(address):
         raise ValidationError("Must be https; http is for loopback addresses.")
+
+
+@_parsed("second_factor")
+def _second_factor(value: str, *, address: str) -> bool:
+    """Parses ``required``, or ``off``, which is for a service that only its own machine reaches."""
+    if value not in {"required", "off"}:
+        raise ValidationError("Must be required or off.")
+    if value == "off" and not is_loopback(address):
+        raise ValidationError("off is accepted only where BASE_URL is a loopback address.")
+    return value == "required"
 
 
 @_parsed("words")

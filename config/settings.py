@@ -31,6 +31,7 @@ from config.env import (
     sender,
     sentry_dsn,
 )
+from config.hosts import is_loopback
 from config.observability.syslog import Receiver
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -76,6 +77,7 @@ LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
     "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, validate=validate.Range(min=0)
 )
 
+OPERATOR_SECOND_FACTOR: bool = env.second_factor("OPERATOR_SECOND_FACTOR", address=BASE_URL)
 # None: a session lasts as long as it is refreshed.
 SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")
 # Empty: access tokens name no audience. A verifier that expects none refuses a token that names one.
@@ -148,6 +150,8 @@ INSTALLED_APPS = [
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
     "django.contrib.postgres",
+    "django_otp",
+    "django_otp_webauthn",
     "corsheaders",
     "rest_framework",
     "drf_spectacular",
@@ -180,6 +184,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    # Looks at the device of a session when a page asks whether it was proved.
+    "django_otp.middleware.OTPMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -332,6 +338,17 @@ AUTH_PASSWORD_VALIDATORS = [
         "OPTIONS": _password_length,
     },
 ]
+# Passkeys belong to a host. They refuse addresses of numbers, so at a loopback one the console is opened by name.
+_passkey_host = "localhost" if is_loopback(BASE_URL) else _host
+_passkey_port = f":{urlsplit(BASE_URL).port}" if urlsplit(BASE_URL).port else ""
+OTP_WEBAUTHN_RP_ID = _passkey_host
+OTP_WEBAUTHN_RP_NAME = "Shell backend"
+OTP_WEBAUTHN_ALLOWED_ORIGINS = [f"{urlsplit(BASE_URL).scheme}://{_passkey_host}{_passkey_port}"]
+# A passkey stands beside the password, never in its place.
+OTP_WEBAUTHN_ALLOW_PASSWORDLESS_LOGIN = False
+OTP_WEBAUTHN_HELPER_CLASS = "accounts.admin.second_factor.passkeys.PasskeyHelper"
+# Refused ceremonies are in the audit log.
+OTP_WEBAUTHN_EXCEPTION_LOGGER_NAME = ""
 CSRF_FAILURE_VIEW = "config.api.handlers.csrf_failure"
 LOGIN_URL = "/admin/login/"
 LOGIN_REDIRECT_URL = "/admin/"

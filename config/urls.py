@@ -3,6 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from accounts.admin.second_factor.urls import passkey_urls
 from accounts.keys.jwks import KeysView
 from config.api import handlers
 from config.api.docs import DocsView, SchemaView
@@ -22,6 +23,8 @@ urlpatterns = [
     path("v1/schema", SchemaView.as_view(), name="schema"),
     path("account/", include("accounts.account_urls")),
     path("docs/", DocsView.as_view(), name="docs"),
+    path("admin/second-factor/", include("accounts.admin.second_factor.urls")),
+    path("admin/passkeys/", include(passkey_urls)),
     path("admin/", admin.site.urls),
 ]
 

@@ -10,6 +10,7 @@ from django.contrib.auth.hashers import make_password
 from django.core.cache import cache as shared_cache
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import Client as DjangoClient
+from django.test import override_settings
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -80,6 +81,13 @@ def _private_keys_are_read_once() -> Iterator[None]:
     """Reading an RSA key checks its numbers, which takes a fifth of a second; most tests have the same key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_ring, "load_pem_private_key", cache(key_ring.load_pem_private_key))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_second_factor() -> Iterator[None]:
+    """Most tests sign in with the password alone; those of the second factor turn it on."""
+    with override_settings(OPERATOR_SECOND_FACTOR=False):
         yield
 
 

@@ -1,12 +1,13 @@
-"""Re-encrypts the tokens of connections under the newest key, so that older keys can be removed."""
+"""Re-encrypts the tokens of connections and the keys of authenticator apps, so that older keys can be removed."""
 
 from typing import Any
 
-from accounts.models import Connection, ConnectionAttempt, ConnectionRevocation
+from accounts.models import Authenticator, Connection, ConnectionAttempt, ConnectionRevocation
 from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
 
 AT_A_TIME = 200
 _COLUMNS: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (Authenticator, ("key",)),
     (Connection, ("access_token", "refresh_token")),
     (ConnectionAttempt, ("verifier",)),
     (ConnectionRevocation, ("tokens",)),

@@ -2,6 +2,7 @@
 
 from accounts.models.audit import AuditEvent, AuditPosition
 from accounts.models.connections import Connection, ConnectionAttempt, ConnectionRevocation
+from accounts.models.factors import Authenticator, ConsoleSession, RecoveryCodes, SetUpCode
 from accounts.models.keys import SigningKey
 from accounts.models.operators import Operator
 from accounts.models.passwords import PasswordLink
@@ -11,15 +12,19 @@ from accounts.models.sessions import RefreshToken, Session
 __all__ = [
     "AuditEvent",
     "AuditPosition",
+    "Authenticator",
     "Client",
     "Connection",
     "ConnectionAttempt",
     "ConnectionRevocation",
+    "ConsoleSession",
     "Operator",
     "PasswordLink",
+    "RecoveryCodes",
     "RefreshToken",
     "Role",
     "Session",
+    "SetUpCode",
     "SigningKey",
     "User",
 ]

@@ -19,7 +19,16 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.connections.disconnecting import disconnect_all
-from accounts.models import Client, Connection, PasswordLink, RefreshToken, Session, User
+from accounts.factors.devices import devices_by_kind
+from accounts.models import (
+    Client,
+    Connection,
+    ConsoleSession,
+    PasswordLink,
+    RefreshToken,
+    Session,
+    User,
+)
 from accounts.people.rights import check_owner_left, check_touch
 from accounts.people.users import check_not_oneself, check_reason, lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
@@ -97,6 +106,8 @@ def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
         "sessions": Session.objects.filter(user=user_id),
         "mailed links": PasswordLink.objects.filter(user=user_id),
         "connections": Connection.objects.filter(user=user_id),
+        "console sessions": ConsoleSession.objects.filter(user=user_id),
+        **devices_by_kind(user_id),
     }
     for name, source in settings.PERSONAL_RECORDS.items():
         rows: Callable[[UUID], QuerySet[Any]] = import_string(source)

@@ -72,6 +72,13 @@ def email_changed(*, was: str, now: datetime) -> None:
     _queue("email_changed", to=was, subject=subject, at=now.astimezone(UTC))
 
 
+def factor_changed(*, user: User, change: str, now: datetime) -> None:
+    """Informs an operator of a change of their second factor."""
+    subject = "Your second factor was changed"
+    at = now.astimezone(UTC)
+    _queue("factor", to=user.email, subject=subject, change=change, at=at)
+
+
 def send_password_link(*, to: str, kind: PasswordLink.Kind, secret: str) -> None:
     """Sends the person a link at once. It is built from ``BASE_URL`` and from no part of a request."""
     link = settings.BASE_URL + reverse("account:password", args=[secret])

@@ -17,6 +17,7 @@ from django.db import transaction
 from procrastinate.contrib.django import app
 
 from accounts.audit import Actor, record
+from accounts.factors.devices import lacks_factor
 from accounts.models import PasswordLink, User
 from accounts.people import mails
 from accounts.people.users import hash_password, put_password
@@ -57,6 +58,13 @@ class NotInvited(InvalidRequest):
     default_detail = "Only people of a client without a password can be invited. Send this person a reset instead."
 
 
+class NoFactor(InvalidRequest):
+    default_detail = (
+        "This operator has no second factor, so a mailed link would be all that it takes to be them. "
+        "Set a one-time password, or use manage.py changepassword."
+    )
+
+
 class DroppedResets:
     """Logs dropped resets at most once a minute in each process."""
 
@@ -94,12 +102,15 @@ def request_reset(*, email: str, address: str | None, request_id: str) -> None:
 def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: datetime) -> None:
     """Queues a reset or an invitation on behalf of an operator.
 
-    Raises ``Disabled`` for a person who may not sign in, and ``NotInvited`` for one who cannot be invited.
+    Raises ``Disabled`` for a person who may not sign in, ``NoFactor`` for an operator who has set up no second factor,
+    and ``NotInvited`` for one who cannot be invited.
     """
     with transaction.atomic():
         user = lock_user(user_id)
         if not user.is_active:
             raise Disabled
+        if lacks_factor(user):
+            raise NoFactor
         if kind == PasswordLink.Kind.INVITATION:
             if not user.may_be_invited:
                 raise NotInvited
@@ -138,7 +149,7 @@ def send_link(
     again: bool = False,
     now: datetime,
 ) -> bool:
-    """Makes a link and mails it; returns False for a person who is deleted or disabled.
+    """Makes a link and mails it; returns False for a person who is gone or disabled, and an operator without a factor.
 
     A request of a ``stranger`` is limited and audited here, unless it is tried ``again``: then the first try did both.
     A link whose mail was not accepted is taken back, so that it does not void an older one that did arrive.
@@ -203,7 +214,11 @@ def _make(
         user = (
             User.objects.select_for_update(no_key=True).filter(pk=user_id, is_active=True).first()
         )
-        if user is None or (stranger and _has_reached_limit(user, again=again, now=now)):
+        if (
+            user is None
+            or lacks_factor(user)
+            or (stranger and _has_reached_limit(user, again=again, now=now))
+        ):
             return None
         PasswordLink.objects.filter(user=user, expires_at__lt=now - FORGOTTEN_AFTER).delete()
         if stranger and not again:

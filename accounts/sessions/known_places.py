@@ -54,6 +54,11 @@ def limits_of_holder(*, user_id: UUID) -> Limits:
     return [_key("signed in", str(user_id))]
 
 
+def limits_of_factor(*, user_id: UUID) -> Limits:
+    """The limit of an operator who has given the password and types codes of the second factor."""
+    return [_key("second factor", str(user_id))]
+
+
 def _limits(account: str, address: str | None, *, known: bool) -> Limits:
     if known and address:
         return [_key("address", account, str(_network(address)))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -244,6 +244,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         def view(request: HttpRequest, **where: str) -> HttpResponse:
             if not self.may(request, action):
                 raise PermissionDenied
+            if action.grave and (asked := self.operators.ask_anew(request)):
+                return cast("HttpResponse", asked)
             return self.once(request, lambda: answer(request, action, **where), atomic=atomic)
 
         return view
@@ -293,6 +295,8 @@ def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:
     """Django's action of a list, which shows the action's page for the chosen rows."""
 
     def show(console: ActionAdmin, request: HttpRequest, rows: QuerySet[Any]) -> Any:
+        if action.grave and (asked := console.operators.ask_anew(request)):
+            return asked
         chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.available(request, action, row)]
         if 0 < len(chosen) <= MOST_CHOSEN:
             return console.bulk_page(request, action, chosen, submitted=False)

@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from accounts.admin.audit import events_about, events_of_person, ids_of_person
+from accounts.admin.factors import MakeSetUpCode, ResetFactor
 from accounts.admin.joining import InviteAgain, JoinedFilter, joined
 from accounts.admin.leaving import ChangeEmail, Erase, Move
 from accounts.admin.operators import ChangeRoles, DismissOperator, MakeOperator, roles_shown
@@ -36,6 +37,7 @@ CALLS_SHOWN = 20
 class Delete(PersonAction):
     name = "remove"
     label = "Delete"
+    grave = True
     permission = "delete"
     destructive = True
     locks_out = True
@@ -67,6 +69,8 @@ class PersonAdmin(ConsoleAdmin):
         MakeOperator(),
         ChangeRoles(),
         DismissOperator(),
+        MakeSetUpCode(),
+        ResetFactor(),
         Enable(),
         Disable(),
         Delete(),

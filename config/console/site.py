@@ -3,13 +3,20 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+from django.conf import settings
+from django.contrib import messages
 from django.contrib.admin import AdminSite, ModelAdmin
+from django.contrib.auth import logout
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import NON_FIELD_ERRORS
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 
 from accounts.audit import Actor, record
+from accounts.factors import gate
+from accounts.factors.devices import has_factor
 from accounts.models import User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.console.front import at_a_glance
@@ -21,6 +28,10 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+SESSION_OVER = (
+    "Your session is over: it ends after 30 minutes without use, and after 12 hours in all."
+)
+ASKED_ANEW = "Prove your second factor again: your latest proof is older than 10 minutes. Nothing has been done yet."
 # The order on the front page, by frequency of use.
 APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "procrastinate")
 
@@ -58,7 +69,11 @@ class ConsoleSite(AdminSite):
         response = super().login(request, extra_context)
         # A refused form is shown again; only a sign-in redirects.
         if request.method == "POST" and response.status_code == 302:
-            _record("operator:signed_in", request)
+            gate.begin(request)
+            if settings.OPERATOR_SECOND_FACTOR:
+                _record("operator:password_accepted", request)
+            else:
+                _record("operator:signed_in", request)
         elif request.method == "POST" and _was_refused(response):
             record_refused_sign_in(request.POST.get("username", ""), request, now=timezone.now())
         return _guarded(response)
@@ -82,12 +97,39 @@ class ConsoleSite(AdminSite):
         raise Http404
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:  # noqa: FBT001, FBT002
-        inner: Callable[..., HttpResponse] = super().admin_view(view, cacheable)
+        """A page for operators who have proved their second factor; all may sign out."""
+        return self._page(super().admin_view(view, cacheable), proved=view != self.logout)
 
+    def half_way(self, view: Any) -> Any:
+        """A page that a password alone opens, on which the second factor is set up or proved."""
+        return self._page(super().admin_view(view), proved=False)
+
+    def ask_anew(self, request: HttpRequest) -> HttpResponse | None:
+        """Asks for the second factor again before a grave act, unless the latest proof is recent."""
+        if gate.is_fresh(request, now=timezone.now()):
+            return None
+        messages.info(request, ASKED_ANEW)
+        return _redirect("second_factor:prove", request)
+
+    def _page(self, inner: Callable[..., HttpResponse], *, proved: bool) -> Any:
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            return _guarded(inner(request, *args, **kwargs))
+            away = (
+                self._turned_away(request, proved=proved) if self.has_permission(request) else None
+            )
+            return _guarded(away or inner(request, *args, **kwargs))
 
         return guarded
+
+    def _turned_away(self, request: HttpRequest, *, proved: bool) -> HttpResponse | None:
+        """Where an operator has to go first."""
+        if not gate.goes_on(request, now=timezone.now()):
+            logout(request)
+            messages.info(request, SESSION_OVER)
+            return redirect_to_login(request.get_full_path(), reverse("admin:login"))
+        if not proved or gate.is_proved(request):
+            return None
+        known = has_factor(gate.operator_of(request).pk)
+        return _redirect("second_factor:prove" if known else "second_factor:set_up", request)
 
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[Any]:
         apps = super().get_app_list(request, app_label)
@@ -96,6 +138,11 @@ class ConsoleSite(AdminSite):
                 app["name"], app["models"][0]["name"] = "Queued work", "Jobs"
         order = {label: place for place, label in enumerate(APPS)}
         return sorted(apps, key=lambda app: order.get(app["app_label"], len(order)))
+
+
+def _redirect(page: str, request: HttpRequest) -> HttpResponse:
+    where = urlencode({"next": request.get_full_path()})
+    return HttpResponseRedirect(f"{reverse(page)}?{where}")
 
 
 def _record(action: str, request: HttpRequest) -> None:

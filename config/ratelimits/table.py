@@ -16,7 +16,7 @@ FailureLimit = Literal["auth.account", "auth.all"]
 Limit = AddressLimit | KeyedLimit | FailureLimit
 
 DEFAULTS: Mapping[Limit, str] = {
-    # All of /v1/auth/, the admin's login and the account pages' forms.
+    # All of /v1/auth/, the admin's login and second factor, and the account pages' forms.
     "auth.ip": "60/m",
     # Failed logins only: of one account from anywhere, and of everyone together.
     "auth.account": "10/m",
@@ -31,6 +31,8 @@ DEFAULTS: Mapping[Limit, str] = {
     # Everything else of a person. A shell that polls as documented sends a few a minute.
     "api.user": "600/m",
 }
+# Forms that take a password or a code.
+AUTH_PAGES = ("/admin/login", "/admin/second-factor/", "/admin/passkeys/", "/account/")
 PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -42,7 +44,7 @@ def limit_of(method: str, path: str) -> AddressLimit | None:
         return "status.ip"
     if path.startswith("/v1/internal/"):
         return "publish.ip"
-    if method == "POST" and path.startswith(("/admin/login", "/account/")):
+    if method == "POST" and path.startswith(AUTH_PAGES):
         return "auth.ip"
     return None
 

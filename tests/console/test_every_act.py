@@ -21,7 +21,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.admin.fields import ClientField, PersonField
 from accounts.audit import Actor
-from accounts.models import AuditEvent, Role, User
+from accounts.models import AuditEvent, Authenticator, Role, User
 from accounts.people.clients import rename_client
 from accounts.people.users import add_user, disable
 from config.console.action_views import ActionAdmin
@@ -113,7 +113,9 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
     waits = add_user(email="waits@acme.test", client=world.client, by=by, now=now)
     make_operator_of_a_client(waits)
     User.objects.create(email="free@shell.test", password=world.person.password)
-    User.objects.create_user("another@shell.test", is_staff=True).put_roles({Role.RELEASE})
+    another = User.objects.create_user("another@shell.test", is_staff=True)
+    another.put_roles({Role.RELEASE})
+    Authenticator.objects.create(user=another, name="Phone", key=b"sealed")
     add_user(email="waits-too@acme.test", client=world.client, by=by, now=now)
     gone = add_user(email="gone@acme.test", client=world.client, by=by, now=now)
     disable(user_id=gone.pk, reason="x", by=by, now=now)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 REFUSED = "This is an operator. Only owners may change operators."
 # What owners alone may do.
-OF_OPERATORS = {"operator", "roles", "dismiss"}
+OF_OPERATORS = {"operator", "roles", "dismiss", "set_up_code", "reset_factor"}
 
 
 def column_of_person(model: Any) -> str | None:

@@ -63,6 +63,7 @@ def running_service(
         "ALLOWED_HOSTS": HOST,
         "WEB_WORKERS": str(WORKERS),
         "RATE_LIMITS": UNLIMITED,
+        "OPERATOR_SECOND_FACTOR": "off",
         **environ,
     }
     program = Program(

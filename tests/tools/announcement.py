@@ -12,9 +12,12 @@ def announcement(folder: Path, environ: Mapping[str, str], *, own_database: bool
     """The whole text; `demo.json` must exist."""
     base = environ["BASE_URL"]
     demo = json.loads((folder / "demo.json").read_text())
+    off = environ.get("OPERATOR_SECOND_FACTOR") == "off"
+    unasked = " (no second factor asked: OPERATOR_SECOND_FACTOR=off)" if off else ""
     places = {
         "The service": base,
-        "Operators' admin": f"{base}/admin/",
+        # Passkeys, where they are asked for, refuse addresses of numbers.
+        "Operators' admin": f"{base.replace('//127.0.0.1:', '//localhost:')}/admin/{unasked}",
         "Releases": environ["CDN_URL"],
         "API docs": f"{base}/docs/",
         "Demo accounts": f"{folder / 'demo.json'} (user and operator, with passwords)",

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from config.hosts import is_loopback
 from tests.tools.minisign import tauri_public_key
 
 # Every variable the service reads; a test run inherits none of them.
@@ -15,7 +16,7 @@ ALLOWED_HOSTS TRUSTED_PROXIES CORS_ORIGINS
 LLM_PROVIDER LLM_BASE_URL LLM_API_KEY LLM_DEFAULT_MODEL
 LLM_CA_BUNDLE LLM_CONNECT_TIMEOUT LLM_FIRST_BYTE_TIMEOUT LLM_READ_TIMEOUT LLM_KEEPALIVE_SECONDS LLM_MAX_SECONDS
 LLM_UNSEEN_TOKENS_PER_SECOND
-SESSION_DAYS TOKEN_AUDIENCE REFRESH_RACE_SECONDS RATE_LIMITS RATE_LIMIT_NETWORKS
+OPERATOR_SECOND_FACTOR SESSION_DAYS TOKEN_AUDIENCE REFRESH_RACE_SECONDS RATE_LIMITS RATE_LIMIT_NETWORKS
 PUBLISH_SECRETS PUBLISH_OIDC_ISSUER PUBLISH_OIDC_AUDIENCE PUBLISH_OIDC_CLAIMS PUBLISH_PLATFORMS
 UPDATE_PUBLIC_KEY APPS_PUBLIC_KEY STORAGE_URL CDN_PURGE EMAIL_URL DEFAULT_FROM_EMAIL OPERATOR_EMAILS
 OAUTH_PROVIDERS STRIPE_API_KEY STRIPE_API_BASE GRACE_DAYS
@@ -33,7 +34,7 @@ def for_run(
     that variable fails, instead of reaching another server.
     """
     new = new_secrets()
-    return {
+    values = {
         "HOST": host,
         "PORT": str(port),
         "BASE_URL": f"http://{reachable(host)}:{port}",
@@ -43,6 +44,9 @@ def for_run(
         **{name: value for name, value in before.items() if name in new},
         **addresses,
     }
+    # Enough for a service that only this machine reaches.
+    local = is_loopback(values["BASE_URL"])
+    return {"OPERATOR_SECOND_FACTOR": "off" if local else "required", **values}
 
 
 def for_tests(folder: Path) -> dict[str, str]:
@@ -56,6 +60,7 @@ def for_tests(folder: Path) -> dict[str, str]:
         "LLM_BASE_URL": "http://127.0.0.1:9/v1",
         # A night would change rows under a test; a test of the night gives a time.
         "NIGHTLY_AT": "",
+        "OPERATOR_SECOND_FACTOR": "required",
         **_in_folder(folder),
         **new_secrets(),
     }

@@ -36,5 +36,5 @@ class Command(BaseCommand):
         by, now = Actor.command("createsuperuser"), timezone.now()
         with refusals_as_errors():
             operator = add_operator(email=email.strip(), password=password, by=by, now=now)
-        without = "" if password else ", without a password: use send_password_link"
+        without = "" if password else ", without a password: use changepassword"
         self.stdout.write(f"createsuperuser: {operator} is an operator{without}")

@@ -77,7 +77,7 @@ def test_an_email_is_one_operator(made: Any) -> None:
 
 
 def test_without_a_password_there_is_one_to_be_sent(made: Any) -> None:
-    assert "use send_password_link" in made("first@shell.test", None)
+    assert "use changepassword" in made("first@shell.test", None)
     assert not User.objects.get().has_usable_password()
 
 

@@ -1,0 +1,1 @@
+"""Operators' second factors: how they are set up, proved and lost, and the sessions they guard."""

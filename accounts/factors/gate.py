@@ -1,0 +1,86 @@
+"""Between requests of the console and the rules: which session a browser is in, and what it has proved when."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from django.conf import settings
+from django.db import IntegrityError
+from django.http import HttpRequest
+from django_otp import login
+from django_otp.models import Device
+
+from accounts.factors import console_sessions
+from accounts.factors.devices import has_factor
+from accounts.factors.setting_up import SET_UP_WITHIN
+from accounts.models import User
+from config.middleware.client_address import address_of
+
+# Grave acts ask again for a proof that is older.
+FRESH = timedelta(minutes=10)
+SESSION, PROVED_AT, SET_UP_FROM = "console_session", "factor_proved_at", "factor_set_up_from"
+# What the library keeps in a session.
+DEVICE = "otp_device_id"
+
+
+def operator_of(request: HttpRequest) -> User:
+    return cast("User", request.user)
+
+
+def goes_on(request: HttpRequest, *, now: datetime) -> bool:
+    """Whether the browser's session goes on; begins one for a browser that has just signed in."""
+    user, known = operator_of(request), request.session.get(SESSION)
+    if known:
+        return console_sessions.goes_on(session_id=known, user=user, now=now)
+    browser = request.headers.get("User-Agent", "")
+    address = address_of(request)
+    try:
+        session = console_sessions.start(user=user, address=address, browser=browser, now=now)
+    except IntegrityError:
+        # Deleted meanwhile.
+        return False
+    request.session[SESSION] = str(session.pk)
+    # At once: this request may write into the stored session, and must not be undone when it ends.
+    request.session.save()
+    request.session.modified = False
+    return True
+
+
+def begin(request: HttpRequest) -> None:
+    """Forgets what an earlier sign-in in this browser had proved."""
+    for name in (SESSION, PROVED_AT, SET_UP_FROM, DEVICE):
+        request.session.pop(name, None)
+
+
+def is_proved(request: HttpRequest) -> bool:
+    user: Any = request.user
+    return not settings.OPERATOR_SECOND_FACTOR or user.is_verified()
+
+
+def is_fresh(request: HttpRequest, *, now: datetime) -> bool:
+    """Whether the latest proof is recent enough for a grave act."""
+    if not settings.OPERATOR_SECOND_FACTOR:
+        return True
+    return is_proved(request) and now - _time(request, PROVED_AT) < FRESH
+
+
+def may_add(request: HttpRequest, *, now: datetime) -> bool:
+    """Whether this browser may add a factor: after a recent proof, or after a set-up code while there is none."""
+    if has_factor(operator_of(request).pk):
+        return is_fresh(request, now=now)
+    return not settings.OPERATOR_SECOND_FACTOR or now - _time(request, SET_UP_FROM) < SET_UP_WITHIN
+
+
+def prove(request: HttpRequest, device: Device, *, now: datetime) -> None:
+    """Keeps in the session that and when a device was proved, under a new key of the session."""
+    login(request, device)
+    request.session[PROVED_AT] = now.timestamp()
+    request.session.pop(SET_UP_FROM, None)
+    request.session.cycle_key()
+
+
+def allow_set_up(request: HttpRequest, *, now: datetime) -> None:
+    request.session[SET_UP_FROM] = now.timestamp()
+
+
+def _time(request: HttpRequest, name: str) -> datetime:
+    return datetime.fromtimestamp(request.session.get(name, 0), UTC)

@@ -1,0 +1,58 @@
+"""Proofs of a second factor by a typed code. Passkeys are proved by the views of their library."""
+
+from datetime import datetime
+
+from django_otp import verify_token
+from django_otp.models import Device
+
+from accounts.audit import Actor, record
+from accounts.factors.devices import authenticators, kind_of, recovery_codes
+from accounts.factors.setting_up import as_typed
+from accounts.models import RecoveryCodes, User
+from accounts.people import mails
+from config.api.problems import Fault, InvalidRequest
+
+
+class WrongCode(InvalidRequest):
+    default_detail = "This code is wrong or was used before. After a wrong code wait a moment before the next one."
+
+
+def prove_by_code(*, user: User, code: str, sign_in: bool, by: Actor, now: datetime) -> Device:
+    """The app of this code, which is good once. Raises ``WrongCode``."""
+    code = "".join(code.split())
+    return _proved([*authenticators(user.pk)], code, user=user, sign_in=sign_in, by=by, now=now)
+
+
+def prove_by_recovery_code(
+    *, user: User, code: str, sign_in: bool, by: Actor, now: datetime
+) -> Device:
+    """The recovery codes, one of which this is and no longer works. Raises ``WrongCode``."""
+    codes = recovery_codes(user.pk)
+    known = [codes] if codes else []
+    device = _proved([*known], as_typed(code), user=user, sign_in=sign_in, by=by, now=now)
+    left = len(RecoveryCodes.objects.get(user=user).hashes)
+    mails.factor_changed(user=user, change=f"A recovery code was used; {left} are left.", now=now)
+    return device
+
+
+def record_proof(device: Device, *, user: User, sign_in: bool, by: Actor, now: datetime) -> None:
+    """Audits a proof: the first one completes a sign-in, later ones are asked for before grave acts."""
+    record(
+        "operator:signed_in" if sign_in else "operator:factor_proved",
+        by=by,
+        now=now,
+        target=user,
+        after={"kind": kind_of(device), "name": device.name},
+    )
+
+
+def _proved(
+    known: list[Device], code: str, *, user: User, sign_in: bool, by: Actor, now: datetime
+) -> Device:
+    device = next((each for each in known if verify_token(user, each.persistent_id, code)), None)
+    if device is None:
+        kinds = {"kind": kind_of(known[0])} if known else {}
+        record("operator:factor_refused", by=by, now=now, target=user, after=kinds)
+        raise WrongCode(errors=[Fault("/code", "wrong", WrongCode.default_detail)])
+    record_proof(device, user=user, sign_in=sign_in, by=by, now=now)
+    return device

@@ -1,0 +1,216 @@
+"""Sets second factors up, changes them and resets lost ones. Each change is audited, and the operator is mailed."""
+
+import secrets
+from datetime import datetime, timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from django.db import transaction
+from django_otp import verify_token
+from django_otp.models import Device
+from django_otp_webauthn.models import WebAuthnCredential
+
+from accounts.audit import Actor, record
+from accounts.factors import console_sessions
+from accounts.factors.devices import devices, forget_devices, has_factor, kind_of
+from accounts.hashers import TOKEN_HASHER
+from accounts.models import Authenticator, RecoveryCodes, SetUpCode, User
+from accounts.people import mails
+from accounts.people.one_time_passwords import LETTERS, MISREAD
+from accounts.people.rights import check_owner
+from accounts.people.users import check_not_oneself, check_reason
+from accounts.sessions.revocation import lock_user
+from config.api.problems import Fault, InvalidRequest, instant
+from config.encryption import encrypt
+
+SET_UP_WITHIN = timedelta(minutes=30)
+# 23 letters of 32 are 115 random bits, for which a plain hash does; 16 are 80, for which argon2id does.
+SET_UP_LETTERS, RECOVERY_LETTERS, GROUP = 23, 16, 4
+RECOVERY_CODES = 10
+KEY_BYTES = 20
+NAME_LENGTH = 64
+
+
+class NotAnOperator(InvalidRequest):
+    default_detail = "Only operators who may sign in have a second factor."
+
+
+class HasFactor(InvalidRequest):
+    default_detail = "This operator has a second factor. Reset it first if it is lost."
+
+
+class LastFactor(InvalidRequest):
+    default_detail = "This is your only factor. Add another one first."
+
+
+class WrongSetUpCode(InvalidRequest):
+    default_detail = (
+        "This code is wrong, or its 30 minutes are over. Ask another operator for a new one."
+    )
+
+
+class WrongFirstCode(InvalidRequest):
+    default_detail = "This is not the code that the app shows now. Check the clock of the device that it runs on."
+
+
+def make_set_up_code(*, user_id: UUID, by: Actor, now: datetime, reason: str = "") -> str:
+    """Makes the code with which an operator sets up a factor; an earlier one stops working.
+
+    Raises ``NotAnOwner``, ``NotAnOperator``, ``HasFactor``, and ``NotYourself``.
+    """
+    check_not_oneself(user_id, by)
+    secret, expires_at = _letters(SET_UP_LETTERS), now + SET_UP_WITHIN
+    with transaction.atomic():
+        user = _lock_operator(user_id, by=by)
+        if has_factor(user_id):
+            raise HasFactor
+        kept = {"secret_hash": _hash(secret), "expires_at": expires_at}
+        SetUpCode.objects.update_or_create(user=user, defaults=kept)
+        after = {"expires_at": instant(expires_at)}
+        record("operator:set_up_code_made", by=by, now=now, target=user, reason=reason, after=after)
+    return grouped(secret)
+
+
+def use_set_up_code(*, user: User, code: str, by: Actor, now: datetime) -> None:
+    """Uses a set-up code up. Raises ``WrongSetUpCode``."""
+    with transaction.atomic():
+        live = SetUpCode.objects.filter(user=user, expires_at__gt=now)
+        used, _ = live.filter(secret_hash=_hash(as_typed(code))).delete()
+        # An app that was begun with an earlier code may be known to whoever had that one.
+        Authenticator.objects.filter(user=user, confirmed=False).delete()
+        record(
+            "operator:set_up_code_used" if used else "operator:set_up_code_refused",
+            by=by,
+            now=now,
+            target=user,
+        )
+    if not used:
+        raise WrongSetUpCode(errors=[Fault("/code", "wrong", WrongSetUpCode.default_detail)])
+
+
+def begin_authenticator(*, user: User) -> Authenticator:
+    """The app that is being set up: it counts once its first code is right."""
+    begun: Authenticator | None = Authenticator.objects.filter(user=user, confirmed=False).first()
+    if begun is None:
+        key = encrypt(secrets.token_bytes(KEY_BYTES))
+        begun = Authenticator(user=user, confirmed=False, key=key, name="Authenticator app")
+        begun.save()
+    return begun
+
+
+def confirm_authenticator(*, user: User, code: str, name: str, by: Actor, now: datetime) -> Device:
+    """Takes an app into use. Raises ``WrongFirstCode``."""
+    device = begin_authenticator(user=user)
+    with transaction.atomic():
+        if verify_token(user, device.persistent_id, "".join(code.split())):
+            device.refresh_from_db()
+            device.confirmed, device.name = True, name.strip()[:NAME_LENGTH] or device.name
+            device.save(update_fields=["confirmed", "name"])
+            added(device, user=user, by=by, now=now)
+            return device
+    record("operator:factor_refused", by=by, now=now, target=user, after={"kind": kind_of(device)})
+    raise WrongFirstCode(errors=[Fault("/code", "wrong", WrongFirstCode.default_detail)])
+
+
+def name_passkey(device: WebAuthnCredential, *, user: User, by: Actor, now: datetime) -> None:
+    """Gives a passkey that the library has just stored a name that the operator can change."""
+    device.name = f"Passkey of {now:%Y-%m-%d}"
+    device.save(update_fields=["name"])
+    added(device, user=user, by=by, now=now)
+
+
+def added(device: Device, *, user: User, by: Actor, now: datetime) -> None:
+    SetUpCode.objects.filter(user=user).delete()
+    after = {"kind": kind_of(device), "name": device.name}
+    record("operator:factor_added", by=by, now=now, target=user, after=after)
+    mails.factor_changed(user=user, change=f"Added: {kind_of(device)} {device.name}.", now=now)
+
+
+def rename(*, user: User, device_id: str, name: str, by: Actor, now: datetime) -> None:
+    """Renames a factor of this operator. Nothing happens if they have none with this id or give no name."""
+    device, name = _own(user, device_id), name.strip()[:NAME_LENGTH]
+    if device is not None and name:
+        before, device.name = device.name, name
+        device.save(update_fields=["name"])
+        record(
+            "operator:factor_renamed",
+            by=by,
+            now=now,
+            target=user,
+            before={"name": before},
+            after={"name": name},
+        )
+
+
+def remove(*, user: User, device_id: str, by: Actor, now: datetime) -> None:
+    """Removes a factor of this operator. Raises ``LastFactor`` for the only one."""
+    with transaction.atomic():
+        lock_user(user.pk)
+        device = _own(user, device_id)
+        if device is None:
+            return
+        if len(devices(user.pk)) == 1:
+            raise LastFactor
+        before = {"kind": kind_of(device), "name": device.name}
+        device.delete()
+        record("operator:factor_removed", by=by, now=now, target=user, before=before)
+        mails.factor_changed(user=user, change=f"Removed: {before['kind']} {device.name}.", now=now)
+
+
+def make_recovery_codes(*, user: User, by: Actor, now: datetime) -> list[str]:
+    """Makes new recovery codes, to be shown once; the earlier ones stop working."""
+    codes = [_letters(RECOVERY_LETTERS) for _ in range(RECOVERY_CODES)]
+    kept = {"name": "Recovery codes", "hashes": [TOKEN_HASHER.hash(each) for each in codes]}
+    with transaction.atomic():
+        RecoveryCodes.objects.update_or_create(user=user, defaults=kept)
+        record("operator:recovery_codes_made", by=by, now=now, target=user)
+        mails.factor_changed(user=user, change="New recovery codes were made.", now=now)
+    return [grouped(each) for each in codes]
+
+
+def reset(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
+    """Removes an operator's factors and ends their sessions; returns the number of removed factors.
+
+    They sign in again with their password and a new set-up code.
+    """
+    check_not_oneself(user_id, by)
+    check_reason(reason)
+    with transaction.atomic():
+        user = _lock_operator(user_id, by=by)
+        removed = forget_devices(user_id)
+        SetUpCode.objects.filter(user=user).delete()
+        console_sessions.end_all(user_id=user_id, now=now)
+        before = {"factors": removed}
+        record("operator:factor_reset", by=by, now=now, target=user, reason=reason, before=before)
+        mails.factor_changed(user=user, change="It was reset by another operator.", now=now)
+    return removed
+
+
+def as_typed(code: str) -> str:
+    """A code as it was made, from what somebody typed."""
+    return "".join(code.split()).replace("-", "").upper().translate(MISREAD)
+
+
+def grouped(secret: str) -> str:
+    return "-".join(secret[at : at + GROUP] for at in range(0, len(secret), GROUP))
+
+
+def _own(user: User, device_id: str) -> Device | None:
+    return next((each for each in devices(user.pk) if each.persistent_id == device_id), None)
+
+
+def _lock_operator(user_id: UUID, *, by: Actor) -> User:
+    """Locks an operator's row for a change that owners alone make."""
+    user = lock_user(user_id)
+    check_owner(by=by)
+    if not (user.is_active and user.is_staff):
+        raise NotAnOperator
+    return user
+
+
+def _letters(number: int) -> str:
+    return "".join(secrets.choice(LETTERS) for _ in range(number))
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,152 @@
+"""Operators' second factors, beside the passkeys of django-otp-webauthn, and their sessions in the console."""
+
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+from argon2.exceptions import InvalidHashError, VerificationError
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+from django_otp.models import Device, ThrottlingMixin, TimestampMixin
+from django_otp.oath import TOTP
+
+from accounts.hashers import TOKEN_HASHER
+from accounts.models.people import User
+from config.encryption import decrypt
+
+DIGITS = 6
+# A clock that is wrong by a step of 30 seconds is tolerated.
+TOLERATED_STEPS = 1
+IDLE_END = timedelta(minutes=30)
+LONGEST = timedelta(hours=12)
+
+
+class CodeDevice(TimestampMixin, ThrottlingMixin, Device):
+    """A device of typed codes: after each wrong one the wait doubles, and a code is good once."""
+
+    class Meta:
+        abstract = True
+
+    def get_throttle_factor(self) -> float:
+        """The wait in seconds after the first wrong code."""
+        return 1.0
+
+    def verify_token(self, token: str) -> bool:
+        """Checks a code and uses it up. The caller holds the row's lock, as ``django_otp.verify_token`` does."""
+        if not self.verify_is_allowed()[0]:
+            return False
+        if not self.use_up(token):
+            self.throttle_increment()
+            return False
+        self.throttle_reset(commit=False)
+        self.set_last_used_timestamp(commit=False)
+        self.save()
+        return True
+
+    def use_up(self, token: str) -> bool:
+        raise NotImplementedError
+
+
+class Authenticator(CodeDevice):
+    """An app that shows a new code every 30 seconds (RFC 6238). Its key is encrypted."""
+
+    key = models.BinaryField(editable=False)
+    # The step of the latest code that was used: neither it nor an older one is good again.
+    last_step = models.BigIntegerField(default=-1, editable=False)
+
+    # Named here for type checkers; Django adds it.
+    user_id: UUID
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def plain_key(self) -> bytes:
+        return decrypt(bytes(self.key))
+
+    def use_up(self, token: str) -> bool:
+        if len(token) != DIGITS or not (token.isascii() and token.isdigit()):
+            return False
+        codes = TOTP(self.plain_key(), digits=DIGITS)
+        codes.time = timezone.now().timestamp()
+        if not codes.verify(int(token), tolerance=TOLERATED_STEPS, min_t=self.last_step + 1):
+            return False
+        self.last_step = codes.t()
+        return True
+
+
+class RecoveryCodes(CodeDevice):
+    """The codes that replace an operator's lost factor, each once. Their argon2id hashes are stored."""
+
+    hashes = ArrayField(models.CharField(max_length=128), editable=False)
+
+    class Meta:
+        ordering = ("id",)
+        constraints = (
+            models.UniqueConstraint(fields=("user",), name="recovery_codes_once_a_person"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    def use_up(self, token: str) -> bool:
+        used = next((each for each in self.hashes if _matches(each, token)), None)
+        if used is not None:
+            self.hashes.remove(used)
+        return used is not None
+
+
+class SetUpCode(models.Model):
+    """The code with which an operator without a factor sets one up. Its secret is stored as a SHA-256 hash."""
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    secret_hash = models.CharField(max_length=64, editable=False)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("user",)
+
+    def __str__(self) -> str:
+        return f"set-up code until {self.expires_at:%H:%M}"
+
+
+class ConsoleSessionQuerySet(models.QuerySet["ConsoleSession"]):
+    def in_time(self, *, at: datetime) -> "ConsoleSessionQuerySet":
+        """Sessions that were used lately, are not too old and have not been ended."""
+        return self.filter(
+            ended_at=None, last_used_at__gt=at - IDLE_END, started_at__gt=at - LONGEST
+        )
+
+    def live(self, *, at: datetime) -> "ConsoleSessionQuerySet":
+        """Those of them that no revocation and no new password has ended."""
+        return self.in_time(at=at).filter(epoch=models.F("user__epoch"))
+
+
+class ConsoleSession(models.Model):
+    """A sign-in of an operator in one browser. The browser's cookie belongs to another table, which refers to it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="console_sessions")
+    epoch = models.PositiveIntegerField(help_text="the operator's epoch when it was last used")
+    browser = models.CharField(max_length=200, blank=True)
+    started_at = models.DateTimeField()
+    started_from = models.GenericIPAddressField(null=True)
+    last_used_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ConsoleSessionQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-last_used_at", "id")
+
+    def __str__(self) -> str:
+        return f"console session {str(self.pk)[:8]}"
+
+
+def _matches(stored: str, presented: str) -> bool:
+    try:
+        return TOKEN_HASHER.verify(stored, presented)
+    except (VerificationError, InvalidHashError):
+        return False

@@ -1,0 +1,413 @@
+"""The second factor of operators, as their browser and other operators meet it; test_passkeys.py has real passkeys."""
+
+import re
+from base64 import b32decode
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+from django.utils import timezone
+from django_otp.oath import TOTP
+from procrastinate.contrib.django.models import ProcrastinateJob
+from pytest_django.fixtures import Settings
+
+from accounts.audit import Actor
+from accounts.factors import setting_up
+from accounts.factors.setting_up import make_set_up_code
+from accounts.models import (
+    AuditEvent,
+    Authenticator,
+    ConsoleSession,
+    PasswordLink,
+    RecoveryCodes,
+    SetUpCode,
+    User,
+)
+from accounts.people.password_links import NoFactor, request_link, send_reset
+from tests.conftest import PASSWORD, Browser
+
+pytestmark = pytest.mark.django_db
+
+PROVE, SET_UP, OWN = (
+    "/admin/second-factor/",
+    "/admin/second-factor/set-up/",
+    "/admin/second-factor/own/",
+)
+APP, RECOVERY = "/admin/second-factor/authenticator/", "/admin/second-factor/recovery/"
+
+
+@pytest.fixture(autouse=True)
+def _required(settings: Settings) -> None:
+    settings.OPERATOR_SECOND_FACTOR = True
+
+
+@pytest.fixture
+def other(db: None) -> User:
+    return User.objects.create_superuser("other@shell.test")
+
+
+@pytest.fixture
+def half(stranger: Browser, operator: User) -> Browser:
+    """A browser that has given the operator's password and nothing else."""
+    given = {"username": operator.email, "password": PASSWORD}
+    assert stranger.post("/admin/login/", given).status_code == 302
+    return stranger
+
+
+@pytest.fixture
+def whole(half: Browser, operator: User, by: Actor, now: datetime) -> Browser:
+    """A browser whose operator has set an app up by a code."""
+    code = make_set_up_code(user_id=operator.pk, by=by, now=now)
+    assert half.post(SET_UP, {"code": code}).status_code == 302
+    half.get(APP)
+    answer = half.post(APP, {"name": "Phone", "code": code_of(operator)})
+    assert (answer.status_code, answer.url) == (302, RECOVERY)  # type: ignore[attr-defined]
+    return half
+
+
+def code_of(user: User, *, later: int = 0) -> str:
+    """What the operator's app shows, now or some steps later."""
+    codes = TOTP(Authenticator.objects.get(user=user).plain_key())
+    codes.time = timezone.now().timestamp() + 30 * later
+    return f"{codes.token():06}"
+
+
+def acts(of: str = "operator:") -> list[str]:
+    found = AuditEvent.objects.filter(action__startswith=of).order_by("pk")
+    return [each.action for each in found]
+
+
+def sent(browser: Browser, path: str) -> str:
+    answer: Any = browser.get(path)
+    assert answer.status_code == 302, answer.content
+    return str(answer.url)
+
+
+def mails_to(user: User) -> list[str]:
+    jobs = ProcrastinateJob.objects.filter(task_name="mail.send").order_by("pk")
+    return [job.args["text"] for job in jobs if job.args["to"] == [user.email]]
+
+
+def prove_again(browser: Browser, user: User) -> Any:
+    """Another proof; the step before it may have used the code of now."""
+    Authenticator.objects.filter(user=user).update(last_step=-1)
+    return browser.post(PROVE, {"code": code_of(user)})
+
+
+def age(browser: Browser, **by: float) -> None:
+    """Makes the latest proof in this browser so much older."""
+    session = browser.session
+    session["factor_proved_at"] -= timedelta(**by).total_seconds()
+    session.save()
+
+
+def test_a_password_alone_opens_the_set_up_page_and_nothing_else(half: Browser) -> None:
+    for page in ("/admin/", "/admin/accounts/user/", OWN, RECOVERY, "/admin/password_change/"):
+        assert sent(half, page).startswith(SET_UP)
+    assert sent(half, APP) == SET_UP
+    page = half.get(SET_UP)
+    assert b"set-up code" in page.content
+    assert b"passkey-register-button" not in page.content
+    assert b"Audit events" not in page.content
+    begun = half.post("/admin/passkeys/registration-begin/")
+    assert begun.status_code == 403
+    assert acts() == ["operator:password_accepted"]
+    assert half.post("/admin/logout/").status_code == 200
+
+
+def test_a_set_up_code_is_good_once_and_for_thirty_minutes(
+    half: Browser, operator: User, by: Actor, now: datetime
+) -> None:
+    late = make_set_up_code(user_id=operator.pk, by=by, now=now - timedelta(minutes=31))
+    assert b"This code is wrong" in half.post(SET_UP, {"code": late}).content
+    first = make_set_up_code(user_id=operator.pk, by=by, now=now)
+    code = make_set_up_code(user_id=operator.pk, by=by, now=now)
+    assert code.replace("-", "") not in SetUpCode.objects.get().secret_hash
+    assert b"This code is wrong" in half.post(SET_UP, {"code": first}).content
+    assert half.post(SET_UP, {"code": code.lower()}).status_code == 302
+    assert not SetUpCode.objects.exists()
+    assert b"passkey-register-button" in half.get(SET_UP).content
+    another = Browser()
+    another.post("/admin/login/", {"username": operator.email, "password": PASSWORD})
+    assert b"This code is wrong" in another.post(SET_UP, {"code": code}).content
+    assert b"passkey-register-button" not in another.get(SET_UP).content
+    assert acts().count("operator:set_up_code_refused") == 3
+
+
+def test_a_code_for_one_operator_sets_up_no_other(
+    half: Browser, other: User, by: Actor, now: datetime
+) -> None:
+    code = make_set_up_code(user_id=other.pk, by=by, now=now)
+    assert b"This code is wrong" in half.post(SET_UP, {"code": code}).content
+
+
+def test_an_app_is_set_up_its_key_encrypted_and_its_recovery_codes_shown_once(
+    whole: Browser, operator: User
+) -> None:
+    device = Authenticator.objects.get()
+    assert (device.name, device.confirmed) == ("Phone", True)
+    assert device.plain_key() not in bytes(device.key)
+    page = whole.post(RECOVERY).content.decode()
+    codes = re.findall(r"<code>([0-9A-Z]{4}(?:-[0-9A-Z]{4}){3})</code>", page)
+    assert len(set(codes)) == 10
+    assert codes[0] not in whole.get(RECOVERY).content.decode()
+    stored = RecoveryCodes.objects.get().hashes
+    assert all(each.startswith("$argon2id$") for each in stored)
+    assert whole.get("/admin/").status_code == 200
+    said = "\n".join(mails_to(operator))
+    assert "Added: authenticator app Phone." in said
+    assert "New recovery codes were made" in said
+    assert not any(code in said for code in codes)
+
+
+def test_the_picture_of_a_key_is_an_image_that_the_policy_allows(
+    half: Browser, operator: User, by: Actor, now: datetime
+) -> None:
+    half.post(SET_UP, {"code": make_set_up_code(user_id=operator.pk, by=by, now=now)})
+    page = half.get(APP)
+    text = page.content.decode()
+    assert 'src="data:image/svg+xml' in text
+    assert "img-src 'self' data:" in page.headers["Content-Security-Policy"]
+    assert "no-store" in page.headers["Cache-Control"]
+    (shown,) = re.findall(r'id="key">([A-Z2-7-]+)<', text)
+    assert b32decode(shown.replace("-", "")) == Authenticator.objects.get().plain_key()
+
+
+def test_a_sign_in_wants_the_code_after_the_password_and_says_both(
+    whole: Browser, operator: User
+) -> None:
+    whole.post("/admin/logout/")
+    whole.post("/admin/login/", {"username": operator.email, "password": PASSWORD})
+    assert sent(whole, "/admin/accounts/user/?q=a").startswith(f"{PROVE}?next=%2Fadmin%2Faccounts")
+    assert b"passkey-register-button" not in whole.get(PROVE).content
+    assert whole.post("/admin/passkeys/registration-begin/").status_code == 403
+    answer: Any = prove_again(whole, operator)
+    assert (answer.status_code, answer.url) == (302, "/admin/")
+    assert whole.get("/admin/").status_code == 200
+    assert acts()[-2:] == ["operator:password_accepted", "operator:signed_in"]
+
+
+def test_where_an_operator_was_going_comes_next_but_never_another_site(
+    whole: Browser, operator: User
+) -> None:
+    Authenticator.objects.update(last_step=-1)
+    there = {"code": code_of(operator), "next": "/admin/accounts/user/"}
+    assert whole.post(PROVE, there).headers["Location"] == "/admin/accounts/user/"
+    Authenticator.objects.update(last_step=-1)
+    away = {"code": code_of(operator), "next": "https://elsewhere.test/admin/"}
+    assert whole.post(PROVE, away).headers["Location"] == "/admin/"
+
+
+def test_a_code_is_good_once_and_a_wrong_one_makes_the_next_wait(
+    whole: Browser, operator: User
+) -> None:
+    code = code_of(operator)
+    assert b"This code is wrong" in whole.post(PROVE, {"code": code}).content
+    device = Authenticator.objects.get()
+    assert device.throttling_failure_count == 1
+    Authenticator.objects.update(last_step=-1)
+    # Right, but too early after the wrong one.
+    assert b"This code is wrong" in whole.post(PROVE, {"code": code}).content
+    Authenticator.objects.update(throttling_failure_timestamp=timezone.now() - timedelta(seconds=2))
+    assert whole.post(PROVE, {"code": code}).status_code == 302
+    assert acts().count("operator:factor_refused") == 2
+
+
+def test_ten_wrong_codes_in_a_minute_are_enough(whole: Browser, operator: User) -> None:
+    for _ in range(10):
+        assert b"This code is wrong" in whole.post(PROVE, {"code": "000000"}).content
+    assert whole.post(PROVE, {"code": "000000"}).status_code == 429
+
+
+def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
+    whole: Browser, operator: User
+) -> None:
+    page = whole.post(RECOVERY).content.decode()
+    code = re.findall(r"<code>([0-9A-Z-]{19})</code>", page)[0]
+    whole.post("/admin/logout/")
+    for expected in (302, 200):
+        whole.post("/admin/login/", {"username": operator.email, "password": PASSWORD})
+        answer = whole.post(f"{PROVE}?recovery", {"code": code.lower().replace("-", " ")})
+        assert answer.status_code == expected
+        if expected == 302:
+            assert whole.get("/admin/").status_code == 200
+            whole.post("/admin/logout/")
+    assert "A recovery code was used; 9 are left." in "\n".join(mails_to(operator))
+
+
+GRAVE = ("make_operator", "one_time", "email", "erase", "revoke", "reset_factor", "set_up_code")
+
+
+def test_grave_acts_ask_again_after_ten_minutes_and_others_do_not(
+    whole: Browser, operator: User, other: User, user: User
+) -> None:
+    page = reverse("admin:accounts_user_revoke", args=[user.pk])
+    plain = reverse("admin:accounts_user_disable", args=[user.pk])
+    assert whole.get(page).status_code == 200
+    age(whole, minutes=9)
+    assert whole.get(page).status_code == 200
+    age(whole, minutes=1)
+    assert sent(whole, page).startswith(f"{PROVE}?next=%2Fadmin%2Faccounts")
+    assert b"older than 10 minutes" in whole.get(PROVE).content
+    answer = whole.post(page, {"reason": "Lost."})
+    assert answer.status_code == 302
+    assert acts("user:tokens_revoked") == []
+    assert whole.get(plain).status_code == 200
+    assert sent(whole, RECOVERY).startswith(PROVE)
+    assert prove_again(whole, operator).status_code == 302
+    assert acts()[-1] == "operator:factor_proved"
+    assert whole.post(page, {"reason": "Lost.", "once": "1"}).status_code == 302
+    assert acts("user:tokens_revoked") == ["user:tokens_revoked"]
+
+
+def test_a_grave_act_on_several_rows_asks_too(whole: Browser, user: User) -> None:
+    age(whole, minutes=11)
+    chosen = {"action": "revoke", "_selected_action": [str(user.pk)], "index": "0"}
+    answer: Any = whole.post(reverse("admin:accounts_user_changelist"), chosen)
+    assert answer.url.startswith(PROVE)
+    several = {"target": [str(user.pk)], "reason": "Lost.", "once": "1"}
+    assert whole.post(reverse("admin:accounts_user_revoke_several"), several).status_code == 302
+    assert acts("user:tokens_revoked") == []
+
+
+def test_another_operator_makes_a_code_and_resets_a_lost_factor(
+    whole: Browser, operator: User, other: User
+) -> None:
+    making = reverse("admin:accounts_user_set_up_code", args=[other.pk])
+    page = whole.post(making, {"reason": "First day.", "once": "1"}).content.decode()
+    (code,) = re.findall(r"<code>([0-9A-Z-]{28})</code>", page)
+    browser = Browser()
+    browser.force_login(other)
+    assert browser.post(SET_UP, {"code": code}).status_code == 302
+    browser.get(APP)
+    browser.post(APP, {"name": "Phone", "code": code_of(other)})
+    assert browser.get("/admin/").status_code == 200
+    assert b"Reset it first" in whole.post(making, {"reason": "Again.", "once": "3"}).content
+    resetting = reverse("admin:accounts_user_reset_factor", args=[other.pk])
+    assert whole.post(resetting, {"reason": "Lost.", "once": "2"}).status_code == 302
+    assert not Authenticator.objects.filter(user=other).exists()
+    assert sent(browser, "/admin/").startswith("/admin/login/")
+    assert "It was reset by another operator" in "\n".join(mails_to(other))
+    event = AuditEvent.objects.filter(action="operator:factor_reset")[:1].get()
+    assert (event.actor, event.reason) == (operator.email, "Lost.")
+
+
+def test_nobody_resets_their_own_factor_or_makes_a_code_for_themselves(
+    whole: Browser, operator: User
+) -> None:
+    for name in ("reset_factor", "set_up_code"):
+        address = reverse(f"admin:accounts_user_{name}", args=[operator.pk])
+        assert whole.post(address, {"reason": "Lost.", "once": "1"}).status_code == 302
+    assert Authenticator.objects.filter(user=operator).exists()
+
+
+def test_commands_make_a_code_and_reset_a_factor(
+    half: Browser, operator: User, user: User, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("operator_setup_code", operator.email)
+    code = capsys.readouterr().out.strip()
+    assert half.post(SET_UP, {"code": code}).status_code == 302
+    half.get(APP)
+    half.post(APP, {"name": "Phone", "code": code_of(operator)})
+    with pytest.raises(CommandError, match="Reset it first"):
+        call_command("operator_setup_code", operator.email)
+    call_command("reset_second_factor", operator.email)
+    assert not Authenticator.objects.exists()
+    for command in ("operator_setup_code", "reset_second_factor"):
+        with pytest.raises(CommandError, match="Only operators"):
+            call_command(command, user.email)
+
+
+def test_no_password_mail_goes_to_an_operator_without_a_factor(
+    operator: User, by: Actor, now: datetime
+) -> None:
+    assert not send_reset(email=operator.email, address=None, request_id="", now=now)
+    with pytest.raises(NoFactor):
+        request_link(user_id=operator.pk, kind=PasswordLink.Kind.RESET, by=by, now=now)
+    assert not PasswordLink.objects.exists()
+
+
+def test_a_mailed_reset_sets_the_password_and_leaves_the_factor(
+    whole: Browser, operator: User, now: datetime, django_capture_on_commit_callbacks: Any
+) -> None:
+    assert send_reset(email=operator.email, address=None, request_id="", now=now)
+    link = PasswordLink.objects.get()
+    PasswordLink.objects.update(secret_hash=setting_up._hash("k" * 43))
+    assert link.kind == PasswordLink.Kind.RESET
+    new = "another good horse battery"
+    fresh = Browser()
+    answer = fresh.post(
+        reverse("account:password", args=["k" * 43]), {"password": new, "again": new}
+    )
+    assert answer.status_code == 302
+    assert sent(fresh, "/admin/").startswith("/admin/login/")
+    fresh.post("/admin/login/", {"username": operator.email, "password": new})
+    assert sent(fresh, "/admin/").startswith(PROVE)
+    assert Authenticator.objects.get().name == "Phone"
+
+
+def test_a_session_ends_after_thirty_idle_minutes_and_twelve_hours(whole: Browser) -> None:
+    whole.get("/admin/")
+    sessions = ConsoleSession.objects.filter(ended_at=None)
+    now = timezone.now()
+    sessions.update(last_used_at=now - timedelta(minutes=29))
+    assert whole.get("/admin/").status_code == 200
+    assert sessions.filter(last_used_at__gt=now - timedelta(minutes=1)).exists()
+    sessions.update(last_used_at=now - timedelta(minutes=31))
+    assert sent(whole, "/admin/").startswith("/admin/login/?next=/admin/")
+    assert b"30 minutes without use" in whole.get("/admin/login/").content
+
+
+def test_a_session_in_use_ends_after_twelve_hours(whole: Browser) -> None:
+    whole.get("/admin/")
+    ConsoleSession.objects.update(started_at=timezone.now() - timedelta(hours=12, seconds=1))
+    assert sent(whole, "/admin/").startswith("/admin/login/")
+
+
+def test_operators_list_and_end_their_own_sessions(
+    whole: Browser, operator: User, other: User, by: Actor, now: datetime
+) -> None:
+    second = Browser(HTTP_USER_AGENT="Firefox on a train")
+    second.force_login(operator)
+    session = second.session
+    session.update({name: whole.session[name] for name in ("otp_device_id", "factor_proved_at")})
+    session.save()
+    assert second.get("/admin/").status_code == 200
+    strangers = ConsoleSession.objects.create(
+        user=other, epoch=other.epoch, browser="Someone's", started_at=now, last_used_at=now
+    )
+    page = whole.get(OWN).content.decode()
+    assert "Firefox on a train" in page
+    assert "Someone&#x27;s" not in page
+    theirs = ConsoleSession.objects.get(browser="Firefox on a train")
+    for each in (theirs.pk, strangers.pk, "nonsense"):
+        assert whole.post(OWN, {"end": str(each)}).status_code == 302
+    assert sent(second, "/admin/").startswith("/admin/login/")
+    assert whole.get("/admin/").status_code == 200
+    strangers.refresh_from_db()
+    assert strangers.ended_at is None
+    assert acts()[-1] == "operator:session_ended"
+
+
+def test_factors_are_renamed_and_removed_but_not_the_last(whole: Browser, operator: User) -> None:
+    device = Authenticator.objects.get()
+    whole.post(OWN, {"rename": device.persistent_id, "name": "Old phone"})
+    device.refresh_from_db()
+    assert device.name == "Old phone"
+    whole.post(OWN, {"remove": device.persistent_id})
+    assert b"your only factor" in whole.get(OWN).content.replace(b"Your", b"your")
+    device.pk, device.name = None, "New phone"
+    device.save()
+    whole.post(OWN, {"remove": device.persistent_id})
+    assert Authenticator.objects.get().name == "Old phone"
+    assert acts()[-2:] == ["operator:factor_renamed", "operator:factor_removed"]
+
+
+def test_nothing_is_asked_where_it_is_off(half: Browser, settings: Settings) -> None:
+    settings.OPERATOR_SECOND_FACTOR = False
+    assert half.get("/admin/").status_code == 200
+    assert sent(half, PROVE) == "/admin/"
+    assert sent(half, SET_UP) == OWN
+    assert b"OPERATOR_SECOND_FACTOR=off" in half.get(OWN).content
