@@ -223,6 +223,7 @@ def make(shell: Shell, port: int, number: int) -> Made:
 
 
 @pytest.mark.wire
+@pytest.mark.timeout(120 + CALLS // 4)
 def test_the_ledger_of_mixed_calls_is_what_the_provider_counts(
     service: Service, database: Database, provider: Provider, sign_in: SignIn
 ) -> None:
