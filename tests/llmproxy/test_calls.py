@@ -154,7 +154,9 @@ class TestModels:
             ("gpt-4o-mini", "o200k_base"), ("gpt-4.1", "o200k_base"), ("gpt-5.2-codex", "o200k_base"),
             ("o1", "o200k_base"), ("o4-mini", "o200k_base"), ("openai/gpt-oss-20b", "o200k_base"),
             ("chatgpt-4o-latest", "o200k_base"), ("gpt-4", "cl100k_base"), ("gpt-4-turbo", "cl100k_base"),
-            ("gpt-3.5-turbo", "cl100k_base"), ("claude-opus-4", "factor"), ("olmo", "factor"),
+            ("gpt-3.5-turbo", "cl100k_base"), ("ft:gpt-3.5-turbo-0125:acme::9aBc", "cl100k_base"),
+            ("ft:gpt-4o-mini-2024-07-18:acme::9aBc", "o200k_base"), ("openai/ft:gpt-4.1:acme", "o200k_base"),
+            ("ft:llama-4", "factor"), ("claude-opus-4", "factor"), ("olmo", "factor"),
         ],
     )  # fmt: skip
     def test_openais_families_have_their_tokenizers(self, name: str, tokenizer: str) -> None:

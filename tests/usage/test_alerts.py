@@ -589,6 +589,22 @@ class TestChecking:
         assert set(kinds()) == {"output", "output_all", "percentile"}
         assert alerts.check(now=NOON)[0] == 0
 
+    def test_alerts_are_written_in_the_order_of_a_settlement(self, plan: Plan, by: Actor) -> None:
+        """Two that write the same rows in different orders may wait for each other."""
+        settled, *checked = people(3, plan, by)
+        roomy = PlanCaps(monthly_input=10**6, monthly_output=10**6, daily=None)
+        end(settled, ask(settled, prompt=10_000).record_id, prompt=10_000, output=1_000)
+        for each in checked:
+            # What is charged under a higher cap is noticed by the check alone.
+            end(each, ask(each, plan=roomy).record_id, prompt=10_000, output=1_000)
+        assert alerts.check(now=NOON).noticed == 8
+        written = Alert.objects.order_by("pk").exclude(user=None)
+        assert list(written.filter(user=settled).values_list("kind", flat=True)) == list(
+            written.filter(user=checked[0]).values_list("kind", flat=True)
+        )
+        ids = list(written.exclude(user=settled).values_list("user", flat=True))
+        assert ids == sorted(ids)
+
     def test_the_command_says_what_it_found(
         self, user: User, capsys: pytest.CaptureFixture[str]
     ) -> None:

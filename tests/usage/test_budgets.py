@@ -24,6 +24,7 @@ from usage.limits import PlanCaps
 from usage.models import Budget, UsageRecord
 from usage.refusals import BudgetExceeded
 from usage.settlement import Spent, settle, settle_abandoned
+from usage.tasks import watch_budgets
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOVEMBER = date(2026, 11, 1)
@@ -111,6 +112,12 @@ class TestCosts:
     def test_the_largest_numbers_fit(self, user: User) -> None:
         dear = Prices(input=10**12, cached_input=None, output=10**12)
         assert end(user, ask(user, prices=dear), input=10**9).cost == 10**15
+        assert end(user, ask(user, prices=dear), output=10**9).cost == 10**15
+        cached = {"input": 10**9, "cached_input": 10**9}
+        assert end(user, ask(user, prices=dear), **cached).cost == 10**15
+        assert (
+            end(user, ask(user, prices=dear._replace(cached_input=10**12)), **cached).cost == 10**15
+        )
 
 
 @pytest.mark.django_db
@@ -277,6 +284,17 @@ class TestTelling:
         spend(user, 5)
         budgets.watch(now=NOON)
         assert subjects() == ["Acme has spent all of this month's budget"]
+
+    def test_its_sum_waits_behind_no_mail(
+        self, user: User, organisation: Client, by: Actor
+    ) -> None:
+        allow(organisation, 10, by)
+        spend(user, 8)
+        budgets.watch(now=NOON)
+        watch_budgets.defer(timestamp=0)
+        first, *_ = ProcrastinateJob.objects.order_by("-priority", "id")
+        assert ProcrastinateJob.objects.count() == 2
+        assert first.task_name == "usage.watch_budgets"
 
     def test_a_raised_budget_is_heard_of_again(
         self, user: User, organisation: Client, by: Actor

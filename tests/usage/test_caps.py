@@ -8,12 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.db import connection
 from django.db.models import Sum
 
 from accounts.models import User
 from config.api.problems import Problem
 from tests.races import race
-from usage.caps import Asked, Reservation, reserve
+from usage.caps import Asked, Prices, Reservation, reserve
 from usage.limits import PlanCaps, balance
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.refusals import CapReserved, DailyLimitReached, MonthlyCapExceeded
@@ -349,6 +350,29 @@ class TestRaces:
         assert granted == [100] * 10
         assert {type(each) for each in results} == {Reservation, CapReserved}
         assert_totals_are_the_ledger(user)
+
+    def test_an_admission_is_prepared_once_whatever_its_numbers(self, user: User) -> None:
+        """Each preparation is kept in every connection, and takes as long as a dozen admissions."""
+        for number in (1, 10**5, 10**10):
+            asked = Asked(
+                user_id=user.pk,
+                client_id=user.client_id,
+                session_id=uuid4(),
+                model="m",
+                provider="p",
+                request_id=f"request-{next(numbers)}",
+                streamed=False,
+                input_estimate=100,
+                output_wanted=100,
+                counted_input=min(number, 10**6),
+                prices=Prices(number, number, number),
+            )
+            assert reserve(asked=asked, plan=caps(number + 10**4, None, number + 10**4), now=NOON)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '%admitted AS (%'"
+            )
+            assert cursor.fetchone() == (1,)
 
     def test_a_month_begins_for_many_at_the_same_time(self, user: User) -> None:
         people = [user] + [
