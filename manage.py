@@ -7,18 +7,26 @@ from pathlib import Path
 
 from django.core.management import execute_from_command_line
 
-from config.env import env
+from config.env import env, owner_address
 
 LOCAL = Path(__file__).resolve().parent / ".local" / "env"
+SERVICE = {"DATABASE_URL", "DATABASE_URL_FILE"}
+OWNER = {"DATABASE_OWNER_URL", "DATABASE_OWNER_URL_FILE"}
 HINT = f"{LOCAL} keeps no secret that `make run` was given, and no address with one; export them here too."
 
 
 def main() -> None:
     """Runs a command; variables of the process environment take precedence over those of `make run`."""
+    if not SERVICE.isdisjoint(os.environ) and OWNER.isdisjoint(os.environ):
+        # Another database than that of `make run`, whose tables the owner in its file does not own.
+        os.environ["DATABASE_OWNER_URL"] = ""
     try:
         is_local = bool(env.read_env(LOCAL, recurse=False))
     except PermissionError:
         sys.exit(f"{LOCAL} belongs to another user; run as that user, or in a copy of your own.")
+    if sys.argv[1:2] == ["migrate"] and (owner := owner_address()):
+        os.environ.pop("DATABASE_URL_FILE", None)
+        os.environ["DATABASE_URL"] = owner
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     try:
         execute_from_command_line(sys.argv)

@@ -23,7 +23,6 @@ EVENTS_AT_A_TIME = 2000
 SESSIONS_AT_A_TIME = 100
 # How long operators can look at a session that is over.
 OVER_KEPT = timedelta(days=30)
-_PRUNE_AUDIT = "SELECT removed, latest FROM accounts_prune_audit(%s, %s, %s)"
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -84,7 +83,7 @@ def _remove_events(*, since: datetime, before: datetime) -> tuple[int, datetime 
     By a function of the table's owner: the service's role may delete no events.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_PRUNE_AUDIT, [since, before, EVENTS_AT_A_TIME])
+        cursor.callproc("accounts_prune_audit", [since, before, EVENTS_AT_A_TIME])
         removed, latest = cursor.fetchone() or (0, None)
     return removed, latest
 

@@ -4,6 +4,7 @@ from django.core.checks import Tags, register
 from django.utils.module_loading import import_string
 
 from config.db.indexes import no_invalid_indexes
+from config.db.roles import service_owns_nothing
 
 
 class ComposeConfig(AppConfig):
@@ -13,6 +14,7 @@ class ComposeConfig(AppConfig):
 
     def ready(self) -> None:
         register(no_invalid_indexes, Tags.database)
+        register(service_owns_nothing, Tags.database, deploy=True)
         if settings.SENTRY_DSN:
             # Loads the library only if errors are reported.
             import_string("config.observability.reports.start")(

@@ -277,6 +277,19 @@ def _database_url(value: str) -> dict[str, Any]:
     return dict(config)
 
 
+def owner_address() -> str:
+    """``DATABASE_OWNER_URL``; empty without one. Only what changes the schema reads it, and is given it."""
+    try:
+        value = FileAwareEnv(strip_whitespace=True).str("DATABASE_OWNER_URL", "")
+        if value:
+            _database_url(value)
+    except (OSError, ValueError, ValidationError):
+        raise SystemExit(
+            "DATABASE_OWNER_URL must be postgresql://…, or a file with that."
+        ) from None
+    return value
+
+
 @_parsed("address")
 def _address(value: str) -> str:
     """An absolute http(s) address, without a trailing slash."""

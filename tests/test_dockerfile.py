@@ -171,4 +171,31 @@ def test_every_container_is_watched_or_says_that_it_is_not() -> None:
     for name, service in services().items():
         assert "build" in service or "healthcheck" in service, name
         assert service["restart"] in {"unless-stopped", "no"}, name
-    assert services().keys() == {"web", "worker", "migrate", "database", "cache"}
+    assert services().keys() == {"web", "worker", "migrate", "roles", "database", "cache"}
+
+
+def test_every_container_is_confined_and_limited() -> None:
+    for name, service in services().items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert {"mem_limit", "pids_limit", "tmpfs"} <= service.keys(), name
+        # The service's image names its own user.
+        assert "build" in service or service["user"] not in {"root", "0"}, name
+
+
+def test_every_image_may_be_named_by_its_digest() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text()
+    for name, service in services().items():
+        chosen = service["build"]["args"]["PYTHON"] if "build" in service else service["image"]
+        variable = re.fullmatch(r"\$\{([A-Z]+_IMAGE):-[a-z]+:[\w.-]+\}", chosen)
+        assert variable, name
+        assert f"\n{variable[1]}=" in page
+    assert arguments("ARG").removeprefix("PYTHON=") in services()["web"]["build"]["args"]["PYTHON"]
+
+
+def test_the_owner_of_the_tables_is_known_to_those_that_need_it_alone() -> None:
+    knows = {name for name, each in services().items() if "owner.env" in each.get("env_file", "")}
+    assert knows == {"migrate", "roles"}
+    for name in ("web", "worker"):
+        assert "roles" in services()[name]["depends_on"]

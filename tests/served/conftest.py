@@ -45,12 +45,14 @@ def ground(
         running_provider(api_key=os.environ["LLM_API_KEY"]) as provider,
     ):
         environ = {
-            "DATABASE_URL": database.url,
+            "DATABASE_URL": database.service_url,
+            "DATABASE_OWNER_URL": database.url,
             "LLM_BASE_URL": provider.base_url,
             "EMAIL_URL": (folder / "mail").as_uri(),
         }
         everything = {**os.environ, **environ}
         manage(everything, "migrate", "--no-input")
+        manage(everything, "split_database_roles")
         manage(everything, "seed_demo", "--output", str(folder / "demo.json"))
         yield Ground(database=database, provider=provider, folder=folder, environ=environ)
 

@@ -11,14 +11,22 @@ from django.db import connection, connections, transaction
 from django.db.utils import load_backend
 from psycopg import sql
 
+from tests.tools.postgres import SERVICE
+
 Unblock = Callable[[], AbstractContextManager[None]]
 
 
 class Database:
-    """``url`` is what the service is given; inside ``rows()`` models and rules stand on the same database."""
+    """``url`` is for the tables' owner, ``service_url`` for a role that owns none.
+
+    Inside ``rows()`` models and rules stand on the same database.
+    """
 
     def __init__(self, name: str, unblock: Unblock) -> None:
         self.url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}").geturl()
+        parts = urlsplit(self.url)
+        role = f"{SERVICE}@{parts.netloc.rpartition('@')[2]}"
+        self.service_url = parts._replace(netloc=role).geturl()
         self._name = name
         self._unblock = unblock
 

@@ -68,12 +68,14 @@ def upgraded(
         third_party = {"client_id": "upgrade", "client_secret": "secret", **endpoints}
         environ = {
             **before["environ"],
-            "DATABASE_URL": database.url,
+            "DATABASE_URL": database.service_url,
+            "DATABASE_OWNER_URL": database.url,
             "EMAIL_URL": (folder / "mail").as_uri(),
             "LLM_BASE_URL": provider,
             "OAUTH_PROVIDERS": json.dumps({"local": third_party}),
         }
         manage({**os.environ, **environ}, "migrate", "--no-input")
+        manage({**os.environ, **environ}, "split_database_roles")
         with running_service(folder, environ) as service:
             yield Upgraded(service, database, before)
 

@@ -26,7 +26,7 @@ def announcement(folder: Path, environ: Mapping[str, str], *, own_database: bool
         "Logs": f"{folder / 'log'}",
     }
     if own_database:
-        places["Database"] = f"{quote(psql())} {quote(environ['DATABASE_URL'])}"
+        places["Database"] = f"{quote(psql())} {quote(environ['DATABASE_OWNER_URL'])}"
     lines = [f"  {name + ':':<18}{place}" for name, place in places.items()]
     paste = [f"  {line}" for line in session(base, demo)]
     return "\n".join(

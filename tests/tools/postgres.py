@@ -17,6 +17,8 @@ from tests.tools.privileges import give_to_server, unprivileged
 
 VERSION = "18"
 NAME = "shell"
+# The role of a service that owns no table; NAME owns them.
+SERVICE = "shell_service"
 ALWAYS = {
     "listen_addresses": "",
     "max_connections": "200",
@@ -57,8 +59,13 @@ class Postgres:
     def url(self) -> str:
         return self.url_of(NAME)
 
-    def url_of(self, database: str) -> str:
-        return f"postgresql://{NAME}@{quote(str(self.sockets), safe='')}/{database}"
+    @property
+    def service_url(self) -> str:
+        """For a role that `manage.py split_database_roles` makes."""
+        return self.url_of(NAME, role=SERVICE)
+
+    def url_of(self, database: str, *, role: str = NAME) -> str:
+        return f"postgresql://{role}@{quote(str(self.sockets), safe='')}/{database}"
 
     def start(self) -> Child:
         """A server that answers and has the database; this process must hold the folder."""

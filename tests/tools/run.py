@@ -73,7 +73,8 @@ class Servers:
         """Writes the environment file; the values in it. This process must hold the folder."""
         addresses = environment.kept_addresses(environ)
         if self.database is not None:
-            addresses["DATABASE_URL"] = self.database.url
+            addresses["DATABASE_URL"] = self.database.service_url
+            addresses["DATABASE_OWNER_URL"] = self.database.url
         if self.cache is not None:
             addresses["CACHE_URL"] = self.cache.url
         elif self.without_cache:
@@ -122,6 +123,8 @@ class Start:
         servers = self._prepare()
         self._bring(servers)
         self._step("migrate", "migrate", "--no-input")
+        if servers.database is not None:
+            self._step("roles", "split_database_roles")
         self.say("Database is up to date")
         self._step("seed", "seed_demo", "--output", str(self._folder / "demo.json"))
         self.say("Demo data is there")
@@ -150,6 +153,8 @@ class Start:
         values = servers.write(self._host, self._port, os.environ)
         # A port of 0 has become a number by now.
         own = {"HOST": self._host, "PORT": str(self._port), "PYTHONUNBUFFERED": "1"}
+        if servers.database is not None:
+            own["DATABASE_OWNER_URL"] = values["DATABASE_OWNER_URL"]
         self._environ = {**os.environ, **environment.missing(values, os.environ), **own}
         self.say("Environment is written")
         return servers
