@@ -1,5 +1,6 @@
 """The worker's tasks of this app."""
 
+from datetime import datetime
 from uuid import UUID
 
 from django.utils import timezone
@@ -10,6 +11,7 @@ from accounts.connections import authorisation, disconnecting, reencrypting
 from accounts.keys import signing_keys
 from accounts.models import PasswordLink
 from accounts.people import password_links
+from accounts.sessions import refusals
 from accounts.sessions.retries import wipe_expired
 from config.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
 
@@ -34,6 +36,14 @@ def send_reset(
         request_id=request_id,
         again=context.job.attempts > 0,
         now=timezone.now(),
+    )
+
+
+@task(name="accounts.record_refusal", queue=RESETS, priority=UNHURRIED, retry=BACKOFF)
+def record_refusal(email: str, at: str, address: str | None = None, request_id: str = "") -> None:
+    """Audits a refused sign-in if the email has a user, which the request itself does not look up."""
+    refusals.record_refusal(
+        email=email, address=address, request_id=request_id, at=datetime.fromisoformat(at)
     )
 
 

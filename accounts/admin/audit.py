@@ -27,8 +27,8 @@ EVENTS_SHOWN = 10
 SESSIONS_LOOKED_AT = 50
 # A subject with its colon, or an action.
 ACT = re.compile(r"\A[a-z_]+:[a-z_]*\Z")
-# The page of an event's target, by the subject of its action. The target of an event about a possession is its owner
-# (a client, a person, a channel), whose history operators look for.
+# The page of an event's target, by its action or the subject of it. The target of an event about a possession is its
+# owner (a client, a person, a channel), whose history operators look for.
 PAGES = {
     "app": "releases_microapp",
     "brake": "licensing_brake",
@@ -43,6 +43,8 @@ PAGES = {
     "route": "llmproxy_route",
     "release": "releases_shellchannel",
     "session": "accounts_session",
+    # No session came of it.
+    "session:refused": "accounts_user",
     "signing_key": "accounts_signingkey",
     "user": "accounts_user",
 }
@@ -50,11 +52,11 @@ PAGES = {
 
 def page_of_target(event: AuditEvent) -> str | None:
     """The address of an event's target, if it has a page."""
-    subject = event.action.partition(":")[0]
-    if subject not in PAGES or not event.target_id:
+    page = PAGES.get(event.action) or PAGES.get(event.action.partition(":")[0])
+    if page is None or not event.target_id:
         return None
     try:
-        return reverse(f"admin:{PAGES[subject]}_change", args=[event.target_id])
+        return reverse(f"admin:{page}_change", args=[event.target_id])
     except NoReverseMatch:
         return None
 

@@ -55,6 +55,18 @@ def signed_out(*, token: RefreshToken, replayed_from: str | None, now: datetime)
     )
 
 
+def signed_in_elsewhere(*, user: User, device: str, address: str | None, now: datetime) -> None:
+    """Informs the person of a sign-in from a device and a network that no session of theirs knows."""
+    _queue(
+        "elsewhere",
+        to=user.email,
+        subject="A sign-in from a new device and place",
+        device=device,
+        address=address,
+        at=now.astimezone(UTC),
+    )
+
+
 def password_changed(*, user: User, now: datetime) -> None:
     """Informs the person that their password was changed."""
     _queue("changed", to=user.email, subject="Your password was changed", at=now.astimezone(UTC))

@@ -5,7 +5,7 @@ together for all other places. A place is a device, by its fingerprint, or an ad
 limits).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
 from uuid import UUID
@@ -18,6 +18,9 @@ from config.ratelimits.table import FailureLimit
 # The audit log's action for an operator's sign-in to the console.
 OPERATOR_SIGNED_IN = "operator:signed_in"
 
+Network = IPv4Network | IPv6Network
+NOWHERE = Q(pk__in=())
+
 Limits = Sequence[tuple[FailureLimit, str]]
 
 
@@ -28,11 +31,23 @@ class Place(NamedTuple):
     address: str | None
 
     def known(self) -> dict[str, Exists]:
-        """Annotations of a user query: whether a session used this device, and this address."""
+        """Annotations of a user query: whether a session used this device, this address, and this network.
+
+        A network is wider than an address, because those of one provider change: a /24, or a /48 of IPv6.
+        """
         sessions = Session.objects.filter(user=OuterRef("pk"))
         at_device = sessions.filter(device_fp=self.device) if self.device else sessions.none()
-        at_address = _within("started_from", self.address) | _within("last_used_from", self.address)
-        return {"at_device": Exists(at_device), "at_address": Exists(sessions.filter(at_address))}
+        return {
+            "at_device": Exists(at_device),
+            "at_address": Exists(sessions.filter(self._used(_place_of))),
+            "at_network": Exists(sessions.filter(self._used(_network_of))),
+        }
+
+    def _used(self, network_of: Callable[[str], Network]) -> Q:
+        if not self.address:
+            return NOWHERE
+        network = network_of(self.address)
+        return _within("started_from", network) | _within("last_used_from", network)
 
 
 def limits_of_sign_in(*, account: str, place: Place, at_device: bool, at_address: bool) -> Limits:
@@ -45,8 +60,9 @@ def limits_of_sign_in(*, account: str, place: Place, at_device: bool, at_address
 def limits_of_operator(*, email: str, address: str) -> Limits:
     """The limits and keys of a failed sign-in in the console, which sees no device fingerprints."""
     account = email.lower()
-    signed_in = AuditEvent.objects.filter(action=OPERATOR_SIGNED_IN, actor=account)
-    return _limits(account, address, known=signed_in.filter(_within("address", address)).exists())
+    here = _within("address", _place_of(address)) if address else NOWHERE
+    signed_in = AuditEvent.objects.filter(here, action=OPERATOR_SIGNED_IN, actor=account)
+    return _limits(account, address, known=signed_in.exists())
 
 
 def limits_of_holder(*, user_id: UUID) -> Limits:
@@ -61,7 +77,7 @@ def limits_of_factor(*, user_id: UUID) -> Limits:
 
 def _limits(account: str, address: str | None, *, known: bool) -> Limits:
     if known and address:
-        return [_key("address", account, str(_network(address)))]
+        return [_key("address", account, str(_place_of(address)))]
     return [_key("account", account), ("auth.all", "")]
 
 
@@ -70,13 +86,18 @@ def _key(*parts: str) -> tuple[FailureLimit, str]:
     return "auth.account", "".join(f"{len(part)}:{part}" for part in parts)
 
 
-def _within(column: str, address: str | None) -> Q:
-    if not address:
-        return Q(pk__in=())
-    network = _network(address)
+def _within(column: str, network: Network) -> Q:
     return Q(**{f"{column}__gte": str(network[0]), f"{column}__lte": str(network[-1])})
 
 
-def _network(address: str) -> IPv4Network | IPv6Network:
-    bits = 64 if ip_address(address).version == 6 else 32
+def _place_of(address: str) -> Network:
+    return _around(address, four=32, six=64)
+
+
+def _network_of(address: str) -> Network:
+    return _around(address, four=24, six=48)
+
+
+def _around(address: str, *, four: int, six: int) -> Network:
+    bits = six if ip_address(address).version == 6 else four
     return ip_network(f"{address}/{bits}", strict=False)

@@ -10,10 +10,12 @@ from django.db import DatabaseError, transaction
 
 from accounts.audit import Actor, record
 from accounts.models import RefreshToken, Session, User
+from accounts.people import mails
 from accounts.sessions.access_tokens import AccessToken, claims_of
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
 from accounts.sessions.lifetime import session_end, token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
+from accounts.sessions.refusals import queue_refusal
 from config.api.problems import Problem, ServiceUnavailable
 from config.db.connections import release_connection
 
@@ -59,11 +61,15 @@ class Device:
 
 
 class Account(NamedTuple):
-    """An email, its user if there is one, and the limits that a failed sign-in counts against."""
+    """An email, its user if there is one, and the limits that a failed sign-in counts against.
+
+    ``new_place``: no session of the user knows the device, and none the network.
+    """
 
     email: str
     user: User | None
     limits: Limits
+    new_place: bool
 
 
 def account_of(email: str, *, device: Device) -> Account:
@@ -78,7 +84,8 @@ def account_of(email: str, *, device: Device) -> Account:
     )
     # The password check that follows may wait for its turn.
     release_connection()
-    return Account(name, user, limits)
+    new_place = bool(user) and not (user.at_device or user.at_network)
+    return Account(name, user, limits, new_place)
 
 
 def sign_in(
@@ -86,24 +93,42 @@ def sign_in(
 ) -> TokenPair:
     """Starts a session, or raises ``InvalidCredentials``. ``account`` is a fresh result of :func:`account_of`.
 
+    A refusal is audited, and a person is told of a sign-in from a device and a network that no session knows.
+    """
+    account = account or account_of(email, device=device)
+    try:
+        return _sign_in(account, password=password, device=device, now=now)
+    except InvalidCredentials:
+        queue_refusal(
+            email=account.email, address=device.address, request_id=device.request_id, now=now
+        )
+        raise
+
+
+def _sign_in(account: Account, *, password: str, device: Device, now: datetime) -> TokenPair:
+    """Starts a session for an account.
+
     The password is checked before the user's row is locked, because that takes 20 ms. The locked row must still hold
     that password: a login must not outlive a password change or a revocation.
     """
-    user = (account or account_of(email, device=device)).user
+    user = account.user
     outdated: list[str] = []
     right = check_password(password, user.password if user else NOBODYS_PASSWORD, outdated.append)
     if not right or user is None or not user.is_active:
         raise InvalidCredentials
-    pair = _start_session(user, device=device, now=now)
+    pair = _start_session(user, device=device, new_place=account.new_place, now=now)
     if pair is None:
         # The row has changed meanwhile; another sign-in may have renewed the hash.
-        return sign_in(email=email, password=password, device=device, now=now)
+        again = account_of(account.email, device=device)
+        return _sign_in(again, password=password, device=device, now=now)
     if outdated:
         _renew_hash(user, password)
     return pair
 
 
-def _start_session(user: User, *, device: Device, now: datetime) -> TokenPair | None:
+def _start_session(
+    user: User, *, device: Device, new_place: bool, now: datetime
+) -> TokenPair | None:
     """Starts a session, or returns None if the user has changed since it was read."""
     secret, end = RefreshSecret.new(), session_end(now)
     token_hash = secret.hash()
@@ -116,6 +141,11 @@ def _start_session(user: User, *, device: Device, now: datetime) -> TokenPair | 
         claims = claims_of(locked.pk)
         if claims is None:
             raise InvalidCredentials
+        # The first sign-in of all surprises nobody.
+        if new_place and locked.last_login is not None:
+            mails.signed_in_elsewhere(
+                user=locked, device=device.fingerprint, address=device.address, now=now
+            )
         User.objects.filter(pk=locked.pk).update(last_login=now)
         session = Session.objects.create(
             user=locked,
