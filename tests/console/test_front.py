@@ -6,6 +6,7 @@ from socket import gethostname
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
 from accounts.audit import Actor, record
 from accounts.jobs import Job, run
@@ -15,7 +16,7 @@ from config.management.nightly import JOBS
 from licensing.night import EXPIRE_GRACE
 from releases.models import Publication
 from tests.conftest import Browser
-from tests.console.conftest import World
+from tests.console.conftest import World, make_operator_of_a_client
 from usage.models import UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -69,6 +70,17 @@ def test_jobs_that_failed_or_wait_too_long_are_counted(signing_key: None, now: d
     with connection.cursor() as cursor:
         cursor.execute("UPDATE procrastinate_events SET at = %s", [now - timedelta(hours=1)])
     assert "should have begun by now: 2" in troubles(now)
+
+
+def test_operators_who_belong_to_a_client_are_told(
+    console: Browser, user: User, now: datetime
+) -> None:
+    assert "belong to a client" not in troubles(now)
+    make_operator_of_a_client(user)
+    assert "Operators who belong to a client, as nobody new can: 1." in troubles(now)
+    listed = console.get(reverse("admin:accounts_operator_changelist"), {"client": "some"})
+    assert listed.context["cl"].result_count == 1
+    assert user.email in listed.content.decode()
 
 
 def test_a_missing_signing_key_is_told(db: None, now: datetime) -> None:
@@ -153,4 +165,4 @@ def test_the_page_shows_it_and_every_link_of_it_leads_somewhere(
 def test_it_costs_a_handful_of_queries(world: World, now: datetime) -> None:
     with CaptureQueriesContext(connection) as queries:
         at_a_glance(operator=ALL_RIGHTS, now=now)
-    assert len(queries) <= 20
+    assert len(queries) <= 21

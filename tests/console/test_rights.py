@@ -10,12 +10,13 @@ from django.contrib.auth.models import Permission
 from django.urls import resolve, reverse
 
 from accounts.audit import Actor
-from accounts.models import User
+from accounts.models import Role, User
 from config.console.alerts import CONDITIONS
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import arranged
 from tests.console.test_pages import every_page
+from tests.console.test_roles import operator_with
 from usage.models import UsageRecord
 
 pytestmark = pytest.mark.django_db
@@ -100,7 +101,10 @@ ON_A_PERSON = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("hows", ["view", "view add", "view change", "view delete", "operator"])
+@pytest.mark.parametrize(
+    "hows",
+    ["view", "view add", "view change", "view delete", "operator", Role.SUPPORT, Role.LICENSING],
+)
 def test_a_link_to_an_act_is_shown_to_whoever_may_follow_it(
     stranger: Browser, console: Browser, world: World, by: Actor, now: datetime, hows: str
 ) -> None:
@@ -108,7 +112,10 @@ def test_a_link_to_an_act_is_shown_to_whoever_may_follow_it(
     died = now - timedelta(seconds=1)
     UsageRecord.objects.filter(user=world.people[1]).update(expires_at=died)
     browser = console
-    if hows != "operator":
+    if hows in Role.values:
+        browser = stranger
+        browser.force_login(operator_with(hows))
+    elif hows != "operator":
         known = Permission.objects.values_list("codename", flat=True)
         rights = [each for each in known if each.partition("_")[0] in hows.split()]
         browser = helper(stranger, rights)
@@ -117,7 +124,7 @@ def test_a_link_to_an_act_is_shown_to_whoever_may_follow_it(
         assert browser.get(address).status_code == 200, address
     if hows == "view":
         assert not found
-    if hows in {"view change", "operator"}:
+    if hows in {"view change", "operator", Role.SUPPORT}:
         assert named(found) >= ON_A_PERSON
 
 

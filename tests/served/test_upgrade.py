@@ -20,7 +20,7 @@ import pytest
 import requests
 from pytest_django.plugin import DjangoDbBlocker
 
-from accounts.models import AuditEvent, RefreshToken
+from accounts.models import AuditEvent, Operator, RefreshToken, User
 from releases.models import ShellRelease
 from telemetry.models import Event
 from tests.served.corpus import Provider
@@ -61,6 +61,7 @@ def upgraded(
     before = json.loads((BEFORE / "704cb02.json").read_text())
     with new_database(django_db_blocker.unblock) as database, Provider.running() as provider:
         restore(database.url, datetime.fromisoformat(before["recorded_at"]))
+        add_operators(database.url)
         endpoints = {
             f"{each}_endpoint": f"{provider}/{each}"
             for each in ("authorization", "token", "revocation")
@@ -89,6 +90,53 @@ def restore(url: str, recorded_at: datetime) -> None:
         for table, columns in ENDING.items():
             later = ", ".join(f"{column} = {column} + %(since)s" for column in columns)
             connection.execute(f"UPDATE {table} SET {later}", {"since": since})
+
+
+def add_operators(url: str) -> None:
+    """Adds operators as a shell of that release could make them, and a group with the name of a later role."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for email, superuser, client in (
+            ("second@demo.test", True, None),
+            ("of-a-client@demo.test", True, "Demo Company"),
+            ("helper@demo.test", False, None),
+        ):
+            connection.execute(
+                "INSERT INTO accounts_user"
+                " (id, email, password, client_id, is_active, is_staff, is_superuser, epoch, created_at)"
+                " SELECT gen_random_uuid(), %s, '!', (SELECT id FROM accounts_client WHERE name = %s),"
+                " true, true, %s, 0, now()",
+                [email, client, superuser],
+            )
+        connection.execute("INSERT INTO auth_group (name) VALUES ('support')")
+        connection.execute(
+            "INSERT INTO accounts_user_groups (user_id, group_id) SELECT u.id, g.id"
+            " FROM accounts_user u, auth_group g WHERE u.email = 'helper@demo.test'"
+        )
+        connection.execute(
+            "INSERT INTO accounts_user_user_permissions (user_id, permission_id) SELECT u.id, p.id"
+            " FROM accounts_user u, auth_permission p"
+            " WHERE u.email = 'helper@demo.test' AND p.codename = 'change_user'"
+        )
+
+
+def test_superusers_become_owners_and_other_operators_keep_exactly_their_rights(
+    upgraded: Upgraded,
+) -> None:
+    with upgraded.database.rows():
+        owners = {"operator@demo.test", "second@demo.test", "of-a-client@demo.test"}
+        assert set(User.objects.owners().values_list("email", flat=True)) == owners
+        for email in owners:
+            owner = User.objects.get(email=email)
+            assert (owner.roles, owner.is_superuser) == ({"owner"}, True)
+            assert owner.groups.get().name == "owner"
+        helper = User.objects.get(email="helper@demo.test")
+        assert (helper.roles, helper.groups.get().name) == (set(), "support (before roles)")
+        assert helper.get_all_permissions() == {"accounts.change_user"}
+        # The row of an operator who belongs to a client, which nobody new can be, stays changeable.
+        of_a_client = User.objects.get(email="of-a-client@demo.test")
+        of_a_client.save()
+        assert of_a_client.is_owner
+        assert Operator.objects.count() == len(owners) + 1
 
 
 def test_an_unused_refresh_token_is_exchanged(upgraded: Upgraded) -> None:
