@@ -1,4 +1,4 @@
-"""Background tasks, time limits and the argon2 executor: on gevent where it has patched threading, else on threads.
+"""Background tasks, time limits and threads for slow work: on gevent where it has patched threading, else on threads.
 
 The only module beside gunicorn's configuration that knows gevent. Under plain threads (commands and tests) nothing can
 be interrupted, so a killed task ends by itself and a time limit is none.
@@ -7,7 +7,6 @@ be interrupted, so a killed task ends by itself and a time limit is none.
 import os
 import threading
 from collections.abc import Callable
-from functools import cache
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from gevent import Greenlet, GreenletExit, Timeout
@@ -22,8 +21,6 @@ LOWEST_PRIORITY = 19
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_turn = threading.Lock()
 
 
 class Task(Protocol):
@@ -69,50 +66,85 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
     raise TimeoutError
 
 
+class _Thread:
+    """One thread of each process for slow work. ``busy``: what a caller reads whose turn does not come in time."""
+
+    def __init__(self, busy: str, *, lowest_priority: bool) -> None:
+        self._busy = busy
+        self._lowest_priority = lowest_priority
+        self._turn = threading.Lock()
+        # By process: a fork needs another.
+        self._pools: dict[int, ThreadPool] = {}
+
+    def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Returns the result of the work, or raises its error or ``ServiceUnavailable``."""
+        if is_module_patched("threading"):
+            return self._on_thread(work, *args, **kwargs)
+        if not self._turn.acquire(timeout=QUEUE_SECONDS):
+            raise self._no_turn()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            self._turn.release()
+
+    def _on_thread(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            # Waits while one call runs and another is next, so that callers who leave put no load on the thread.
+            spawn = self._pool().spawn
+            pending = within(QUEUE_SECONDS, spawn, self._outcome, work, *args, **kwargs)
+        except TimeoutError:
+            raise self._no_turn() from None
+        result, error = pending.get()
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
+
+    def _pool(self) -> ThreadPool:
+        pool = self._pools.get(os.getpid())
+        if pool is None:
+            pool = self._pools[os.getpid()] = ThreadPool(1)
+        return pool
+
+    def _outcome(
+        self, work: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> tuple[Any, Exception | None]:
+        if self._lowest_priority:
+            # Linux keeps a nice value per thread; 0 names the calling one. A flood of sign-ins then delays other
+            # answers by milliseconds only.
+            os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
+        try:
+            return work(*args, **kwargs), None
+        except Exception as error:  # noqa: BLE001 - raised again for the caller; gevent would print it
+            return None, error
+
+    def _no_turn(self) -> ServiceUnavailable:
+        return ServiceUnavailable(self._busy, retry_after=2)
+
+
+_sign_ins = _Thread(
+    "Many people are signing in just now. Please try again in a moment.", lowest_priority=True
+)
+_batches = _Thread(
+    "Many large batches arrive just now. Please send this one again in a moment.",
+    # A thread that waits for the processor while it holds the interpreter would stop all others.
+    lowest_priority=False,
+)
+
+
 def run_exclusively(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Runs slow C code (argon2: 20 ms) off the event loop, one call at a time per process and at the lowest priority.
 
     Raises ``ServiceUnavailable`` when the calls before it take longer than ``QUEUE_SECONDS``.
     """
-    if is_module_patched("threading"):
-        try:
-            # Waits while one call runs and another is next, so that callers who leave put no load on the thread.
-            pool = _argon2_thread(os.getpid())
-            pending = within(QUEUE_SECONDS, pool.spawn, _outcome, work, *args, **kwargs)
-        except TimeoutError:
-            raise _too_many_sign_ins() from None
-        result, error = pending.get()
-        if error is not None:
-            raise error
-        return result  # type: ignore[no-any-return]
-    if not _turn.acquire(timeout=QUEUE_SECONDS):
-        raise _too_many_sign_ins()
-    try:
-        return work(*args, **kwargs)
-    finally:
-        _turn.release()
+    return _sign_ins.run(work, *args, **kwargs)
 
 
-@cache
-def _argon2_thread(pid: int) -> ThreadPool:
-    """Returns the thread of a process; a fork needs another."""
-    return ThreadPool(1)
+def run_aside(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Runs slow Python code off the event loop, one call at a time per process; the loop goes on every few ms.
 
-
-def _outcome(work: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Exception | None]:
-    # Linux keeps a nice value per thread; 0 names the calling one. A flood of sign-ins then delays other answers by
-    # milliseconds only.
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
-    try:
-        return work(*args, **kwargs), None
-    except Exception as error:  # noqa: BLE001 - raised again for the caller; gevent would print it
-        return None, error
-
-
-def _too_many_sign_ins() -> ServiceUnavailable:
-    return ServiceUnavailable(
-        "Many people are signing in just now. Please try again in a moment.", retry_after=2
-    )
+    Raises ``ServiceUnavailable`` when the calls before it take longer than ``QUEUE_SECONDS``.
+    """
+    return _batches.run(work, *args, **kwargs)
 
 
 def _until_killed(function: Callable[..., None], *args: Any) -> None:

@@ -15,11 +15,15 @@ from uuid import UUID
 from django.db import connection
 
 from config.api.problems import Fault, InvalidRequest, RequestTooLarge
+from config.db.connections import release_connection
+from config.greenlets import run_aside
 from telemetry.events import BadEvent, ReportedEvent, read
 
 MOST_EVENTS = 500
 # Enforced by config/middleware/body_limits.py before the body is read.
 MOST_BYTES = 1024 * 1024
+# A batch of more bytes is checked off the event loop.
+LARGE = 64 * 1024
 
 
 class TooManyEvents(RequestTooLarge):
@@ -42,14 +46,22 @@ class Taken:
     rejected: Sequence[Fault]
 
 
-def take_in(*, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: datetime) -> Taken:
-    """Stores the good events of ``{"events": [...]}``.
+def take_in(
+    *, batch: Mapping[str, Any], client_id: UUID, user_id: UUID, now: datetime, size: int = 0
+) -> Taken:
+    """Stores the good events of ``{"events": [...]}``. ``size``: the bytes of the batch.
 
-    Raises ``InvalidRequest`` if there is no list of events, ``TooManyEvents``, and database errors; then nothing is
-    stored. On return the accepted events are committed, unless the caller has a transaction open.
+    Raises ``InvalidRequest`` if there is no list of events, ``TooManyEvents``, ``ServiceUnavailable`` while other large
+    batches are checked, and database errors; then nothing is stored. On return the accepted events are committed,
+    unless the caller has a transaction open.
     """
     given = _events_of(batch)
-    events, rejected = _validated(given, now=now)
+    if size > LARGE:
+        # The patterns of secrets take up to half a second for the largest batch.
+        release_connection()
+        events, rejected = run_aside(_validated, given, now=now)
+    else:
+        events, rejected = _validated(given, now=now)
     accepted = _keep(list(events.values()), client_id=client_id, user_id=user_id, now=now)
     duplicates = len(given) - len(rejected) - accepted
     return Taken(accepted=accepted, duplicates=duplicates, rejected=rejected)

@@ -56,6 +56,8 @@ class TelemetryViewSet(ViewSet):
             client_id=caller.client_id,
             user_id=caller.user_id,
             now=now,
+            # A chunked body has a length too: the most that it may be.
+            size=int(request.META.get("CONTENT_LENGTH") or 0),
         )
         return Response(
             TakenSerializer(taken).data, status=202, headers={"Cache-Control": "no-store"}

@@ -110,6 +110,13 @@ class NotAcceptable(Problem):
     default_detail = "This address has no answer in a media type that you accept."
 
 
+class RequestTimeout(Problem):
+    code = "request_timeout"
+    status = 408
+    title = "Request timeout"
+    default_detail = "The body of the request did not arrive in time. Please try again."
+
+
 class RequestTooLarge(Problem):
     code = "request_too_large"
     status = 413

@@ -18,7 +18,7 @@ from django.utils.http import parse_header_parameters
 from gunicorn.http.errors import ParseException
 
 from config.api.handlers import answer
-from config.api.problems import MalformedRequest, Problem, RequestTooLarge
+from config.api.problems import MalformedRequest, Problem, RequestTimeout, RequestTooLarge
 from config.greenlets import within
 
 KIB = 1024
@@ -51,13 +51,8 @@ class BodyTooLarge(RequestTooLarge, RequestDataTooBig):
         )
 
 
-class BodyTooSlow(Problem, BadRequest):
+class BodyTooSlow(RequestTimeout, BadRequest):
     """The body did not arrive in time; also an error of Django's, which Django handles."""
-
-    code = "request_timeout"
-    status = 408
-    title = "Request timeout"
-    default_detail = "The body of the request did not arrive in time. Please try again."
 
 
 def limit_of(path: str) -> int:

@@ -70,6 +70,32 @@ except KeyError:
 near.close(), far.close()
 """
 
+ASIDE = """
+import gevent.monkey; gevent.monkey.patch_all()
+import os, time
+from gevent import spawn
+from config.greenlets import run_aside
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        "x" * 1000
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+ticks = []
+ticking = spawn(lambda: [ticks.append(time.sleep(0.005)) for _ in range(1000)])
+asked = [spawn(run_aside, spin, 0.5) for _ in range(2)]
+priorities = {each.get(timeout=20) for each in asked}
+ticking.kill()
+print("the loop went on", len(ticks) > 10)
+print("priority", priorities == {os.getpriority(os.PRIO_PROCESS, 0)})
+
+try:
+    run_aside(int, "x")
+except ValueError:
+    print("raised")
+"""
+
 EXCLUSIVELY = """
 import gevent.monkey; gevent.monkey.patch_all()
 import os, threading, time, weakref
@@ -219,3 +245,11 @@ def test_without_gevent_callers_run_argon2_one_at_a_time(
         assert first.result(20) == "done"
     assert refusal.value.headers["Retry-After"] == "2"
     assert run_exclusively(int, "7") == 7
+
+
+def test_under_gevent_the_loop_goes_on_beside_slow_python_code() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ASIDE], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["the loop went on True", "priority True", "raised"]

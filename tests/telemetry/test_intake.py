@@ -1,5 +1,7 @@
 """Batches: what is kept, what is counted, and that nothing is kept twice."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -7,8 +9,10 @@ from uuid import uuid4
 import pytest
 from django.db import IntegrityError
 
-from config.api.problems import Fault, InvalidRequest
-from telemetry.intake import MOST_EVENTS, Taken, TooManyEvents, take_in
+from config import greenlets
+from config.api.problems import Fault, InvalidRequest, ServiceUnavailable
+from config.greenlets import run_aside
+from telemetry.intake import LARGE, MOST_EVENTS, Taken, TooManyEvents, take_in
 from telemetry.models import Event
 from tests.races import race
 from tests.telemetry.reports import CLIENT, NOON, PERSON, event, report
@@ -140,3 +144,35 @@ class TestRaces:
         results = race(*[lambda given=given: report(*given) for given in batches])
         assert sum(each.accepted for each in results if isinstance(each, Taken)) == 120
         assert Event.objects.count() == 120
+
+
+@pytest.mark.django_db
+def test_a_large_batch_is_checked_like_a_small_one() -> None:
+    given = [event(properties={"password": "hunter2"}), event(name=""), event()]
+    batch = {"events": [*given, given[0]]}
+    taken = take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON, size=LARGE + 1)
+    assert (taken.accepted, taken.duplicates) == (2, 1)
+    assert [fault.pointer for fault in taken.rejected] == ["/events/1/name"]
+    assert Event.objects.get(event_id=given[0]["id"]).properties == {"password": "[secret]"}
+
+
+@pytest.mark.django_db
+def test_while_other_large_batches_are_checked_one_is_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(greenlets, "QUEUE_SECONDS", 0.05)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        begun.set()
+        assert may_end.wait(20)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(run_aside, slow)
+        assert begun.wait(20)
+        batch = {"events": [event()]}
+        with pytest.raises(ServiceUnavailable):
+            take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON, size=LARGE + 1)
+        assert take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON).accepted == 1
+        may_end.set()
+        first.result(20)

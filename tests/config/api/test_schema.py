@@ -188,6 +188,7 @@ def test_an_operation_names_the_problems_of_its_kind_and_of_its_rules(
         "400": ["malformed_request", "invalid_request"],
         "401": ["invalid_credentials"],
         "406": ["not_acceptable"],
+        "408": ["request_timeout"],
         "413": ["request_too_large"],
         "415": ["unsupported_media_type"],
         "500": ["internal_error"],
