@@ -1,10 +1,12 @@
 """Finds the models that a caller may use."""
 
+from decimal import Decimal
 from typing import NamedTuple
 
 from django.conf import settings
 
 from config.api.problems import Fault, NotFound
+from config.db.batching import BatchedStatement
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
 from llmproxy.estimates import Measure
@@ -32,13 +34,8 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
     Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for a model of other plans.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    # One row for each plan and route of the model.
-    rows = list(
-        LanguageModel.objects.filter(name=wanted)
-        .order_by("routes__order", "routes__id")
-        .values_list(*_COLUMNS, named=True)
-    )
-    if not rows and wanted == settings.LLM_DEFAULT_MODEL:
+    row = _MODEL.row((wanted,))
+    if row is None and wanted == settings.LLM_DEFAULT_MODEL:
         default = _default()
         return Choice(
             default.name,
@@ -48,46 +45,58 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
             UNKNOWN,
             (_measure_of(default.provider_name),),
         )
-    if not rows or not rows[0].is_on:
+    found = _Found(*row) if row else None
+    if found is None or not found.is_on:
         fault = Fault("/model", "unknown", "There is no model of this name.")
         raise NotFound(fault.detail, errors=[fault])
-    if not {row.plans for row in rows} & {None, caller.plan_id}:
+    if found.plans and caller.plan_id not in found.plans:
         raise NotEntitled("Your plan does not include this model.")
-    first = rows[0]
     # A release without routes may have added the model.
-    provider_name = first.routes__provider_name or first.provider_name
+    measures = tuple(dict.fromkeys(map(Measure, found.tokenizers or (), found.factors or ())))
     return Choice(
-        first.name,
-        provider_name,
-        first.output_limit,
-        first.image_tokens,
-        Prices(
-            first.routes__input_price, first.routes__cached_input_price, first.routes__output_price
-        ),
-        tuple(
-            dict.fromkeys(
-                _measure_of(provider_name)
-                if row.routes__tokenizer is None
-                else Measure(row.routes__tokenizer, row.routes__token_factor)
-                for row in rows
-            )
-        ),
+        wanted,
+        found.provider_name,
+        found.output_limit,
+        found.image_tokens,
+        Prices(found.input_price, found.cached_input_price, found.output_price),
+        measures or (_measure_of(found.provider_name),),
     )
 
 
-_COLUMNS = (
-    "name",
-    "provider_name",
-    "output_limit",
-    "image_tokens",
-    "is_on",
-    "plans",
-    "routes__provider_name",
-    "routes__tokenizer",
-    "routes__token_factor",
-    "routes__input_price",
-    "routes__cached_input_price",
-    "routes__output_price",
+class _Found(NamedTuple):
+    """A model with its plans (none: every plan) and its routes; names and prices are those of the first route."""
+
+    is_on: bool
+    output_limit: int
+    image_tokens: int | None
+    plans: list[int]
+    provider_name: str
+    input_price: int | None
+    cached_input_price: int | None
+    output_price: int | None
+    tokenizers: list[str] | None
+    factors: list[Decimal] | None
+
+
+# Every call makes this query; the ORM takes longer to write it than the database to answer it.
+_MODEL = BatchedStatement(
+    """
+SELECT model.is_on, model.output_limit, model.image_tokens,
+       ARRAY(SELECT plan_id FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id),
+       COALESCE(routes.names[1], model.provider_name),
+       routes.input[1], routes.cached[1], routes.output[1], routes.tokenizers, routes.factors
+FROM llmproxy_languagemodel AS model
+CROSS JOIN LATERAL (
+    SELECT array_agg(provider_name ORDER BY "order", id) AS names,
+           array_agg(input_price ORDER BY "order", id) AS input,
+           array_agg(cached_input_price ORDER BY "order", id) AS cached,
+           array_agg(output_price ORDER BY "order", id) AS output,
+           array_agg(tokenizer ORDER BY "order", id) AS tokenizers,
+           array_agg(token_factor ORDER BY "order", id) AS factors
+    FROM llmproxy_route WHERE model_id = model.id
+) AS routes
+WHERE model.name = %s
+"""
 )
 
 

@@ -114,6 +114,21 @@ class TestModels:
             choose("gpt-unheard-of", caller=caller)
         assert openai_error(refused.value)["param"] == "model"
 
+    def test_finding_a_model_with_its_plans_and_routes_is_one_query(
+        self, caller: Caller, plan: Plan
+    ) -> None:
+        model = LanguageModel.objects.create(name="large", provider_name="large-2026")
+        model.plans.add(plan, Plan.objects.create(name="Other"))
+        for order, name in enumerate(("second", "first"), 1):
+            provider = Provider.objects.create(name=name)
+            Route.objects.create(
+                model=model, provider=provider, provider_name=f"{name}-large", order=2 - order
+            )
+        with CaptureQueriesContext(connection) as queries:
+            found = choose("large", caller=caller)
+        assert len(queries) == 1
+        assert found.provider_name == "first-large"
+
     def test_a_model_of_another_plan_is_not_entitled(self, caller: Caller) -> None:
         model = LanguageModel.objects.create(name="grand", provider_name="g")
         model.plans.add(Plan.objects.create(name="Enterprise"))
