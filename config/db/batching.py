@@ -1,13 +1,10 @@
-"""Batches concurrent executions of one hot statement (group commit).
+"""Batches concurrent executions of one hot statement.
 
 What a small statement costs is mostly the round trip and, where it writes, the commit. While one is in flight, others
-of its kind gather and then go as one transaction through psycopg's pipeline. A statement that comes alone goes at once.
+of its kind gather and then go as one transaction through psycopg's pipeline.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Event, Lock
-from time import monotonic
 from typing import Any
 
 import psycopg
@@ -19,12 +16,10 @@ from django.db import (
     connections,
 )
 
+from config.batches import Batches, Execution
 from config.db.connections import StalePlan, in_transaction, release_connection
 
 Row = tuple[Any, ...]
-# A flight that takes longer may be waiting for a lock; nobody else waits behind it.
-PATIENCE_SECONDS = 0.05
-MOST = 32
 # A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
 _BEGIN = "BEGIN; SET LOCAL lock_timeout = '100ms'"
 # The server is away: it may have committed before that, and a second try would have to wait as long as the first.
@@ -33,7 +28,7 @@ _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.Int
 _LOST = ("57P", "08")
 
 
-class BatchedStatement:
+class BatchedStatement(Batches["_Execution"]):
     """A statement for one row at most, prepared, with values by place or by name.
 
     Executions of this process that meet are sent as one batch. With ``order``, a key of their values, the statement
@@ -43,13 +38,9 @@ class BatchedStatement:
     """
 
     def __init__(self, text: str, *, order: Callable[[Any], Any] | None = None) -> None:
+        super().__init__()
         self.text = text
         self._order = order
-        self._lock = Lock()
-        self.waiting: deque[_Execution] = deque()
-        # How many flights are out, and when the last one left.
-        self._flights = 0
-        self._left_at = 0.0
 
     def row(self, values: Any) -> Row | None:
         """The row for these values. Types must be clear from the text or the values."""
@@ -59,62 +50,16 @@ class BatchedStatement:
                 row: Row | None = cursor.fetchone()
                 return row
         execution = _Execution(values)
-        try:
-            self._await(execution)
-        except BaseException:
-            # A killed greenlet: nothing may be done for it any more.
-            with self._lock:
-                if execution in self.waiting:
-                    self.waiting.remove(execution)
-            raise
+        self.execute(execution)
         if execution.is_undone:
-            self._fly([execution])
+            self.fly([execution])
         return execution.result()
 
-    def _await(self, execution: "_Execution") -> None:
-        """Returns once the execution is over, in a flight that this thread or another leads."""
-        with self._lock:
-            self.waiting.append(execution)
-            is_held_up = monotonic() - self._left_at > PATIENCE_SECONDS
-            batch = self._leave(execution) if is_held_up or not self._flights else []
-        if not batch:
-            # The leader may need this connection: the pool can be empty because all who wait for it hold one.
-            release_connection()
-        while not batch and not execution.is_over:
-            execution.woken.wait(PATIENCE_SECONDS)
-            with self._lock:
-                if execution in self.waiting:
-                    batch = self._leave(execution)
-        if batch:
-            self._lead(batch)
+    def before_waiting(self) -> None:
+        # The leader may need this connection: the pool can be empty because all who wait for it hold one.
+        release_connection()
 
-    def _leave(self, first: "_Execution") -> list["_Execution"]:
-        """The next batch: ``first`` and others that wait. Under the lock."""
-        self.waiting.remove(first)
-        batch = [first]
-        while self.waiting and len(batch) < MOST:
-            batch.append(self.waiting.popleft())
-        for each in batch:
-            each.woken.clear()
-        self._flights += 1
-        self._left_at = monotonic()
-        return batch
-
-    def _lead(self, batch: list["_Execution"]) -> None:
-        try:
-            self._fly(batch)
-        finally:
-            # Also where this greenlet is killed in flight: nobody knows then what has been done.
-            with self._lock:
-                self._flights -= 1
-                if self.waiting:
-                    self.waiting[0].woken.set()
-            for each in batch:
-                each.is_over = True
-                each.woken.set()
-
-    def _fly(self, batch: list["_Execution"]) -> None:
-        """Executes a batch and notes the result of each."""
+    def fly(self, batch: list["_Execution"]) -> None:
         is_kept = False
         try:
             if order := self._order:
@@ -155,17 +100,16 @@ class BatchedStatement:
             cursor.nextset()
 
 
-class _Execution:
+class _Execution(Execution):
     """One execution: its values, and its row or error once it is over."""
 
-    __slots__ = ("error", "is_over", "is_undone", "row", "values", "woken")
+    __slots__ = ("is_undone", "row", "values")
 
     def __init__(self, values: Any) -> None:
+        super().__init__(OperationalError("the leader of the batch was ended"))
         self.values = values
-        self.woken = Event()
-        self.is_over = self.is_undone = False
+        self.is_undone = False
         self.row: Row | None = None
-        self.error: Exception | None = OperationalError("the leader of the batch was ended")
 
     def read(self, cursor: psycopg.Cursor[Any]) -> None:
         """A row that cannot be decoded fails this execution alone."""

@@ -7,12 +7,14 @@ costs requests neither errors nor time.
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
 
-from config.ratelimits.servers import SOCKET_SECONDS, client_of
+from config.batches import Batches, Execution
+from config.ratelimits.servers import CLUSTER, SOCKET_SECONDS, client_of
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +26,17 @@ CONNECTIONS = 32
 ATTEMPT_SECONDS = 60
 STARTED, BUSY = 0, -1
 
+# ARGV: of each key the number to add and the seconds to live, or 0.
 COUNT = """
-local count = redis.call('INCRBY', KEYS[1], ARGV[1])
-if count == tonumber(ARGV[1]) and tonumber(ARGV[2]) > 0 then
-    redis.call('EXPIRE', KEYS[1], ARGV[2])
+local counts = {}
+for place, key in ipairs(KEYS) do
+    local number, seconds = tonumber(ARGV[2 * place - 1]), tonumber(ARGV[2 * place])
+    counts[place] = redis.call('INCRBY', key, number)
+    if counts[place] == number and seconds > 0 then
+        redis.call('EXPIRE', key, seconds)
+    end
 end
-return count
+return counts
 """
 # KEYS: failures, running attempts. ARGV: limit, the longest time of an attempt in ms, its name.
 BEGIN_ATTEMPT = """
@@ -60,21 +67,50 @@ class Away(Exception):
     """Redis does not answer at the moment."""
 
 
-class RedisCounters:
-    """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails."""
+class _Count(Execution):
+    """One count: its key, and the number it has come to once it is over."""
+
+    __slots__ = ("by", "key", "number", "seconds")
+
+    def __init__(self, key: str, by: int, seconds: int | None) -> None:
+        super().__init__(Away())
+        self.key, self.by, self.seconds, self.number = key, by, seconds or 0, 0
+
+
+class RedisCounters(Batches[_Count]):
+    """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails.
+
+    Counts of this process that meet share a round trip, except in a cluster, which keeps their keys apart.
+    """
 
     def __init__(self, address: str) -> None:
+        super().__init__()
         self._address = address
+        self._is_cluster = address.startswith(CLUSTER)
         self._client: Any = None
         self._scripts: dict[str, Any] = {}
         # A burst waits for a moment, instead of opening a thousand connections.
         self._room = threading.BoundedSemaphore(CONNECTIONS)
-        self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._away = False
         self._next_try = 0.0
 
     def increment(self, key: str, by: int, seconds: int | None) -> int:
-        return self._script(COUNT, [key], by, seconds or 0)
+        count = _Count(key, by, seconds)
+        if self._is_cluster:
+            self.fly([count])
+        else:
+            self.execute(count)
+        if count.error is not None:
+            raise Away
+        return count.number
+
+    def fly(self, batch: list[_Count]) -> None:
+        arguments = [number for each in batch for number in (each.by, each.seconds)]
+        with suppress(Away):
+            numbers = self._script(COUNT, [each.key for each in batch], *arguments)
+            for each, number in zip(batch, numbers, strict=True):
+                each.number, each.error = number, None
 
     def read(self, key: str) -> int | None:
         number = self.run(lambda client: client.get(key))
@@ -87,7 +123,8 @@ class RedisCounters:
 
     def begin_attempt(self, key: str, name: str, limit: int) -> int:
         longest = int(ATTEMPT_SECONDS * 1000)
-        return self._script(BEGIN_ATTEMPT, [key, f"{key}:running"], limit, longest, name)
+        keys = [key, f"{key}:running"]
+        return int(self._script(BEGIN_ATTEMPT, keys, limit, longest, name))
 
     def end_attempt(self, key: str, name: str, failed_for: int) -> None:
         self._script(END_ATTEMPT, [key, f"{key}:running"], name, failed_for)
@@ -102,14 +139,14 @@ class RedisCounters:
 
     def run(self, operation: Callable[[Any], T]) -> T:
         """Runs an operation on the client, unless Redis is away and another caller tries it."""
-        with self._lock:
+        with self._turn:
             if self._away and monotonic() < self._next_try:
                 raise Away
             self._next_try = monotonic() + PAUSE_SECONDS
         return self._try(operation)
 
-    def _script(self, text: str, keys: list[str], *arguments: str | int) -> int:
-        return int(self.run(lambda client: self._known(client, text)(keys, arguments, client)) or 0)
+    def _script(self, text: str, keys: list[str], *arguments: str | int) -> Any:
+        return self.run(lambda client: self._known(client, text)(keys, arguments, client))
 
     def _known(self, client: Any, text: str) -> Any:
         """The script, which sends its text only to a server that does not know it yet."""

@@ -15,7 +15,8 @@ from redis.retry import Retry
 Client = Redis | RedisCluster
 
 SINGLE = {"redis", "rediss", "unix"}
-PORTS = {"redis+sentinel": 26379, "redis+cluster": 6379}
+CLUSTER = "redis+cluster"
+PORTS = {"redis+sentinel": 26379, CLUSTER: 6379}
 # Redis answers in well under a millisecond; a request that waits longer than this is better served without it.
 SOCKET_SECONDS = 0.25
 TIMEOUTS = {"socket_timeout": SOCKET_SECONDS, "socket_connect_timeout": SOCKET_SECONDS}

@@ -11,7 +11,7 @@ import gevent  # noqa: E402
 from django.conf import settings  # noqa: E402
 from gevent.event import Event  # noqa: E402
 
-from config.db import batching  # noqa: E402
+from config import batches  # noqa: E402
 from config.db.batching import BatchedStatement  # noqa: E402
 
 SECONDS = 10
@@ -24,7 +24,7 @@ class _Doubling(BatchedStatement):
         super().__init__("")
         self.first_may, self.others_may, self.others_left = Event(), Event(), Event()
 
-    def _fly(self, batch: list[Any]) -> None:
+    def fly(self, batch: list[Any]) -> None:
         values = [each.values for each in batch]
         if values == [1]:
             assert self.first_may.wait(SECONDS)
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     settings.configure(
         DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "none"}}
     )
-    batching.PATIENCE_SECONDS = 1
+    batches.PATIENCE_SECONDS = 1
     # gevent prints the errors of greenlets by itself.
     gevent.get_hub().exception_stream = None
     print(json.dumps({kind: _ends(kind) for kind in ("waiting", "in flight")}))

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from django.db import DataError, IntegrityError, OperationalError, connection, transaction
 
-from config.db import batching
+from config import batches
 from config.db.batching import BatchedStatement
 from config.db.connections import close_pool, release_connection
 from tests.config.db.shelf import books, put, shelf
@@ -68,7 +68,7 @@ def meeting(
     statement: BatchedStatement, asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> list[Any]:
     """The row or error of each but the first, which are asked in this order while the first is in flight."""
-    monkeypatch.setattr(batching, "PATIENCE_SECONDS", SECONDS)
+    monkeypatch.setattr(batches, "PATIENCE_SECONDS", SECONDS)
     with (
         ThreadPoolExecutor(len(asked)) as pool,
         psycopg.connect(**connection.get_connection_params()) as other,
@@ -116,7 +116,7 @@ def test_executions_that_meet_are_one_transaction(
 
 
 def test_a_batch_has_a_limit(table: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "MOST", 2)
+    monkeypatch.setattr(batches, "MOST", 2)
     rows = meeting(PUT, named("first", "Ulysses", "Dracula", "Persuasion"), monkeypatch)
     assert rows[0][1] == rows[1][1] != rows[2][1]
 
@@ -389,7 +389,7 @@ def test_executions_that_wait_hold_no_connection_that_their_leader_needs(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options["pool"]["max_size"] = 3
-    monkeypatch.setattr(batching, "PATIENCE_SECONDS", SECONDS)
+    monkeypatch.setattr(batches, "PATIENCE_SECONDS", SECONDS)
     may_end = Event()
 
     def put_and_keep() -> Any:
