@@ -180,13 +180,13 @@ MIDDLEWARE = [
     "corsheaders.middleware.CorsMiddleware",
     "config.ratelimits.limits.AddressLimitMiddleware",
     "config.middleware.body_limits.BodyLimitMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "config.middleware.pages.PageSessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "config.middleware.pages.PageAuthenticationMiddleware",
     # Looks at the device of a session when a page asks whether it was proved.
     "django_otp.middleware.OTPMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "config.middleware.pages.PageMessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
