@@ -22,9 +22,8 @@ FIRST_ANSWER_SECONDS = 5.0
 NEVER_PREPARED = 1_000_000
 # How often a wait looks up, as in psycopg.
 WAKE_SECONDS = 0.1
-_STATEMENT_TIMEOUT = (
-    "SELECT extract(epoch FROM current_setting('statement_timeout')::interval)::float8"
-)
+# As PostgreSQL writes times in its settings, in seconds.
+_UNITS = {"": 0.001, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 R = TypeVar("R")
 
@@ -50,8 +49,9 @@ class PooledConnection(psycopg.Connection[Any]):
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
         connected = super().connect(conninfo, **options)
         try:
-            row = psycopg.Cursor(connected).execute(_STATEMENT_TIMEOUT).fetchone()
-            connected.patience = row[0] + MARGIN_SECONDS if row and row[0] else None
+            row = psycopg.Cursor(connected).execute("SHOW statement_timeout").fetchone()
+            limit = _seconds(row[0]) if row else 0.0
+            connected.patience = limit + MARGIN_SECONDS if limit else None
             # A batch prepares whatever the threshold, unless there is none.
             if connected.prepare_threshold and connected.prepare_threshold >= NEVER_PREPARED:
                 connected.prepare_threshold = None
@@ -126,11 +126,16 @@ def in_transaction() -> bool:
 def database_now() -> datetime:
     """The time by the database, for what must not depend on one host's clock."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT now()")
+        cursor.callproc("now")
         row = cursor.fetchone()
     assert row is not None
     now: datetime = row[0]
     return now
+
+
+def _seconds(setting: str) -> float:
+    number = setting.rstrip("dhimns")
+    return float(number) * _UNITS[setting.removeprefix(number)]
 
 
 def _django() -> Any:
