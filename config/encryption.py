@@ -1,36 +1,70 @@
 """Encryption at rest under rotating keys: the newest key encrypts, all keys decrypt.
 
-``ENCRYPTION_KEYS`` holds Fernet keys (32 random bytes, base64url), newest first. Fernet is AES-128-CBC with
-HMAC-SHA-256 (https://github.com/fernet/spec).
+Each value is bound to its place, the row and column that it was encrypted for, and decrypts nowhere else: whoever can
+write rows cannot give one person's tokens to another. It is AES-256-GCM under a key derived from the newest of
+``ENCRYPTION_KEYS``, with the place as associated data. Values of earlier releases are Fernet tokens under these keys,
+bound to nothing; they are read until they are renewed.
 """
 
+import secrets
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidTag
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+
+# The first byte of a bound value; a Fernet token begins with a letter.
+BOUND = b"\x01"
+NONCE = 12
 
 
 class CannotDecrypt(Exception):
-    """The value was altered, or encrypted under a key that ``ENCRYPTION_KEYS`` no longer has."""
+    """The value was altered or moved, or encrypted under a key that ``ENCRYPTION_KEYS`` no longer has."""
 
 
-def encrypt(plain: bytes) -> bytes:
-    return _keys().encrypt(plain)
+def encrypt(plain: bytes, *, place: str) -> bytes:
+    nonce = secrets.token_bytes(NONCE)
+    return BOUND + nonce + _cipher(_keys()[0]).encrypt(nonce, plain, place.encode())
 
 
-def decrypt(token: bytes) -> bytes:
+def decrypt(value: bytes, *, place: str) -> bytes:
+    if not value.startswith(BOUND):
+        return _decrypt_unbound(value)
+    for key in _keys():
+        if (plain := _opened(value, key, place)) is not None:
+            return plain
+    raise CannotDecrypt
+
+
+def is_current(value: bytes, *, place: str) -> bool:
+    """Whether a value is bound to this place under the newest key."""
+    return value.startswith(BOUND) and _opened(value, _keys()[0], place) is not None
+
+
+def _opened(value: bytes, key: str, place: str) -> bytes | None:
+    start = len(BOUND) + NONCE
     try:
-        return _keys().decrypt(token)
+        return _cipher(key).decrypt(value[len(BOUND) : start], value[start:], place.encode())
+    except (InvalidTag, ValueError):
+        return None
+
+
+def _decrypt_unbound(value: bytes) -> bytes:
+    try:
+        return MultiFernet([Fernet(key) for key in _keys()]).decrypt(value)
     except InvalidToken:
         raise CannotDecrypt from None
 
 
-def is_current(token: bytes) -> bool:
-    """Whether a value was encrypted under the newest key."""
-    try:
-        Fernet(settings.ENCRYPTION_KEYS.listed()[0]).decrypt(token)
-    except InvalidToken:
-        return False
-    return True
+def _keys() -> list[str]:
+    return settings.ENCRYPTION_KEYS.listed()
 
 
-def _keys() -> MultiFernet:
-    return MultiFernet([Fernet(key) for key in settings.ENCRYPTION_KEYS.listed()])
+@lru_cache(maxsize=8)
+def _cipher(key: str) -> AESGCM:
+    # Apart from what Fernet does with the same key.
+    derive = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"bound to a row and column")
+    return AESGCM(derive.derive(key.encode()))

@@ -65,16 +65,17 @@ def begin(
         # Without the lock two concurrent calls could exceed the limit.
         lock_user(user_id)
         _make_room(user_id, now=now)
-        ConnectionAttempt.objects.create(
+        attempt = ConnectionAttempt(
             state_hash=_hash(asked.state),
             user_id=user_id,
             session_id=session_id,
             provider=provider,
             redirect_uri=redirect_uri,
-            verifier=encrypt(asked.verifier.encode()),
             began_at=now,
             expires_at=expires_at,
         )
+        attempt.verifier = encrypt(asked.verifier.encode(), place=attempt.place("verifier"))
+        attempt.save(force_insert=True)
     url = oauth.authorization_url(party, asked)
     return Begun(authorization_url=url, state=asked.state, expires_at=expires_at)
 
@@ -101,7 +102,7 @@ def consume(*, user_id: UUID, session_id: UUID, provider: str, state: str, now: 
     if attempt is None or not attempts.filter(pk=attempt.pk).delete()[0]:
         raise StateInvalid
     try:
-        verifier = decrypt(bytes(attempt.verifier)).decode()
+        verifier = decrypt(bytes(attempt.verifier), place=attempt.place("verifier")).decode()
     except CannotDecrypt:
         # The encryption key was removed within these ten minutes.
         raise StateInvalid from None

@@ -74,23 +74,20 @@ def revoke_later(
     """Queues the revocation of a grant; ``tokens`` are its refresh token and access token, or None."""
     known = {hint: token for hint, token in zip(HINTS, tokens, strict=True) if token}
     with transaction.atomic():
-        row = ConnectionRevocation.objects.create(
-            provider=provider,
-            user_id=user_id,
-            tokens=encrypt(json.dumps(known).encode()),
-            asked_at=now,
-            due_at=now,
-        )
+        row = ConnectionRevocation(provider=provider, user_id=user_id, asked_at=now, due_at=now)
+        row.tokens = encrypt(json.dumps(known).encode(), place=row.place("tokens"))
+        row.save(force_insert=True)
         _queue(row.pk, now)
     return row
 
 
 def tokens_of(connection: Connection) -> list[str | None]:
     """A connection's refresh token and access token. Raises ``CannotDecrypt``."""
-    refresh = connection.refresh_token
+    columns = ("refresh_token", "access_token")
+    stored = ((each, getattr(connection, each)) for each in columns)
     return [
-        decrypt(bytes(refresh)).decode() if refresh is not None else None,
-        decrypt(bytes(connection.access_token)).decode(),
+        None if value is None else decrypt(bytes(value), place=connection.place(column)).decode()
+        for column, value in stored
     ]
 
 
@@ -155,9 +152,14 @@ def forget_revocations(
             row.delete()
 
 
+def _tokens_in(row: ConnectionRevocation) -> dict[str, str]:
+    tokens: dict[str, str] = json.loads(decrypt(bytes(row.tokens), place=row.place("tokens")))
+    return tokens
+
+
 def _tokens_to_revoke(row: ConnectionRevocation) -> set[str]:
     try:
-        return set(json.loads(decrypt(bytes(row.tokens))).values())
+        return set(_tokens_in(row).values())
     except CannotDecrypt:
         return set()
 
@@ -203,7 +205,7 @@ def _failure_of(row: ConnectionRevocation) -> str:
     """Revokes a grant's tokens at the provider; returns "" if it confirms all of them, else a code of the failure."""
     try:
         provider = find(row.provider)
-        tokens: dict[str, str] = json.loads(decrypt(bytes(row.tokens)))
+        tokens = _tokens_in(row)
     except ProviderNotConfigured:
         return NOT_CONFIGURED
     except CannotDecrypt:

@@ -231,7 +231,8 @@ def _connect(
 def _put(
     user: User, party: OAuthProvider, tokens: Tokens, before: Connection | None, *, now: datetime
 ) -> Connection:
-    kept = refreshing.held(tokens, now=now)
+    connection = before or Connection(user=user, provider=party.name)
+    kept = refreshing.held(connection, tokens, now=now)
     kept["connected_at"] = now
     if tokens.scopes is None:
         kept["scopes"] = sorted(party.scopes)

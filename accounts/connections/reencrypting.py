@@ -1,4 +1,4 @@
-"""Re-encrypts the tokens of connections and the keys of authenticator apps, so that older keys can be removed."""
+"""Re-encrypts the tokens of connections and the keys of authenticator apps under the newest key, at their places."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _COLUMNS: tuple[tuple[Any, tuple[str, ...]], ...] = (
 
 
 def reencrypt() -> tuple[int, int]:
-    """Re-encrypts values under older keys; returns the numbers of re-encrypted and of unreadable values.
+    """Re-encrypts values under older keys, or bound to no row; returns the numbers of renewed and unreadable ones.
 
     A value is replaced only if it has not changed meanwhile, so a concurrent refresh wins; safe to run twice.
     """
@@ -26,10 +26,11 @@ def reencrypt() -> tuple[int, int]:
             for row in rows:
                 for column in columns:
                     old = getattr(row, column)
-                    if old is None or is_current(bytes(old)):
+                    place = row.place(column)
+                    if old is None or is_current(bytes(old), place=place):
                         continue
                     try:
-                        new = encrypt(decrypt(bytes(old)))
+                        new = encrypt(decrypt(bytes(old), place=place), place=place)
                     except CannotDecrypt:
                         unreadable += 1
                         continue

@@ -76,7 +76,8 @@ def refresh(lease: Lease, *, provider: OAuthProvider, by: Actor, now: datetime) 
     """
     connection = lease.connection
     assert connection.refresh_token is not None
-    refresh_token = decrypt(bytes(connection.refresh_token)).decode()
+    place = connection.place("refresh_token")
+    refresh_token = decrypt(bytes(connection.refresh_token), place=place).decode()
     release_connection()
     clock = clock_from(now)
     try:
@@ -124,7 +125,7 @@ def lapse(
 
 def _keep(connection: Connection, tokens: Tokens, *, now: datetime) -> bool:
     """Stores new tokens, with retries while the database is unavailable; returns False for a late response."""
-    kept = held(tokens, now=now)
+    kept = held(connection, tokens, now=now)
     if tokens.scopes is None:
         del kept["scopes"]
     for pause in KEEPING_PAUSES:
@@ -137,11 +138,14 @@ def _keep(connection: Connection, tokens: Tokens, *, now: datetime) -> bool:
     return bool(of_generation(connection).update(**kept, generation=F("generation") + 1))
 
 
-def held(tokens: Tokens, *, now: datetime) -> dict[str, Any]:
+def held(connection: Connection, tokens: Tokens, *, now: datetime) -> dict[str, Any]:
     """The values of the columns that new tokens set or clear."""
+    access, refresh = (connection.place(each) for each in ("access_token", "refresh_token"))
     return {
-        "access_token": encrypt(tokens.access.encode()),
-        "refresh_token": encrypt(tokens.refresh.encode()) if tokens.refresh else None,
+        "access_token": encrypt(tokens.access.encode(), place=access),
+        "refresh_token": encrypt(tokens.refresh.encode(), place=refresh)
+        if tokens.refresh
+        else None,
         "scopes": tokens.scopes or [],
         "refreshed_at": now,
         "expires_at": tokens.expires_at,

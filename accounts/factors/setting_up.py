@@ -92,8 +92,8 @@ def begin_authenticator(*, user: User) -> Authenticator:
     """The app that is being set up: it counts once its first code is right."""
     begun: Authenticator | None = Authenticator.objects.filter(user=user, confirmed=False).first()
     if begun is None:
-        key = encrypt(secrets.token_bytes(KEY_BYTES))
-        begun = Authenticator(user=user, confirmed=False, key=key, name="Authenticator app")
+        begun = Authenticator(user=user, confirmed=False, name="Authenticator app")
+        begun.key = encrypt(secrets.token_bytes(KEY_BYTES), place=begun.place("key"))
         begun.save()
     return begun
 

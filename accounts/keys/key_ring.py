@@ -71,7 +71,8 @@ class KeyRing:
         row = max(ready, key=lambda each: each.signs_from)
         private = self._private.get(row.kid)
         if private is None:
-            key = load_pem_private_key(decrypt(bytes(row.private_key)), password=None)
+            pem = decrypt(bytes(row.private_key), place=row.place("private_key"))
+            key = load_pem_private_key(pem, password=None)
             assert isinstance(key, RSAPrivateKey)
             private = self._private[row.kid] = key
         return row.kid, private

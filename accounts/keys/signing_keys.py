@@ -111,10 +111,11 @@ def reencrypt_signing_keys(*, by: Actor, now: datetime) -> Reencrypted:
         unreadable = 0
         for key in keys:
             private = bytes(key.private_key)
-            if is_current(private):
+            place = key.place("private_key")
+            if is_current(private, place=place):
                 continue
             try:
-                fresh = encrypt(decrypt(private))
+                fresh = encrypt(decrypt(private, place=place), place=place)
             except CannotDecrypt:
                 if key.stage(at=now) != Stage.VERIFYING:
                     raise
@@ -155,10 +156,11 @@ def _made() -> dict[str, Any]:
     private = generate_private_key(public_exponent=65537, key_size=KEY_BITS)
     public = private.public_key()
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    kid = thumbprint(public)
     return {
-        "kid": thumbprint(public),
+        "kid": kid,
         "public_pem": public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(),
-        "private_key": encrypt(pem),
+        "private_key": encrypt(pem, place=SigningKey(kid=kid).place("private_key")),
     }
 
 

@@ -90,6 +90,10 @@ class Connection(models.Model):
     def __str__(self) -> str:
         return f"{self.provider} of {self.user_id}"
 
+    def place(self, column: str) -> str:
+        """What an encrypted column is bound to."""
+        return f"accounts_connection.{column} {self.user_id} {self.provider}"
+
     def state(self, *, at: datetime) -> State:
         """The state by the row alone."""
         ended = self.expires_at is not None and self.expires_at <= at
@@ -139,6 +143,10 @@ class ConnectionAttempt(models.Model):
     def __str__(self) -> str:
         return f"{self.provider} {self.pk}"
 
+    def place(self, column: str) -> str:
+        """What an encrypted column is bound to."""
+        return f"accounts_connectionattempt.{column} {self.state_hash} {self.user_id}"
+
 
 class ConnectionRevocation(models.Model):
     """A pending revocation of an ended connection's grant, kept until the provider confirms it.
@@ -168,3 +176,7 @@ class ConnectionRevocation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider} {self.pk}"
+
+    def place(self, column: str) -> str:
+        """What an encrypted column is bound to."""
+        return f"accounts_connectionrevocation.{column} {self.user_id} {self.provider}"

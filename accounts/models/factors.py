@@ -63,8 +63,12 @@ class Authenticator(CodeDevice):
     def __str__(self) -> str:
         return self.name
 
+    def place(self, column: str) -> str:
+        """What an encrypted column is bound to."""
+        return f"accounts_authenticator.{column} {self.user_id}"
+
     def plain_key(self) -> bytes:
-        return decrypt(bytes(self.key))
+        return decrypt(bytes(self.key), place=self.place("key"))
 
     def use_up(self, token: str) -> bool:
         if len(token) != DIGITS or not (token.isascii() and token.isdigit()):

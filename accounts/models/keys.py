@@ -62,6 +62,10 @@ class SigningKey(models.Model):
     def __str__(self) -> str:
         return self.kid
 
+    def place(self, column: str) -> str:
+        """What an encrypted column is bound to."""
+        return f"accounts_signingkey.{column} {self.kid}"
+
     def stage(self, *, at: datetime) -> Stage:
         """The stage at an instant."""
         if not self.verifies(at=at):

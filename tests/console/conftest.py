@@ -149,21 +149,24 @@ def _use(user: User, client: Client, *, now: datetime) -> None:
 
 def _connect(user: User, now: datetime) -> None:
     """A connection with every secret it can hold, and a revocation that was given up."""
-    sealed = encrypt(CONNECTION_SECRET.encode())
-    Connection.objects.create(
+    secret = CONNECTION_SECRET.encode()
+    connection = Connection(
         user=user,
         provider="google",
         scopes=["sheets"],
-        access_token=sealed,
-        refresh_token=sealed,
         connected_at=now,
         refreshed_at=now,
         failed_at=now,
         failure="unreachable",
     )
-    ConnectionRevocation.objects.create(
-        provider="google", user_id=user.pk, tokens=sealed, asked_at=now, due_at=now, gave_up_at=now
+    for column in ("access_token", "refresh_token"):
+        setattr(connection, column, encrypt(secret, place=connection.place(column)))
+    connection.save()
+    revocation = ConnectionRevocation(
+        provider="google", user_id=user.pk, asked_at=now, due_at=now, gave_up_at=now
     )
+    revocation.tokens = encrypt(secret, place=revocation.place("tokens"))
+    revocation.save()
 
 
 def _release(now: datetime) -> None:

@@ -106,7 +106,10 @@ class TestCompleting:
         connected(user, session, by=by, now=now)
         # What waited since the connection was ended would end the one of now.
         [left] = ConnectionRevocation.objects.all()
-        assert decrypt(bytes(left.tokens)) == b'{"refresh_token": "another"}'
+        assert (
+            decrypt(bytes(left.tokens), place=left.place("tokens"))
+            == b'{"refresh_token": "another"}'
+        )
 
     def test_a_code_that_is_refused_leaves_what_was_there(
         self, party: Party, connection: Connection, user: User, session: Session, by: Actor,

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 from django.core.management import call_command
+from django.db.models import F
 
 from accounts.audit import Actor
 from accounts.connections.authorisation import begin
 from accounts.connections.disconnecting import revoke_later, tokens_of
 from accounts.connections.reencrypting import reencrypt
-from accounts.models import Connection, Session, User
+from accounts.models import Client, Connection, Session, User
+from config.encryption import BOUND, CannotDecrypt
 from tests.accounts.connections.conftest import REDIRECT
 
 pytestmark = pytest.mark.django_db
@@ -47,3 +49,36 @@ def test_what_no_key_opens_stays_and_is_counted(connection: Connection, settings
     assert reencrypt() == (0, 2)
     settings.ENCRYPTION_KEYS = before
     assert tokens_of(Connection.objects.get()) == ["refresh-1", "access-1"]
+
+
+def test_what_was_bound_to_no_row_is_read_and_bound_by_it(
+    connection: Connection, settings: Any
+) -> None:
+    """As releases before stored them."""
+    fernet = Fernet(settings.ENCRYPTION_KEYS.listed()[0])
+    Connection.objects.update(
+        access_token=fernet.encrypt(b"access-1"), refresh_token=fernet.encrypt(b"refresh-1")
+    )
+    assert tokens_of(Connection.objects.get()) == ["refresh-1", "access-1"]
+    assert reencrypt() == (2, 0)
+    assert bytes(Connection.objects.get().access_token).startswith(BOUND)
+    assert tokens_of(Connection.objects.get()) == ["refresh-1", "access-1"]
+    assert reencrypt() == (0, 0)
+
+
+def test_tokens_that_are_moved_to_another_person_provider_or_column_open_nothing(
+    connection: Connection, organisation: Client, by: Actor, now: datetime
+) -> None:
+    other = User.objects.create_user("bert@acme.test", client=organisation)
+    for moved in ({"user": other}, {"provider": "another"}):
+        Connection.objects.filter(pk=connection.pk).update(**moved)
+        with pytest.raises(CannotDecrypt):
+            tokens_of(Connection.objects.get())
+        Connection.objects.filter(pk=connection.pk).update(
+            user=connection.user, provider=connection.provider
+        )
+    assert tokens_of(Connection.objects.get()) == ["refresh-1", "access-1"]
+    Connection.objects.update(access_token=F("refresh_token"))
+    with pytest.raises(CannotDecrypt):
+        tokens_of(Connection.objects.get())
+    assert reencrypt() == (0, 1)
