@@ -10,8 +10,10 @@ from pathlib import Path
 
 import grimp
 import pytest
+from django.conf import settings
 from django.core.management import get_commands
 from django.urls import get_resolver
+from django.utils.module_loading import import_string
 from drf_spectacular.generators import SchemaGenerator
 
 from config.api.problems import Problem
@@ -90,6 +92,8 @@ def described_variables() -> dict[str, str]:
 def problems() -> Iterator[type[Problem]]:
     """Every problem of the service but those of its HTTP server, which nobody imports but gunicorn."""
     assert get_resolver().url_patterns
+    for middleware in settings.MIDDLEWARE:
+        import_string(middleware)
     waiting: list[type[Problem]] = [Problem]
     while waiting:
         kind = waiting.pop()

@@ -24,7 +24,7 @@ def names_in(path: Path) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("page", ["threat-model.md"])
+@pytest.mark.parametrize("page", ["threat-model.md", "asvs.md"])
 def test_every_test_that_is_named_as_proof_exists(page: str) -> None:
     named = TEST.findall((DOCS / page).read_text())
     assert len(named) > 20

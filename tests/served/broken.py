@@ -11,7 +11,8 @@ from psycopg import sql
 # What a caller is known by: without these nothing gets further than its token.
 IDENTITY = frozenset(
     {
-        "accounts_user", "accounts_session", "accounts_client", "accounts_signingkey", "licensing_licence",
+        "accounts_user", "accounts_user_groups", "accounts_user_user_permissions", "auth_group",
+        "accounts_session", "accounts_client", "accounts_signingkey", "licensing_licence",
         "licensing_plan", "django_session", "django_migrations",
     }
 )  # fmt: skip
