@@ -16,6 +16,7 @@ from django.urls import URLResolver, reverse
 from pytest_django.fixtures import Settings
 
 from accounts.admin.exports import ExportedList
+from accounts.admin.operators import OperatorAction
 from accounts.audit import Actor
 from accounts.models import Role, User
 from accounts.sessions.sign_in import TokenPair
@@ -154,7 +155,7 @@ def routes_of_action(console: Any, act: Action, name: str, request: Any) -> Iter
 def may(console: Any, act: Action, row: Any, request: Any) -> bool:
     """Whether an owner may; rows of operators serve only what is about operators."""
     person = console.owner(row)
-    of_operators = act.name in {"roles", "dismiss"}
+    of_operators = isinstance(act, OperatorAction)
     return console.available(request, act, row) and (
         of_operators or not (person and person.is_staff)
     )
