@@ -2,7 +2,9 @@
 
 import re
 import shutil
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from json import loads
@@ -22,11 +24,12 @@ from tests.tools.children import Program
 from tests.tools.folders import ROOT
 from tests.tools.ports import free
 from tests.tools.run import healthy
-from tests.tools.wire import PATH
+from tests.tools.wire import MODULE, PATH
 
 pytestmark = pytest.mark.wire
 
 AROUND = """
+load_module {module};
 daemon off;
 # One process, of whoever runs the tests.
 master_process off;
@@ -45,6 +48,8 @@ http {{
 """
 TIMEOUTS = {"LLM_KEEPALIVE_SECONDS": "0.3", "TRUSTED_PROXIES": HOST}
 MIB = 1024 * 1024
+CONNECTIONS = 200
+PATIENCE = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,9 @@ def front(ground: Ground) -> Iterator[Front]:
         folder = ground.folder / "nginx"
         folder.mkdir()
         port = free(HOST, 0)
-        (folder / "nginx.conf").write_text(AROUND.format(documented=_documented(service, port)))
+        (folder / "nginx.conf").write_text(
+            AROUND.format(module=MODULE, documented=_documented(service, port))
+        )
         nginx = Program(
             name="nginx",
             command=[_nginx(), "-p", str(folder), "-c", "nginx.conf", "-e", "error.log"],
@@ -183,6 +190,34 @@ def test_a_connection_to_the_service_is_used_again(shell: Shell, front: Front) -
     assert front.service.errors() == []
 
 
+def test_no_answer_names_the_servers(front: Front, shell: Shell) -> None:
+    for path in ("/livez", "/v1/auth/me", "/v1/nothing", "/docs/"):
+        assert "Server" not in shell.get(path).headers, path
+    with socket.create_connection((HOST, front.port), timeout=PATIENCE) as client:
+        client.sendall(b"NONSENSE\r\n\r\n")
+        assert b"nginx/" not in client.recv(65536)
+
+
+def test_an_address_has_two_hundred_connections_and_others_have_theirs(front: Front) -> None:
+    head = b"POST /v1/auth/login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{"
+    crowded = Shell(front.url, address="127.0.0.9")
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            client = stack.enter_context(
+                socket.create_connection(
+                    (HOST, front.port), timeout=PATIENCE, source_address=("127.0.0.9", 0)
+                )
+            )
+            client.sendall(head)
+        eventually(lambda: crowded.get("/livez").status_code == 429)
+        refused = crowded.get("/livez")
+        assert refused.headers["Content-Type"] == "application/problem+json"
+        assert (refused.json()["code"], refused.headers["Retry-After"]) == ("rate_limited", "5")
+        assert "Server" not in refused.headers
+        assert Shell(front.url, address="127.0.0.10").get("/livez").status_code == 204
+    eventually(lambda: crowded.get("/livez").status_code == 204)
+
+
 def _documented(service: Service, port: int) -> str:
     """The configuration in the documentation, at this address and without TLS."""
     page = (ROOT / "docs" / "operating.md").read_text()
@@ -200,4 +235,5 @@ def _documented(service: Service, port: int) -> str:
 def _nginx() -> str:
     program = shutil.which("nginx", path=PATH)
     assert program is not None, "nginx is not installed; make test-wire installs it"
+    assert MODULE.exists(), "nginx's module is not installed; make test-wire installs it"
     return program

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.tools import Unready
 from tests.tools.folders import ROOT
@@ -22,6 +23,9 @@ PROGRAMS = {
     "node": "nodejs",
     "npm": "npm",
 }
+# A file of a package that has no program.
+MODULE = Path("/usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so")
+FILES = {MODULE: "libnginx-mod-http-headers-more-filter"}
 # What `make bench` asks for by name.
 MEASURING = {"wrk": "wrk"}
 # Where servers are, which an ordinary user's path leaves out.
@@ -34,9 +38,11 @@ NODE = ROOT / "tests" / "wire"
 def main(names: Sequence[str]) -> None:
     """Installs only what is missing."""
     known = PROGRAMS | MEASURING
-    missing = [name for name in names or PROGRAMS if shutil.which(name, path=PATH) is None]
-    if missing:
-        install_from_debian([known[name] for name in missing])
+    wanted = [known[name] for name in names or PROGRAMS if shutil.which(name, path=PATH) is None]
+    if not names:
+        wanted += [package for file, package in FILES.items() if not file.exists()]
+    if wanted:
+        install_from_debian(wanted)
     if not names and (NODE / "package-lock.json").exists():
         install_from_npm()
 
