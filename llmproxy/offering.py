@@ -75,11 +75,11 @@ def _write(model: LanguageModel, offer: Offer, *, now: datetime) -> LanguageMode
     if is_renamed:
         # The ledger may hold calls of another model under the new name.
         model.routes.update(learns_since=now)
-    _write_route(model, now=now)
+    write_route(model, now=now)
     return model
 
 
-def _write_route(model: LanguageModel, *, now: datetime) -> None:
+def write_route(model: LanguageModel, *, now: datetime) -> None:
     """Gives the model its route to the provider of the settings. Another name there is counted in its own way,
     by reports from now on, and has no prices until they are looked up."""
     provider, _ = Provider.objects.get_or_create(name=Provider.DEFAULT)

@@ -13,6 +13,7 @@ from accounts.models import Client, SigningKey, User
 from licensing.licences import create_client, set_terms
 from licensing.models import Plan
 from llmproxy.models import LanguageModel
+from llmproxy.offering import write_route
 
 CLIENT = "Demo Company"
 APP = "notes"
@@ -56,7 +57,10 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
         _person(PERSON, password, client=client)
         _person(OPERATOR, operator_password)
         for name in (settings.LLM_DEFAULT_MODEL, "stand-in-large"):
-            LanguageModel.objects.get_or_create(name=name, defaults={"provider_name": name})
+            model, _ = LanguageModel.objects.get_or_create(
+                name=name, defaults={"provider_name": name}
+            )
+            write_route(model, now=now)
     published = settings.PUBLISH_SECRETS.listed()
     return Demo(
         base_url=settings.BASE_URL,

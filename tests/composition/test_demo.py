@@ -14,6 +14,7 @@ from accounts.models import Client, SigningKey, User
 from accounts.sessions.sign_in import Device, sign_in
 from config.jobs.mail import queue_for_operators, send_mail
 from licensing.models import Licence
+from llmproxy.models import Route
 
 pytestmark = pytest.mark.django_db
 
@@ -29,8 +30,11 @@ def test_the_demo_can_sign_in_and_a_second_run_keeps_it(tmp_path: Path, now: dat
     assert sign_in(email=demo["email"], password=demo["password"], device=Device(), now=now).access
     assert User.objects.get(email=demo["operator_email"]).is_superuser
 
+    # As the demo of an earlier release.
+    assert Route.objects.all().delete()[0] == 2
     call_command("seed_demo", output=path)
     assert json.loads(path.read_text()) == demo
+    assert Route.objects.count() == 2
     assert (Client.objects.count(), Licence.objects.count()) == (1, 1)
     assert (User.objects.count(), SigningKey.objects.count()) == (2, 1)
 
