@@ -276,8 +276,7 @@ SESSION_COOKIE_SECURE = _https
 SESSION_COOKIE_AGE = 12 * 3600
 CSRF_COOKIE_NAME = f"{_host_only}csrftoken"
 CSRF_COOKIE_SECURE = _https
-# Not in a cookie, whose name could not be chosen.
-MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+MESSAGE_STORAGE = "config.console.message_cookie.MessageCookie"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 X_FRAME_OPTIONS = "DENY"
 CORS_ALLOW_HEADERS = [

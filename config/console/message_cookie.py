@@ -1,0 +1,13 @@
+"""Messages of the console after a redirect, in a cookie of their own.
+
+In the session they would be written with all of it at the end of a request, over what other requests stored meanwhile.
+"""
+
+from django.conf import settings
+from django.contrib.messages.storage.cookie import CookieStorage
+
+
+class MessageCookie(CookieStorage):
+    """Django's cookie under a name that browsers take for this host alone, where the session's has such a name."""
+
+    cookie_name = settings.SESSION_COOKIE_NAME.replace("sessionid", "messages")
