@@ -14,6 +14,8 @@ from django.test import override_settings
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
+from accounts.factors import console_sessions
+from accounts.factors.gate import SESSION
 from accounts.keys import key_ring, signing_keys
 from accounts.keys.key_ring import ring
 from accounts.models import Client, User
@@ -176,4 +178,9 @@ def console(operator: User) -> Browser:
     """A browser in which the operator is signed in to the console."""
     browser = Browser()
     browser.force_login(operator)
+    now = datetime.now(UTC)
+    begun = console_sessions.start(user=operator, address=browser.address, browser="", now=now)
+    session = browser.session
+    session[SESSION] = str(begun.pk)
+    session.save()
     return browser

@@ -21,7 +21,8 @@ class MakeSetUpCode(OperatorAction):
     label = "Make set-up code"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
-        return target.is_staff and target.is_active and super().available(target, by=by)
+        known = target.is_staff and target.is_active and super().available(target, by=by)
+        return known and not has_factor(target.pk)
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"A code is shown to you once. With it and their password {target} sets up a second factor."

@@ -4,11 +4,11 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django_otp.models import Device
-from django_otp_webauthn.models import WebAuthnCredential
+from django_otp_webauthn.models import WebAuthnCredential, WebAuthnUserHandle
 
-from accounts.models import Authenticator, RecoveryCodes, User
+from accounts.models import Authenticator, RecoveryCodes, SetUpCode, User
 
 KINDS: dict[type[Device], str] = {
     Authenticator: "authenticator app",
@@ -52,16 +52,15 @@ def lacks_factor(user: User) -> bool:
 
 
 def forget_devices(user_id: UUID) -> int:
-    """Removes every device and the recovery codes; returns the number of passkeys and apps."""
+    """Removes every device, the recovery codes and an open set-up code; returns the number of passkeys and apps."""
     number = len(devices(user_id))
-    for rows in devices_by_kind(user_id).values():
+    for rows in rows_of(user_id).values():
         rows.delete()
     return number
 
 
-def devices_by_kind(user_id: UUID) -> dict[str, QuerySet[Any]]:
-    """All rows of a person's devices, apps that are not in use yet included."""
-    return {
-        f"{kind}s": QuerySet(model).filter(user=user_id).order_by("pk")
-        for model, kind in KINDS.items()
-    }
+def rows_of(user_id: UUID) -> dict[str, QuerySet[Any]]:
+    """All that is kept of a person's factors, apps that are not in use yet included."""
+    known: dict[str, type[Model]] = {f"{kind}s": model for model, kind in KINDS.items()}
+    known |= {"set-up codes": SetUpCode, "handles of passkeys": WebAuthnUserHandle}
+    return {name: QuerySet(model).filter(user=user_id) for name, model in known.items()}

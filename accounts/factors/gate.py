@@ -26,29 +26,26 @@ def operator_of(request: HttpRequest) -> User:
     return cast("User", request.user)
 
 
-def goes_on(request: HttpRequest, *, now: datetime) -> bool:
-    """Whether the browser's session goes on; begins one for a browser that has just signed in."""
-    user, known = operator_of(request), request.session.get(SESSION)
-    if known:
-        return console_sessions.goes_on(session_id=known, user=user, now=now)
+def begin(request: HttpRequest, *, now: datetime) -> None:
+    """Begins a session after a sign-in; forgets what an earlier one in this browser had proved."""
+    for name in (PROVED_AT, SET_UP_FROM, DEVICE):
+        request.session.pop(name, None)
+    user, address = operator_of(request), address_of(request)
     browser = request.headers.get("User-Agent", "")
-    address = address_of(request)
+    session = console_sessions.start(user=user, address=address, browser=browser, now=now)
+    request.session[SESSION] = str(session.pk)
+
+
+def goes_on(request: HttpRequest, *, now: datetime) -> bool:
+    """Whether the browser's session goes on; begins one for a browser that signed in before there were sessions."""
+    if known := request.session.get(SESSION):
+        return console_sessions.goes_on(session_id=known, user=operator_of(request), now=now)
     try:
-        session = console_sessions.start(user=user, address=address, browser=browser, now=now)
+        begin(request, now=now)
     except IntegrityError:
         # Deleted meanwhile.
         return False
-    request.session[SESSION] = str(session.pk)
-    # At once: this request may write into the stored session, and must not be undone when it ends.
-    request.session.save()
-    request.session.modified = False
     return True
-
-
-def begin(request: HttpRequest) -> None:
-    """Forgets what an earlier sign-in in this browser had proved."""
-    for name in (SESSION, PROVED_AT, SET_UP_FROM, DEVICE):
-        request.session.pop(name, None)
 
 
 def is_proved(request: HttpRequest) -> bool:

@@ -178,7 +178,6 @@ def reset(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
     with transaction.atomic():
         user = _lock_operator(user_id, by=by)
         removed = forget_devices(user_id)
-        SetUpCode.objects.filter(user=user).delete()
         console_sessions.end_all(user_id=user_id, now=now)
         before = {"factors": removed}
         record("operator:factor_reset", by=by, now=now, target=user, reason=reason, before=before)

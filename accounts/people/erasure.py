@@ -19,7 +19,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.connections.disconnecting import disconnect_all
-from accounts.factors.devices import devices_by_kind
+from accounts.factors.devices import rows_of
 from accounts.models import (
     Client,
     Connection,
@@ -107,7 +107,7 @@ def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
         "mailed links": PasswordLink.objects.filter(user=user_id),
         "connections": Connection.objects.filter(user=user_id),
         "console sessions": ConsoleSession.objects.filter(user=user_id),
-        **devices_by_kind(user_id),
+        **rows_of(user_id),
     }
     for name, source in settings.PERSONAL_RECORDS.items():
         rows: Callable[[UUID], QuerySet[Any]] = import_string(source)

@@ -69,7 +69,7 @@ class ConsoleSite(AdminSite):
         response = super().login(request, extra_context)
         # A refused form is shown again; only a sign-in redirects.
         if request.method == "POST" and response.status_code == 302:
-            gate.begin(request)
+            gate.begin(request, now=timezone.now())
             if settings.OPERATOR_SECOND_FACTOR:
                 _record("operator:password_accepted", request)
             else:
