@@ -3,13 +3,14 @@
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pytest_django.plugin import DjangoDbBlocker
 
-from tests.served.database import Database, new_database
+from tests.served.database import Database, Unblock, new_database
 from tests.served.people import Person, add_person
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import Shell
@@ -18,6 +19,18 @@ from tests.standins.provider_process import Provider, running_provider
 SignIn = Callable[..., Shell]
 # Some tests have the provider refuse the credential; and what runs for five minutes without a worker says so.
 EXPECTED = ("provider_refuses_credential", "worker_stands_still")
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """A database that was migrated and seeded once; each service that needs one of its own has a copy."""
+
+    template: Database
+    unblock: Unblock
+    demo: Path
+
+    def copy(self) -> AbstractContextManager[Database]:
+        return new_database(self.unblock, like=self.template.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +49,24 @@ def unexpected(errors: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def ground(
+def seeds(
     django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Ground]:
+) -> Iterator[Seeds]:
+    demo = tmp_path_factory.mktemp("seeds") / "demo.json"
+    with new_database(django_db_blocker.unblock) as template:
+        urls = {"DATABASE_URL": template.service_url, "DATABASE_OWNER_URL": template.url}
+        environ = {**os.environ, **urls}
+        manage(environ, "migrate", "--no-input")
+        manage(environ, "split_database_roles")
+        manage(environ, "seed_demo", "--output", str(demo))
+        yield Seeds(template, django_db_blocker.unblock, demo)
+
+
+@pytest.fixture(scope="session")
+def ground(seeds: Seeds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     folder = tmp_path_factory.mktemp("served")
     with (
-        new_database(django_db_blocker.unblock) as database,
+        seeds.copy() as database,
         running_provider(api_key=os.environ["LLM_API_KEY"]) as provider,
     ):
         environ = {
@@ -50,10 +75,6 @@ def ground(
             "LLM_BASE_URL": provider.base_url,
             "EMAIL_URL": (folder / "mail").as_uri(),
         }
-        everything = {**os.environ, **environ}
-        manage(everything, "migrate", "--no-input")
-        manage(everything, "split_database_roles")
-        manage(everything, "seed_demo", "--output", str(folder / "demo.json"))
         yield Ground(database=database, provider=provider, folder=folder, environ=environ)
 
 
@@ -70,9 +91,9 @@ def provider(ground: Ground) -> Provider:
 
 
 @pytest.fixture(scope="session")
-def demo(ground: Ground) -> dict[str, str]:
+def demo(seeds: Seeds) -> dict[str, str]:
     """Who can sign in to a seeded service; see `config/management/demo.py`."""
-    demo: dict[str, str] = json.loads((ground.folder / "demo.json").read_text())
+    demo: dict[str, str] = json.loads(seeds.demo.read_text())
     return demo
 
 

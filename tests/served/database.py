@@ -27,7 +27,7 @@ class Database:
         parts = urlsplit(self.url)
         role = f"{SERVICE}@{parts.netloc.rpartition('@')[2]}"
         self.service_url = parts._replace(netloc=role).geturl()
-        self._name = name
+        self.name = name
         self._unblock = unblock
 
     @contextmanager
@@ -40,7 +40,7 @@ class Database:
         before = connections["default"]
         with self._unblock():
             own = backend.DatabaseWrapper(
-                {**settings, "NAME": self._name, "OPTIONS": options}, "default"
+                {**settings, "NAME": self.name, "OPTIONS": options}, "default"
             )
             connections["default"] = own
             try:
@@ -59,10 +59,11 @@ class Database:
 
 
 @contextmanager
-def new_database(unblock: Unblock) -> Iterator[Database]:
-    """An empty one, which is gone at the end whoever is still connected."""
+def new_database(unblock: Unblock, *, like: str = "template1") -> Iterator[Database]:
+    """An empty one, or a copy of another, which is gone at the end whoever is still connected."""
     name = f"served_{secrets.token_hex(4)}"
-    _on_server(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+    _on_server(create.format(sql.Identifier(name), sql.Identifier(like)))
     try:
         yield Database(name, unblock)
     finally:

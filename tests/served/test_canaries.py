@@ -24,7 +24,6 @@ import pytest
 import requests
 from django.contrib.auth.hashers import make_password
 from procrastinate.contrib.django.models import ProcrastinateJob
-from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import PasswordLink, User
 from accounts.people.password_links import request_link
@@ -32,11 +31,12 @@ from tests.forgeries import claims_of
 from tests.served.broken import IDENTITY, Breaker
 from tests.served.browser import hidden_fields
 from tests.served.canaries import Answer, Call, Routes, Secrets, Walk, prompt
-from tests.served.database import Database, new_database
+from tests.served.conftest import Seeds
+from tests.served.database import Database
 from tests.served.ledger import eventually
 from tests.served.oauth_failures import FailingProvider
 from tests.served.people import BY, Person, add_person
-from tests.served.service import Service, manage, running_service, working_off
+from tests.served.service import Service, running_service, working_off
 from tests.served.shell import PATIENCE, Shell
 from tests.standins.error_sink import Sink
 from tests.standins.provider_process import Provider, running_provider
@@ -111,16 +111,14 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(
-    django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Scene]:
+def scene(seeds: Seeds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder, secret, sink = tmp_path_factory.mktemp("canaries"), Secrets(), Sink()
     with ExitStack() as stack:
         stack.callback(sink.close)
         third_party = stack.enter_context(FailingProvider.running(secret))
         key = secret.word("provider-key")
         provider = stack.enter_context(running_provider(api_key=key))
-        database = stack.enter_context(new_database(django_db_blocker.unblock))
+        database = stack.enter_context(seeds.copy())
         environ = {
             "DATABASE_URL": database.url,
             "DJANGO_SETTINGS_MODULE": "tests.loud_settings",
@@ -136,8 +134,6 @@ def scene(
         }
         everything = {**os.environ, **environ}
         secret.also(everything["SECRET_KEY"], everything["ENCRYPTION_KEYS"])
-        manage(everything, "migrate", "--no-input")
-        manage(everything, "seed_demo", "--output", str(folder / "demo.json"))
         service = stack.enter_context(running_service(folder, environ))
         schema = requests.get(f"{service.url}/v1/schema", timeout=PATIENCE).json()
         scene = Scene(

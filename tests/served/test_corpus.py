@@ -15,17 +15,17 @@ from uuid import uuid4
 
 import pytest
 import requests
-from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import User
 from licensing.licences import set_terms
 from licensing.models import Licence
 from tests.releases.signing import Signer
+from tests.served.conftest import Seeds
 from tests.served.corpus import REDIRECT, Provider, Request, model_calls, refused, sent
-from tests.served.database import Database, new_database
+from tests.served.database import Database
 from tests.served.people import BY, Person, add_person, suspend
 from tests.served.releasing import PUBLISH, SECRET, ServedPipeline
-from tests.served.service import Service, manage, running_service
+from tests.served.service import Service, running_service
 from tests.served.shell import PATIENCE, Shell
 from tests.standins.cdn import running_cdn
 
@@ -57,12 +57,10 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(
-    django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Scene]:
+def scene(seeds: Seeds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("corpus")
     with (
-        new_database(django_db_blocker.unblock) as database,
+        seeds.copy() as database,
         Provider.running() as provider,
         running_cdn() as cdn,
         requests.Session() as session,
@@ -85,9 +83,6 @@ def scene(
             "CORS_ORIGINS": "https://shell.test",
             "OAUTH_PROVIDERS": json.dumps({"local": third_party}),
         }
-        everything = {**os.environ, **environ}
-        manage(everything, "migrate", "--no-input")
-        manage(everything, "seed_demo", "--output", str(folder / "demo.json"))
         session.trust_env = False
         with running_service(folder, environ) as service:
             pipeline.url = service.url

@@ -1,16 +1,14 @@
 """The service watches its worker, and tells operators itself of one that stands still."""
 
-import os
 from pathlib import Path
 
 import pytest
-from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import AuditEvent
-from tests.served.conftest import Ground
-from tests.served.database import Database, new_database
+from tests.served.conftest import Ground, Seeds
+from tests.served.database import Database
 from tests.served.ledger import eventually
-from tests.served.service import manage, running_service, working_off
+from tests.served.service import running_service, working_off
 
 # Nothing beyond packages is needed: it only waits for long.
 pytestmark = pytest.mark.wire
@@ -23,16 +21,15 @@ def alarms(database: Database) -> list[str]:
 
 
 def test_a_missing_worker_is_told_once_by_all_processes_together_and_cleared_when_it_is_back(
-    ground: Ground, django_db_blocker: DjangoDbBlocker, tmp_path: Path
+    ground: Ground, seeds: Seeds, tmp_path: Path
 ) -> None:
-    with new_database(django_db_blocker.unblock) as database:
+    with seeds.copy() as database:
         environ = {
             **ground.environ,
             "DATABASE_URL": database.url,
             "EMAIL_URL": (tmp_path / "mail").as_uri(),
             "OPERATOR_EMAILS": "ops@shell.test",
         }
-        manage({**os.environ, **environ}, "migrate", "--no-input")
         with running_service(tmp_path, environ, serving="tests.served.watchful_serving") as service:
             eventually(lambda: alarms(database) == ["alarm:raised worker"])
             with working_off(service):

@@ -51,13 +51,19 @@ CHECKS = {
 PYTEST = [sys.executable, "-m", "pytest", "-m", "not wire", "--durations=15"]
 # Each part has its own servers, because tests empty the tables and the cache. Much of their time is waiting.
 # The longest comes first.
-SERVICE = ("tests/served",)
+SERVICE = "tests/served"
+# About half of the time of the running service.
+FAULTS = tuple(
+    f"{SERVICE}/test_{name}.py"
+    for name in ("canaries", "connections", "corpus", "crowds", "database_away", "frozen", "kill")
+)
 PEOPLE = ("tests/accounts", "tests/console", "tests/composition")
 PLUMBING = ("tests/local", "tests/standins", "tests/config")
-NAMED = (*SERVICE, *PEOPLE, *PLUMBING)
+NAMED = (SERVICE, *PEOPLE, *PLUMBING)
 PARTS = {
-    "the running service": SERVICE,
     "people and console": PEOPLE,
+    "the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
+    "the running service under faults": FAULTS,
     "everything else": ("tests", *(f"--ignore={folder}" for folder in NAMED)),
     "plumbing and tools": PLUMBING,
 }
