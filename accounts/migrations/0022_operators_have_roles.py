@@ -4,29 +4,22 @@ Groups that an operator made by hand under one of these names keep their members
 so that nobody's rights change by the upgrade.
 """
 
-from typing import Any
-
 from django.db import migrations
 
-ROLES = ("support", "licensing", "release", "auditor", "owner")
-BY_HAND = "{} (before roles)"
-
-
-def make_roles(apps: Any, schema_editor: Any) -> None:
-    group, user = apps.get_model("auth", "Group"), apps.get_model("accounts", "User")
-    for name in ROLES:
-        group.objects.filter(name=name).update(name=BY_HAND.format(name))
-    made = {each.name: each for each in group.objects.bulk_create(group(name=n) for n in ROLES)}
-    member = user.groups.through
-    owners = user.objects.filter(is_superuser=True, is_staff=True).values_list("pk", flat=True)
-    member.objects.bulk_create(member(user_id=pk, group_id=made["owner"].pk) for pk in owners)
-
-
-def unmake_roles(apps: Any, schema_editor: Any) -> None:
-    group = apps.get_model("auth", "Group")
-    group.objects.filter(name__in=ROLES).delete()
-    for name in ROLES:
-        group.objects.filter(name=BY_HAND.format(name)).update(name=name)
+MAKE = """
+UPDATE auth_group SET name = name || ' (before roles)'
+    WHERE name IN ('support', 'licensing', 'release', 'auditor', 'owner');
+INSERT INTO auth_group (name) VALUES ('support'), ('licensing'), ('release'), ('auditor'), ('owner');
+INSERT INTO accounts_user_groups (user_id, group_id)
+    SELECT operator.id, role.id FROM accounts_user operator, auth_group role
+    WHERE operator.is_staff AND operator.is_superuser AND role.name = 'owner';
+"""
+UNMAKE = """
+DELETE FROM accounts_user_groups USING auth_group role
+    WHERE group_id = role.id AND role.name IN ('support', 'licensing', 'release', 'auditor', 'owner');
+DELETE FROM auth_group WHERE name IN ('support', 'licensing', 'release', 'auditor', 'owner');
+UPDATE auth_group SET name = replace(name, ' (before roles)', '') WHERE name LIKE '% (before roles)';
+"""
 
 
 class Migration(migrations.Migration):
@@ -42,5 +35,5 @@ class Migration(migrations.Migration):
             options={"ordering": ("email",), "proxy": True, "indexes": [], "constraints": []},
             bases=("accounts.user",),
         ),
-        migrations.RunPython(make_roles, unmake_roles),
+        migrations.RunSQL(MAKE, UNMAKE),
     ]
