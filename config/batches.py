@@ -16,11 +16,11 @@ MOST = 32
 class Execution:
     """One execution, with an error until it is over and has none."""
 
-    __slots__ = ("error", "is_over", "woken")
+    __slots__ = ("error", "has_left", "is_over", "woken")
 
     def __init__(self, error: Exception) -> None:
         self.error: Exception | None = error
-        self.is_over = False
+        self.has_left = self.is_over = False
         # Only for one that has to wait.
         self.woken: Event | None = None
 
@@ -52,7 +52,7 @@ class Batches(Generic[E]):
         except BaseException:
             # A killed greenlet: nothing may be done for it any more.
             with self._lock:
-                if execution in self.waiting:
+                if not execution.has_left:
                     self.waiting.remove(execution)
             raise
 
@@ -70,7 +70,8 @@ class Batches(Generic[E]):
             assert execution.woken is not None
             execution.woken.wait(PATIENCE_SECONDS)
             with self._lock:
-                if execution in self.waiting:
+                # Not by a search: hundreds may wait.
+                if not execution.has_left:
                     batch = self._leave(execution)
         if batch:
             self._lead(batch)
@@ -82,6 +83,7 @@ class Batches(Generic[E]):
         while self.waiting and len(batch) < MOST:
             batch.append(self.waiting.popleft())
         for each in batch:
+            each.has_left = True
             if each.woken is not None:
                 each.woken.clear()
         self._flights += 1

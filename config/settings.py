@@ -177,7 +177,7 @@ MIDDLEWARE = [
     "config.api.handlers.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "corsheaders.middleware.CorsMiddleware",
+    "config.middleware.cross_origin.CrossOriginMiddleware",
     "config.ratelimits.limits.AddressLimitMiddleware",
     "config.middleware.body_limits.BodyLimitMiddleware",
     "config.middleware.pages.PageSessionMiddleware",

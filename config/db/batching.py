@@ -64,8 +64,10 @@ class BatchedStatement(Batches["_Execution"]):
         try:
             if order := self._order:
                 batch = sorted(batch, key=lambda each: order(each.values))
-            connection.ensure_connection()
-            self._execute(connection.connection, batch)
+            # Looked up once: Django's proxy looks it up for every attribute.
+            ours = connections[DEFAULT_DB_ALIAS]
+            ours.ensure_connection()
+            self._execute(ours.connection, batch)
             is_kept = len(batch) == 1
         except Exception as error:  # noqa: BLE001 - each caller gets it
             is_undone = len(batch) > 1 and _is_undone(error)
