@@ -23,6 +23,7 @@ from config.env import (
     _networks,
     _origins,
     _rates,
+    _second_factor,
     _storage_url,
     _syslog_url,
     _time_of_day,
@@ -176,6 +177,19 @@ def test_a_session_lasts_some_days_or_for_ever() -> None:
     for wrong in ("", "0", "-1", "1.5", "never", "40000", "9" * 5000):
         with pytest.raises(ValidationError):
             _days_or_none(wrong)
+
+
+def test_the_second_factor_is_off_at_loopback_addresses_alone() -> None:
+    for local in ("http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost"):
+        assert not _second_factor("off", address=local)
+        assert _second_factor("required", address=local)
+    for address in ("https://shell.test", "https://10.0.0.1", "https://localhost.shell.test"):
+        assert _second_factor("required", address=address)
+        with pytest.raises(ValidationError):
+            _second_factor("off", address=address)
+    for wrong in ("", "on", "false", "Off"):
+        with pytest.raises(ValidationError):
+            _second_factor(wrong, address="http://localhost")
 
 
 def test_operators_have_one_email_or_several() -> None:

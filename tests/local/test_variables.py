@@ -43,6 +43,16 @@ def test_a_host_for_every_address_is_reached_through_loopback(tmp_path: Path) ->
     assert for_run(tmp_path, {}, host="0.0.0.0")["BASE_URL"] == "http://127.0.0.1:8000"
 
 
+def test_the_second_factor_is_off_for_this_machine_alone_also_in_a_file_from_before(
+    tmp_path: Path,
+) -> None:
+    before = for_run(tmp_path, {})
+    del before["OPERATOR_SECOND_FACTOR"]
+    assert for_run(tmp_path, before)["OPERATOR_SECOND_FACTOR"] == "off"
+    public = for_run(tmp_path, before, BASE_URL="https://shell.example.com")
+    assert public["OPERATOR_SECOND_FACTOR"] == "required"
+
+
 def test_folders_with_odd_names_come_back_from_their_addresses(tmp_path: Path) -> None:
     folder = tmp_path / "Odd #name? ü"
     folder.mkdir()

@@ -23,6 +23,7 @@ from pytest_django.plugin import DjangoDbBlocker
 from accounts.models import AuditEvent, Operator, RefreshToken, User
 from releases.models import ShellRelease
 from telemetry.models import Event
+from tests.served.browser import Browser
 from tests.served.corpus import Provider
 from tests.served.database import Database, new_database
 from tests.served.service import Service, manage, running_service
@@ -43,6 +44,8 @@ ENDING = {
 @dataclass
 class Upgraded:
     service: Service
+    folder: Path
+    given: dict[str, str]
     database: Database
     before: dict[str, Any]
 
@@ -78,7 +81,7 @@ def upgraded(
         manage({**os.environ, **environ}, "migrate", "--no-input")
         manage({**os.environ, **environ}, "split_database_roles")
         with running_service(folder, environ) as service:
-            yield Upgraded(service, database, before)
+            yield Upgraded(service, folder, environ, database, before)
 
 
 def restore(url: str, recorded_at: datetime) -> None:
@@ -218,3 +221,23 @@ def test_an_operator_has_to_sign_in_to_the_console_again(upgraded: Upgraded) -> 
     # Its row has the key itself as its name; rows are found by a hash of the key now.
     assert answer.status_code == 302
     assert "/admin/login/" in answer.headers["Location"]
+
+
+def test_operators_from_before_enter_with_a_password_until_a_second_factor_is_required(
+    upgraded: Upgraded,
+) -> None:
+    demo = upgraded.before["demo"]
+    given = {"username": demo["operator_email"], "password": demo["operator_password"]}
+
+    def entered(url: str, page: str) -> str:
+        browser = Browser(url)
+        browser.submit(f"/admin/login/?next={page}", **given)
+        return browser.get("/admin/").url.removeprefix(url)
+
+    assert upgraded.service.environ["OPERATOR_SECOND_FACTOR"] == "off"
+    assert entered(upgraded.service.url, "/admin/") == "/admin/"
+    required = {**upgraded.given, "OPERATOR_SECOND_FACTOR": "required"}
+    with running_service(upgraded.folder, required) as service:
+        page = "/admin/second-factor/set-up/"
+        assert entered(service.url, page).startswith(page)
+        assert len(service.manage("operator_setup_code", demo["operator_email"]).strip()) == 28
