@@ -216,10 +216,9 @@ def _secrets(people: list[User], pairs: list[Any]) -> list[str]:
     for user in people:
         user.refresh_from_db()
         found.append(user.password.rpartition("$")[2])
-    for row in Connection.objects.all():
-        found.append(bytes(row.access_token).decode())
-    for revocation in ConnectionRevocation.objects.all():
-        found.append(bytes(revocation.tokens).decode())
-    for key in SigningKey.objects.all():
-        found += [bytes(key.private_key).decode("latin-1"), bytes(key.private_key).hex()]
+    sealed = [row.access_token for row in Connection.objects.all()]
+    sealed += [revocation.tokens for revocation in ConnectionRevocation.objects.all()]
+    sealed += [key.private_key for key in SigningKey.objects.all()]
+    for value in sealed:
+        found += [bytes(value).decode("latin-1"), bytes(value).hex()]
     return found
