@@ -12,7 +12,7 @@ from django_otp.models import Device
 from accounts.factors import console_sessions
 from accounts.factors.devices import has_factor
 from accounts.factors.setting_up import SET_UP_WITHIN
-from accounts.models import User
+from accounts.models import ConsoleSession, User
 from config.middleware.client_address import address_of
 
 # Grave acts ask again for a proof that is older.
@@ -46,6 +46,13 @@ def goes_on(request: HttpRequest, *, now: datetime) -> bool:
         # Deleted meanwhile.
         return False
     return True
+
+
+def end(request: HttpRequest, *, now: datetime) -> None:
+    """Takes the session of a browser that signs out from the list of its operator."""
+    known: str | None = request.session.get(SESSION)
+    rows = ConsoleSession.objects.filter(pk__in=[known] if known else [], ended_at=None)
+    rows.update(ended_at=now)
 
 
 def is_proved(request: HttpRequest) -> bool:

@@ -81,6 +81,7 @@ class ConsoleSite(AdminSite):
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         if request.method == "POST" and request.user.is_authenticated:
             _record("operator:signed_out", request)
+            gate.end(request, now=timezone.now())
         return super().logout(request, extra_context)
 
     def password_change(

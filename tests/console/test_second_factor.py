@@ -391,6 +391,22 @@ def test_operators_list_and_end_their_own_sessions(
     assert acts()[-1] == "operator:session_ended"
 
 
+def test_a_session_that_was_left_is_not_listed(whole: Browser) -> None:
+    whole.get("/admin/")
+    whole.post("/admin/logout/")
+    assert not ConsoleSession.objects.filter(ended_at=None).exists()
+
+
+def test_a_ceremony_that_nobody_began_is_refused_and_written_down(
+    whole: Browser, operator: User
+) -> None:
+    for ceremony in ("registration", "authentication"):
+        address = f"/admin/passkeys/{ceremony}-complete/"
+        answer = whole.post(address, {"id": "x"}, content_type="application/json")
+        assert answer.status_code == 400, answer.content
+    assert acts()[-2:] == ["operator:factor_refused"] * 2
+
+
 def test_factors_are_renamed_and_removed_but_not_the_last(whole: Browser, operator: User) -> None:
     device = Authenticator.objects.get()
     whole.post(OWN, {"rename": device.persistent_id, "name": "Old phone"})
