@@ -84,7 +84,8 @@ def account_of(email: str, *, device: Device) -> Account:
     )
     # The password check that follows may wait for its turn.
     release_connection()
-    new_place = bool(user) and not (user.at_device or user.at_network)
+    # Nothing can be told of a place of which nothing is known.
+    new_place = bool(user) and any(place) and not (user.at_device or user.at_network)
     return Account(name, user, limits, new_place)
 
 

@@ -36,6 +36,7 @@ def test_the_first_sign_in_of_all_is_no_news(user: User, now: datetime) -> None:
         Device(fingerprint="desk-8", address="203.0.113.7"),
         Device(fingerprint="desk-8", address="203.0.113.250"),
         Device(fingerprint="", address="203.0.113.8"),
+        Device(),
     ],
 )
 def test_nor_is_a_device_or_a_network_of_before(user: User, now: datetime, device: Device) -> None:
