@@ -222,9 +222,7 @@ def room_of(module: str) -> str:
 
 
 def test_the_readme_is_short() -> None:
-    """Beside its table of variables, which has a row for each."""
-    lines = README.read_text().splitlines()
-    assert len(lines) - len(variables()) <= 132
+    assert len(README.read_text().splitlines()) <= 180
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
