@@ -1,7 +1,7 @@
 """The container image, as far as it can be tried without a container engine.
 
 The folder is filtered as .dockerignore says, and the commands of the Dockerfile run in what is left, beside the
-servers of this test run. Not tried: the build itself, the base image, its user, a read-only file system.
+servers of this test run. `tests/served/test_image.py` builds it. Not tried: a read-only file system.
 """
 
 import json

@@ -22,6 +22,8 @@ PROGRAMS = {
     "minisign": "minisign",
     "node": "nodejs",
     "npm": "npm",
+    "buildah": "buildah",
+    "debootstrap": "debootstrap",
 }
 # A file of a package that has no program.
 MODULE = Path("/usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so")
