@@ -56,6 +56,7 @@ def base_url(settings: Any, request: pytest.FixtureRequest) -> str:
     """A server over plain http, which is told so before it starts."""
     settings.SECURE_SSL_REDIRECT = False
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = False
+    settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME = "sessionid", "csrftoken"
     address: str = request.getfixturevalue("live_server").url
     settings.BASE_URL = address
     return address
