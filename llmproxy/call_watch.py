@@ -9,7 +9,6 @@ calls' costs, in case this process dies.
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -20,7 +19,7 @@ from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from accounts.models import Session
+from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from config.api.problems import Problem
 from config.db.connections import release_connection
@@ -28,13 +27,13 @@ from licensing.models import Standing
 from licensing.permissions import LicenceSuspended
 from llmproxy.calls import Call, End
 from llmproxy.upstream.exchange import Exchange
-from usage.caps import SoFar, checkpoint
+from usage.caps import SoFar, begin_background_read, checkpoint
 from usage.stops import ModelCallsStopped, told_to_end
 
 log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 3.0
-# Whole answers of one person that this process reads at once after their client has disconnected.
+# Whole answers of one person that are read at once after their client has disconnected.
 MOST_BACKGROUND_READS = 4
 # Seconds after which an unchanged call is saved again.
 HEARTBEAT_SECONDS = 20.0
@@ -101,21 +100,36 @@ def end_disconnected() -> None:
 
     A stream that only awaits its usage ends a round later.
     """
-    reads = Counter(
-        each.call.caller.user_id for each in list(_calls.values()) if each.is_background_read
-    )
+    whole: list[_WatchedCall] = []
     for each in _in_batches():
         call = each.call
         if each.cut_at is not None or each.is_background_read or not call.is_disconnected():
             continue
-        if call.chat.stream:
-            goes_on = call.awaits_usage() and not call.disconnected
-        else:
-            reads[call.caller.user_id] += 1
-            goes_on = reads[call.caller.user_id] <= MOST_BACKGROUND_READS
+        if not call.chat.stream:
+            whole.append(each)
+            continue
+        goes_on = call.awaits_usage() and not call.disconnected
         call.disconnected = True
         if not goes_on:
             each.cut()
+    # Last, because only these need the database: while it is away, they are read on.
+    for each in whole:
+        goes_on = _may_be_read_on(each.call)
+        each.call.disconnected = True
+        if not goes_on:
+            each.cut()
+
+
+def _may_be_read_on(call: Call) -> bool:
+    try:
+        return begin_background_read(
+            record_id=call.id,
+            user_id=call.caller.user_id,
+            most=MOST_BACKGROUND_READS,
+            now=timezone.now(),
+        )
+    except User.DoesNotExist:
+        return False
 
 
 def end_all() -> None:

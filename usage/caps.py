@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from psycopg.types.numeric import Int8
 
+from accounts.sessions.revocation import lock_user
 from config.db.batching import BatchedStatement
 from config.db.uuid7 import timed_uuid
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps, balance
-from usage.models import MonthlyUsage
+from usage.models import MonthlyUsage, UsageRecord
 from usage.periods import Period
 from usage.refusals import refusal, reserved_for_now
 
@@ -240,3 +241,18 @@ def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
             },
         )
         return {record_id for (record_id,) in cursor.fetchall()}
+
+
+def begin_background_read(*, record_id: UUID, user_id: UUID, most: int, now: datetime) -> bool:
+    """Whether a whole answer may be read on without its client: while fewer than ``most`` of this person are.
+
+    Its place is free once it settles, or once its reservation expires because its process died. Raises
+    ``User.DoesNotExist``.
+    """
+    with transaction.atomic():
+        # Those of a person are counted one after another, also by processes that notice at the same time.
+        lock_user(user_id)
+        running = UsageRecord.objects.open().filter(user_id=user_id, expires_at__gt=now)
+        if running.filter(client_left_at__isnull=False).count() >= most:
+            return False
+        return bool(running.filter(pk=record_id).update(client_left_at=now))

@@ -108,6 +108,11 @@ class UsageRecord(models.Model):
     told_to_end_at = models.DateTimeField(
         null=True, editable=False, help_text="When an operator told this one call to end."
     )
+    client_left_at = models.DateTimeField(
+        null=True,
+        editable=False,
+        help_text="When its client had left and its whole answer was read on.",
+    )
 
     user_id: UUID
 

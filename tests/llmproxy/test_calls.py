@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
@@ -606,8 +607,8 @@ class TestWatch:
         assert (call.disconnected, exchange.closed) == (True, True)
 
     def test_whole_answers_are_read_on_a_few_at_once_for_each_person(self, call: Call) -> None:
-        other = replace(call.caller, user_id=uuid4())
-        callers = [call.caller] * 5 + [other]
+        other = User.objects.create_user("other@example.com")
+        callers = [call.caller] * 5 + [replace(call.caller, user_id=other.pk)]
         calls = [self.whole(call, each) for each in callers]
         exchanges = [self.watch(each)[1] for each in calls]
         for each in calls[:3]:
@@ -618,7 +619,7 @@ class TestWatch:
             each.is_disconnected = lambda: True
         call_watch.end_disconnected()
         assert [each.closed for each in exchanges] == [False] * 4 + [True, False]
-        call_watch.forget(calls[0])
+        UsageRecord.objects.filter(pk=calls[0].id).delete()
         late = self.whole(call, call.caller)
         late.is_disconnected = lambda: True
         _, exchange = self.watch(late)
@@ -629,6 +630,10 @@ class TestWatch:
     def whole(self, call: Call, caller: Caller) -> Call:
         reservation = call.reservation._replace(record_id=uuid4())
         chat = replace(call.chat, stream=False)
+        opened = UsageRecord.objects.get(pk=call.id)
+        opened.pk, opened.user_id = reservation.record_id, caller.user_id
+        opened.expires_at = timezone.now() + timedelta(minutes=10)
+        opened.save(force_insert=True)
         return replace(call, caller=caller, chat=chat, reservation=reservation)
 
     def test_a_background_read_ends_with_its_access(self, call: Call) -> None:
