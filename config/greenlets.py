@@ -124,8 +124,8 @@ class _Thread:
 _sign_ins = _Thread(
     "Many people are signing in just now. Please try again in a moment.", lowest_priority=True
 )
-_batches = _Thread(
-    "Many large batches arrive just now. Please send this one again in a moment.",
+_slow_python = _Thread(
+    "There is much to check just now. Please send this again in a moment.",
     # A thread that waits for the processor while it holds the interpreter would stop all others.
     lowest_priority=False,
 )
@@ -144,7 +144,7 @@ def run_aside(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
     Raises ``ServiceUnavailable`` when the calls before it take longer than ``QUEUE_SECONDS``.
     """
-    return _batches.run(work, *args, **kwargs)
+    return _slow_python.run(work, *args, **kwargs)
 
 
 def _until_killed(function: Callable[..., None], *args: Any) -> None:

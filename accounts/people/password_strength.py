@@ -14,7 +14,7 @@ from zxcvbn import zxcvbn
 
 from accounts.models import User
 from config.db.connections import release_connection
-from config.greenlets import run_exclusively
+from config.greenlets import run_aside
 
 # Of 4: a hundred million guesses, or ten thousand million where it is one word and something beside it, because the
 # library takes the year and the signs after a word for random ones.
@@ -47,9 +47,9 @@ class StrengthValidator:
         if len(password) < self.min_length:
             return
         context = _context(user)
-        # The estimate may wait for its turn behind sign-ins.
+        # The estimate may wait for its turn, and takes a second for the worst password: sign-ins do not wait for it.
         release_connection()
-        why = run_exclusively(_weakness, password[:JUDGED_LENGTH], context)
+        why = run_aside(_weakness, password[:JUDGED_LENGTH], context)
         if why is not None:
             sentences = " ".join(filter(None, (TOO_WEAK, why, ADVICE)))
             raise ValidationError(sentences, code="password_too_weak")

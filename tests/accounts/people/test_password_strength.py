@@ -1,18 +1,23 @@
 """Which passwords may be set, and what is said of the others."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from threading import Event
 from time import perf_counter
 
 import pytest
+from django.contrib.auth.hashers import check_password, make_password
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import Client, User
+from accounts.people import password_strength
 from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.users import set_password
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
+from config import greenlets
 from config.api.problems import InvalidRequest
 from tests.conftest import PASSWORD, Browser
 
@@ -98,8 +103,27 @@ def test_only_the_first_72_characters_count(user: User, by: Actor, now: datetime
     assert refusals(user, PASSWORD + "a" * 900, by=by, now=now) == []
 
 
+def test_sign_ins_do_not_wait_for_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = Event(), Event()
+
+    def slow(password: str, context: list[str]) -> None:
+        begun.set()
+        assert may_end.wait(20)
+
+    monkeypatch.setattr(password_strength, "_weakness", slow)
+    monkeypatch.setattr(greenlets, "QUEUE_SECONDS", 0.05)
+    with ThreadPoolExecutor(1) as pool:
+        judged = pool.submit(password_strength.StrengthValidator(12).validate, PASSWORD)
+        assert begun.wait(20)
+        try:
+            assert check_password(PASSWORD, make_password(PASSWORD))
+        finally:
+            may_end.set()
+        judged.result(20)
+
+
 @pytest.mark.timeout(20)
-def test_no_password_keeps_sign_ins_waiting(user: User, by: Actor, now: datetime) -> None:
+def test_no_password_takes_long_to_judge(user: User, by: Actor, now: datetime) -> None:
     """zxcvbn itself takes 20 s for the first."""
     for password in ("[2(9{+5+s73{+@7$z@5962{!@@@s%@73$@065+%6" * 2, "1!|7+(" * 12, "aA" * 36):
         begun = perf_counter()
