@@ -111,6 +111,7 @@ class Retry(BulkAction):
 class Dismiss(BulkAction):
     name = "dismiss"
     label = "Forget"
+    grave = True
     message = "Revocations forgotten: {number}."
     permission = "delete"
     destructive = True

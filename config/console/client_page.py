@@ -88,6 +88,7 @@ class Rename(Action):
 class DeleteClient(Action):
     name = "remove"
     label = "Delete"
+    grave = True
     permission = "delete"
     form_class = ReasonForm
     destructive = True

@@ -79,6 +79,7 @@ class RetryAlike(Action):
 class Discard(BulkAction):
     name = "discard"
     label = "Discard failed jobs"
+    grave = True
     message = "Jobs discarded: {number}."
     destructive = True
 

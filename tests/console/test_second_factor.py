@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django.utils import timezone
@@ -26,6 +27,7 @@ from accounts.models import (
     User,
 )
 from accounts.people.password_links import NoFactor, request_link, send_reset
+from config.console.action_views import ActionAdmin
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
@@ -237,7 +239,27 @@ def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
     assert "A recovery code was used; 9 are left." in "\n".join(mails_to(operator))
 
 
-GRAVE = ("make_operator", "one_time", "email", "erase", "revoke", "reset_factor", "set_up_code")
+# They hand out power, cannot be undone, or offer older code.
+GRAVE = """
+accounts.client_remove accounts.connectionrevocation_dismiss accounts.user_dismiss accounts.user_email
+accounts.user_erase accounts.user_one_time accounts.user_operator accounts.user_remove accounts.user_reset_factor
+accounts.user_revoke accounts.user_roles accounts.user_set_up_code procrastinate.procrastinatejob_discard
+releases.appversion_withdraw releases.microapp_move releases.microapp_pin_client releases.microapp_pin_plan
+releases.shellchannel_roll_back
+"""
+
+
+def test_the_grave_acts_are_these() -> None:
+    pages = [each for each in admin.site._registry.values() if isinstance(each, ActionAdmin)]
+    known = {
+        f"{page.opts.app_label}.{page.opts.model_name}_{act.name}"
+        for page in pages
+        for act in page.row_actions
+        if act.grave
+    }
+    assert known == set(GRAVE.split())
+    # The page that adds a row asks for no new proof.
+    assert not any(page.add_action and page.add_action.grave for page in pages)
 
 
 def test_grave_acts_ask_again_after_ten_minutes_and_others_do_not(
