@@ -28,6 +28,7 @@ from accounts.models import (
 )
 from accounts.people.password_links import NoFactor, request_link, send_reset
 from config.console.action_views import ActionAdmin
+from config.encryption import encrypt
 from tests.conftest import PASSWORD, Browser
 
 pytestmark = pytest.mark.django_db
@@ -215,6 +216,18 @@ def test_a_code_is_good_once_and_a_wrong_one_makes_the_next_wait(
     Authenticator.objects.update(throttling_failure_timestamp=timezone.now() - timedelta(seconds=2))
     assert whole.post(PROVE, {"code": code}).status_code == 302
     assert acts().count("operator:factor_refused") == 2
+
+
+def test_the_codes_of_one_app_make_no_other_app_wait(whole: Browser, operator: User) -> None:
+    phone = Authenticator.objects.get()
+    tablet = Authenticator(user=operator, name="Tablet")
+    tablet.key = encrypt(b"k" * 20, place=tablet.place("key"))
+    tablet.save()
+    for device in (tablet, tablet, tablet, phone):
+        Authenticator.objects.update(last_step=-1)
+        codes = TOTP(device.plain_key())
+        codes.time = timezone.now().timestamp()
+        assert whole.post(PROVE, {"code": f"{codes.token():06}"}).status_code == 302
 
 
 def test_ten_wrong_codes_in_a_minute_are_enough(whole: Browser, operator: User) -> None:
