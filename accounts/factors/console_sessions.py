@@ -53,8 +53,10 @@ def end(*, session_id: UUID, user: User, by: Actor, now: datetime) -> bool:
     return bool(ended)
 
 
-def end_all(*, user_id: UUID, now: datetime) -> None:
-    ConsoleSession.objects.filter(user=user_id, ended_at=None).update(ended_at=now)
+def end_all(*, user_id: UUID, now: datetime, but: str | None = None) -> None:
+    """Ends an operator's sessions, ``but`` for one."""
+    running = ConsoleSession.objects.filter(user=user_id, ended_at=None)
+    (running.exclude(pk=but) if but else running).update(ended_at=now)
 
 
 def prune(*, now: datetime) -> int:

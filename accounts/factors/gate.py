@@ -83,6 +83,9 @@ def prove(request: HttpRequest, device: Device, *, now: datetime) -> None:
 
 
 def allow_set_up(request: HttpRequest, *, now: datetime) -> None:
+    """Lets this browser add the first factor, and none that an earlier code or the password alone has let in."""
+    user_id = operator_of(request).pk
+    console_sessions.end_all(user_id=user_id, now=now, but=request.session[SESSION])
     request.session[SET_UP_FROM] = now.timestamp()
 
 

@@ -45,7 +45,7 @@ class LastFactor(InvalidRequest):
 
 class WrongSetUpCode(InvalidRequest):
     default_detail = (
-        "This code is wrong, or its 30 minutes are over. Ask another operator for a new one."
+        "This code is wrong, or its 30 minutes are over. Ask an owner of the console for a new one."
     )
 
 
@@ -88,9 +88,12 @@ def use_set_up_code(*, user: User, code: str, by: Actor, now: datetime) -> None:
         raise WrongSetUpCode(errors=[Fault("/code", "wrong", WrongSetUpCode.default_detail)])
 
 
-def begin_authenticator(*, user: User) -> Authenticator:
+def begin_authenticator(*, user: User, now: datetime) -> Authenticator:
     """The app that is being set up: it counts once its first code is right."""
-    begun: Authenticator | None = Authenticator.objects.filter(user=user, confirmed=False).first()
+    unconfirmed = Authenticator.objects.filter(user=user, confirmed=False)
+    # Whoever was at the browser when a key was shown may know it, long after they have left.
+    unconfirmed.filter(created_at__lte=now - SET_UP_WITHIN).delete()
+    begun: Authenticator | None = unconfirmed.first()
     if begun is None:
         begun = Authenticator(user=user, confirmed=False, name="Authenticator app")
         begun.key = encrypt(secrets.token_bytes(KEY_BYTES), place=begun.place("key"))
@@ -100,7 +103,7 @@ def begin_authenticator(*, user: User) -> Authenticator:
 
 def confirm_authenticator(*, user: User, code: str, name: str, by: Actor, now: datetime) -> Device:
     """Takes an app into use. Raises ``WrongFirstCode``."""
-    device = begin_authenticator(user=user)
+    device = begin_authenticator(user=user, now=now)
     with transaction.atomic():
         if verify_token(user, device.persistent_id, "".join(code.split())):
             device.refresh_from_db()
@@ -181,7 +184,7 @@ def reset(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
         console_sessions.end_all(user_id=user_id, now=now)
         before = {"factors": removed}
         record("operator:factor_reset", by=by, now=now, target=user, reason=reason, before=before)
-        mails.factor_changed(user=user, change="It was reset by another operator.", now=now)
+        mails.factor_changed(user=user, change="It was reset.", now=now)
     return removed
 
 

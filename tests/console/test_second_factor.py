@@ -146,6 +146,32 @@ def test_a_code_for_one_operator_sets_up_no_other(
     assert b"This code is wrong" in half.post(SET_UP, {"code": code}).content
 
 
+def test_a_set_up_code_voids_what_an_earlier_one_opened(
+    half: Browser, operator: User, by: Actor, now: datetime
+) -> None:
+    half.post(SET_UP, {"code": make_set_up_code(user_id=operator.pk, by=by, now=now)})
+    assert half.get(APP).status_code == 200
+    later = Browser()
+    later.post("/admin/login/", {"username": operator.email, "password": PASSWORD})
+    later.post(SET_UP, {"code": make_set_up_code(user_id=operator.pk, by=by, now=now)})
+    assert later.get(APP).status_code == 200
+    assert sent(half, APP).startswith("/admin/login/")
+
+
+def test_the_key_of_an_app_that_nobody_took_into_use_is_not_shown_for_long(
+    whole: Browser, operator: User
+) -> None:
+    def shown() -> Any:
+        return re.findall(r'id="key">([A-Z2-7-]+)<', whole.get(APP).content.decode())
+
+    first = shown()
+    assert shown() == first
+    begun = Authenticator.objects.filter(confirmed=False)
+    begun.update(created_at=timezone.now() - timedelta(minutes=31))
+    assert shown() != first
+    assert Authenticator.objects.filter(user=operator).count() == 2
+
+
 def test_an_app_is_set_up_its_key_encrypted_and_its_recovery_codes_shown_once(
     whole: Browser, operator: User
 ) -> None:
@@ -324,7 +350,7 @@ def test_another_operator_makes_a_code_and_resets_a_lost_factor(
     assert whole.post(resetting, {"reason": "Lost.", "once": "2"}).status_code == 302
     assert not Authenticator.objects.filter(user=other).exists()
     assert sent(browser, "/admin/").startswith("/admin/login/")
-    assert "It was reset by another operator" in "\n".join(mails_to(other))
+    assert "UTC. It was reset." in "\n".join(mails_to(other))
     event = AuditEvent.objects.filter(action="operator:factor_reset")[:1].get()
     assert (event.actor, event.reason) == (operator.email, "Lost.")
 

@@ -107,7 +107,8 @@ def authenticator(request: HttpRequest) -> HttpResponse:
     form = FirstCodeForm(request.POST or None)
     if _takes(form, check, user=user, now=now):
         return HttpResponseRedirect(_after_adding(user))
-    secret = b32encode(setting_up.begin_authenticator(user=user).plain_key()).decode()
+    begun = setting_up.begin_authenticator(user=user, now=now)
+    secret = b32encode(begun.plain_key()).decode()
     label = quote(f"{ISSUER}:{user.email}")
     address = f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': ISSUER})}"
     picture = segno.make(address, error="m").svg_data_uri(scale=4, light="white")
