@@ -12,6 +12,7 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection
+from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob, ProcrastinateWorker
 
 from accounts.audit import Actor, record
@@ -249,6 +250,15 @@ def test_a_mail_during_which_the_database_was_away_is_sent_and_its_worker_lives_
 def test_a_worker_that_could_do_nothing_is_not_started(option: str, number: str) -> None:
     with pytest.raises(CommandError, match="must be a number from 1 on"):
         call_command("work", f"--{option}={number}")
+
+
+def test_a_job_of_the_next_release_is_left_to_its_worker(start: StartWorker) -> None:
+    app.configure_task("mail.of_the_next_release", queue="mail", allow_unknown=True).defer()
+    start()
+    eventually(lambda: ProcrastinateJob.objects.filter(attempts=1).exists())
+    job = ProcrastinateJob.objects.get(task_name="mail.of_the_next_release")
+    assert job.status == "todo"
+    assert job.scheduled_at is not None
 
 
 class TestRefusals:

@@ -19,8 +19,9 @@ from django.core.management.base import BaseCommand, CommandParser
 from procrastinate import App
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.django_connector import DjangoConnector
-from procrastinate.exceptions import ConnectorException
+from procrastinate.exceptions import ConnectorException, TaskNotFound
 from procrastinate.job_context import JobContext
+from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.middleware import SyncCallNext
 from procrastinate.worker import Worker
@@ -29,6 +30,7 @@ from psycopg import OperationalError
 from accounts import forwarding
 from config.db.connections import release_connection
 from config.jobs.queue import (
+    BACKOFF,
     DEAD_AFTER_SECONDS,
     GRACE_SECONDS,
     LONGEST_NIGHT_SECONDS,
@@ -133,13 +135,19 @@ async def _run(connected: App, concurrency: int, longest: int, stop: asyncio.Eve
 
 
 class _PersistentJobManager(JobManager):
-    """Tries again to write down how a job ended.
+    """Tries again to write down how a job ended, and leaves jobs of unknown tasks to another worker.
 
-    The library's worker tries once, and the job would count as running for as long as this process lives.
+    The library's worker tries once, and the job would count as running for as long as this process lives. A job whose
+    task it does not know fails there for good; but during an upgrade the next release has queued it.
     """
 
-    async def finish_job(self, *args: Any, **end: Any) -> None:
-        await _written(super().finish_job, *args, **end)
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:  # noqa: FBT001 - the library's
+        if status == Status.FAILED and job.task_name not in app.tasks:
+            later = BACKOFF.get_retry_decision(exception=TaskNotFound(), job=job)
+            if later is not None:
+                await self.retry_job(job, retry_at=later.retry_at)
+                return
+        await _written(super().finish_job, job, status, delete_job)
 
     async def retry_job(self, *args: Any, **end: Any) -> None:
         await _written(super().retry_job, *args, **end)
