@@ -7,6 +7,7 @@ from http.client import HTTPConnection
 from json import loads
 from pathlib import Path
 from statistics import quantiles
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,8 @@ SECONDS = 8.0
 ADDRESSES = 20
 # One hash at a time is 19 MiB in each process; the rest is what twenty more connections and requests take.
 MOST_MIB = 64
+# Aimed at is twice the quiet value. A machine that has other things to do is asked again.
+MOST_TIMES, TRIES = 3.0, 3
 
 
 class Probe:
@@ -65,27 +68,37 @@ def test_a_flood_of_sign_ins_slows_down_nothing_else(
 ) -> None:
     # Both processes have hashed before, so what is measured is the flood.
     shells = [sign_in(service, person) for _ in range(8)]
-    probe = Probe(service, shells[0])
-    quiet, before = probe.p95(), memory(service)
+    probe, before = Probe(service, shells[0]), memory(service)
+    times = 0.0
+    for _ in range(TRIES):
+        quiet = probe.p95()
+        flooded, told = probe_while_flooded(probe, service)
+        times = flooded / quiet
+        with capsys.disabled():
+            print(
+                f"\nlicence status p95: {quiet * 1000:.1f} ms quiet, {flooded * 1000:.1f} ms flooded"
+                f" (x{times:.1f}); answers {told['statuses']}"
+            )
+        assert set(told["statuses"]) <= {"401", "503"}
+        assert told["statuses"]["401"] > 0
+        assert told["silent"] == 0
+        if times <= MOST_TIMES:
+            break
+    probe.close()
+    after = memory(service)
+    grown = max(after[process] - before[process] for process in before)
+    assert after.keys() == before.keys()
+    assert grown < MOST_MIB
+    assert times <= MOST_TIMES
+
+
+def probe_while_flooded(probe: Probe, service: Service) -> tuple[float, dict[str, Any]]:
+    """The p95 beside a flood, and what the flood was answered."""
     command = [sys.executable, "-m", "tests.served.flooding", str(service.port)]
     command += [str(SECONDS), str(ADDRESSES)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as flood:
         flooded = probe.p95(while_=flood)
         assert flood.stdout is not None
         told = loads(flood.stdout.read())
-    probe.close()
-    after = memory(service)
-    grown = max(after[process] - before[process] for process in before)
-    with capsys.disabled():
-        print(
-            f"\nlicence status p95: {quiet * 1000:.1f} ms quiet, {flooded * 1000:.1f} ms flooded"
-            f" (x{flooded / quiet:.1f}); answers {told['statuses']}; memory +{grown:.0f} MiB"
-        )
     assert flood.returncode == 0
-    assert after.keys() == before.keys()
-    assert set(told["statuses"]) <= {"401", "503"}
-    assert told["statuses"]["401"] > 0
-    assert told["silent"] == 0
-    assert grown < MOST_MIB
-    # Aimed at is twice the quiet value; on a machine that has other things to do, this much is sure.
-    assert flooded < 1.0
+    return flooded, told
