@@ -13,6 +13,7 @@ from accounts.factors import console_sessions
 from accounts.factors.devices import has_factor
 from accounts.factors.setting_up import SET_UP_WITHIN
 from accounts.models import ConsoleSession, User
+from accounts.sessions.revocation import lock_user
 from config.middleware.client_address import address_of
 
 # Grave acts ask again for a proof that is older.
@@ -72,6 +73,13 @@ def may_add(request: HttpRequest, *, now: datetime) -> bool:
     if has_factor(operator_of(request).pk):
         return is_fresh(request, now=now)
     return not settings.OPERATOR_SECOND_FACTOR or now - _time(request, SET_UP_FROM) < SET_UP_WITHIN
+
+
+def holds(request: HttpRequest, *, now: datetime) -> bool:
+    """Whether the session goes on: a reset of the factor or a revocation waits until the transaction ends."""
+    user = lock_user(operator_of(request).pk)
+    known = {"pk": request.session[SESSION], "user": user}
+    return ConsoleSession.objects.live(at=now).filter(**known).exists()
 
 
 def prove(request: HttpRequest, device: Device, *, now: datetime) -> None:

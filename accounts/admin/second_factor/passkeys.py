@@ -39,6 +39,9 @@ class PasskeyHelper(WebAuthnHelper):
     def register_complete(self, user: Any, state: Any, data: Any) -> WebAuthnCredential:
         by, now = actor_of(self.request), timezone.now()
         with transaction.atomic():
+            # A reset meanwhile would leave the passkey of whoever it was to keep out.
+            if not gate.holds(self.request, now=now):
+                raise NotNow
             device: WebAuthnCredential = super().register_complete(user, state, data)
             setting_up.name_passkey(device, user=operator_of(self.request), by=by, now=now)
         return device

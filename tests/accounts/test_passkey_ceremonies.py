@@ -1,0 +1,211 @@
+"""Ceremonies of passkeys as a hostile browser holds them: by a key in software, so that every member can be wrong."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from datetime import datetime
+from hashlib import sha256
+from secrets import token_bytes
+from threading import Thread
+from time import monotonic, sleep
+from typing import Any
+
+import cbor2
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from django.conf import settings as configured
+from django.db import connection, transaction
+from django_otp_webauthn.models import WebAuthnCredential
+from pytest_django.fixtures import Settings
+
+from accounts.audit import Actor
+from accounts.factors.devices import has_factor
+from accounts.factors.setting_up import make_set_up_code, reset
+from accounts.models import AuditEvent, User
+from tests.conftest import PASSWORD, Browser
+
+PRESENT, WITH_KEY = 0x01, 0x40
+
+
+def plain(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def coded(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+class SoftwareKey:
+    """A passkey whose every statement the test chooses."""
+
+    def __init__(self) -> None:
+        self.id, self.uses = token_bytes(16), 0
+        self.private = ec.generate_private_key(ec.SECP256R1())
+        self.origin = configured.OTP_WEBAUTHN_ALLOWED_ORIGINS[0]
+        self.rp = configured.OTP_WEBAUTHN_RP_ID
+
+    def made(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The answer of a registration."""
+        point = self.private.public_key().public_numbers()
+        key = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
+        known = bytes(16) + len(self.id).to_bytes(2) + self.id + cbor2.dumps(key)
+        data = self._data(PRESENT | WITH_KEY) + known
+        stated = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
+        client = self._client("webauthn.create", options["challenge"])
+        return self._answer(clientDataJSON=client, attestationObject=stated)
+
+    def used(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The answer of an authentication."""
+        self.uses += 1
+        data, client = self._data(PRESENT), self._client("webauthn.get", options["challenge"])
+        signature = self.private.sign(data + sha256(client).digest(), ec.ECDSA(SHA256()))
+        return self._answer(clientDataJSON=client, authenticatorData=data, signature=signature)
+
+    def _data(self, flags: int) -> bytes:
+        return sha256(self.rp.encode()).digest() + bytes([flags]) + self.uses.to_bytes(4)
+
+    def _client(self, kind: str, challenge: str) -> bytes:
+        return json.dumps({"type": kind, "challenge": challenge, "origin": self.origin}).encode()
+
+    def _answer(self, **response: bytes) -> dict[str, Any]:
+        texts = {name: coded(value) for name, value in response.items()}
+        known = {"id": coded(self.id), "rawId": coded(self.id)}
+        return {**known, "type": "public-key", "response": texts, "clientExtensionResults": {}}
+
+
+def begin(browser: Browser, ceremony: str) -> dict[str, Any]:
+    answer = browser.post(f"/admin/passkeys/{ceremony}-begin/")
+    assert answer.status_code == 200, answer.content
+    options: dict[str, Any] = json.loads(answer.content)
+    return options
+
+
+def complete(browser: Browser, ceremony: str, answer: dict[str, Any]) -> int:
+    address = f"/admin/passkeys/{ceremony}-complete/"
+    return browser.post(address, answer, content_type="application/json").status_code
+
+
+def is_in(browser: Browser) -> bool:
+    return browser.get("/admin/").status_code == 200
+
+
+def signed_in(user: User) -> Browser:
+    """A browser that has given the password."""
+    browser = Browser()
+    browser.post("/admin/login/", {"username": user.email, "password": PASSWORD})
+    return browser
+
+
+Sets = Callable[[User], tuple[Browser, SoftwareKey]]
+
+
+@pytest.fixture
+def sets_up(settings: Settings, by: Actor, now: datetime) -> Sets:
+    """Sets a passkey up for an operator; gives the browser and the key."""
+    settings.OPERATOR_SECOND_FACTOR = True
+    settings.RATE_LIMITS = {"auth.ip": "600/m"}
+
+    def set_up(user: User) -> tuple[Browser, SoftwareKey]:
+        browser, key = signed_in(user), SoftwareKey()
+        code = make_set_up_code(user_id=user.pk, by=by, now=now)
+        browser.post("/admin/second-factor/set-up/", {"code": code})
+        made = key.made(begin(browser, "registration"))
+        assert complete(browser, "registration", made) == 200
+        assert is_in(browser)
+        return browser, key
+
+    return set_up
+
+
+@pytest.mark.django_db
+def test_a_passkey_proves_its_own_operator_once_for_each_challenge(
+    sets_up: Sets, operator: User
+) -> None:
+    _, key = sets_up(operator)
+    browser = signed_in(operator)
+    assert not is_in(browser)
+    answer = key.used(begin(browser, "authentication"))
+    assert complete(signed_in(operator), "authentication", answer) == 400
+    assert complete(browser, "authentication", answer) == 200
+    assert is_in(browser)
+    replayed = signed_in(operator)
+    begin(replayed, "authentication")
+    assert complete(replayed, "authentication", answer) == 422
+    assert complete(replayed, "authentication", answer) == 400
+    assert not is_in(replayed)
+
+
+@pytest.mark.django_db
+def test_a_passkey_of_another_operator_proves_nothing(sets_up: Sets, operator: User) -> None:
+    other = User.objects.create_superuser("other@shell.test", PASSWORD)
+    sets_up(operator)
+    _, theirs = sets_up(other)
+    browser = signed_in(operator)
+    answer = theirs.used(begin(browser, "authentication"))
+    answer["response"]["userHandle"] = coded(operator.pk.bytes)
+    assert complete(browser, "authentication", answer) in {403, 404, 422}
+    assert not is_in(browser)
+    assert AuditEvent.objects.filter(action="operator:factor_refused").count() == 1
+
+
+@pytest.mark.django_db
+def test_forged_answers_of_a_passkey_prove_nothing(sets_up: Sets, operator: User) -> None:
+    _, key = sets_up(operator)
+    for name, value in (
+        ("origin", "https://elsewhere.test"),
+        ("origin", f"{key.origin}.elsewhere.test"),
+        ("rp", "elsewhere.test"),
+        ("uses", -1),
+        ("private", ec.generate_private_key(ec.SECP256R1())),
+    ):
+        browser, was = signed_in(operator), getattr(key, name)
+        setattr(key, name, value)
+        # A counter that does not move is that of a copy.
+        WebAuthnCredential.objects.update(sign_count=5 if name == "uses" else 0)
+        answer = key.used(begin(browser, "authentication"))
+        assert complete(browser, "authentication", answer) == 422, name
+        assert not is_in(browser)
+        setattr(key, name, was)
+
+
+@pytest.mark.django_db
+def test_a_password_alone_registers_no_passkey(sets_up: Sets, operator: User) -> None:
+    sets_up(operator)
+    browser, key = signed_in(operator), SoftwareKey()
+    options = begin(browser, "authentication")
+    assert browser.post("/admin/passkeys/registration-begin/").status_code == 403
+    assert complete(browser, "registration", key.made(options)) == 403
+    assert WebAuthnCredential.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_reset_leaves_no_passkey_that_was_being_added(
+    sets_up: Sets, operator: User, by: Actor, now: datetime
+) -> None:
+    browser, _ = sets_up(operator)
+    made, codes = SoftwareKey().made(begin(browser, "registration")), list[int]()
+
+    def add() -> None:
+        codes.append(complete(browser, "registration", made))
+        connection.close()
+
+    adding = Thread(target=add, daemon=True)
+    with transaction.atomic():
+        reset(user_id=operator.pk, reason="Lost.", by=by, now=now)
+        adding.start()
+        _until_somebody_waits_or(adding)
+    adding.join(30)
+    assert codes == [403]
+    assert not has_factor(operator.pk)
+
+
+def _until_somebody_waits_or(ended: Thread) -> None:
+    """Until a connection waits for a lock, or the thread needs none."""
+    deadline = monotonic() + 20
+    while ended.is_alive() and monotonic() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            if cursor.fetchone()[0]:
+                return
+        sleep(0.05)
