@@ -23,14 +23,22 @@ $create$, current_schema()); END $do$;
 REVOKE ALL ON FUNCTION accounts_prune_audit(timestamptz, timestamptz, integer) FROM PUBLIC;
 """
 UNPRUNE = "DROP FUNCTION accounts_prune_audit(timestamptz, timestamptz, integer)"
-# Where roles were split before this table was made, their default privileges grant all of it.
+# Where roles were split before this table was made, their default privileges grant all of it; and where an operator
+# has split them, the service's role may delete, and goes on pruning by the function.
 APPEND_ONLY = """
-DO $$ DECLARE other text; BEGIN
+DO $$ DECLARE other record; BEGIN
     FOR other IN
-        SELECT DISTINCT acl.grantee::regrole::text FROM pg_class, aclexplode(relacl) AS acl
+        SELECT acl.grantee::regrole::text AS name, bool_or(acl.privilege_type = 'DELETE') AS prunes
+        FROM pg_class, aclexplode(relacl) AS acl
         WHERE pg_class.oid = 'accounts_auditevent'::regclass AND acl.grantee NOT IN (relowner, 0)
+        GROUP BY acl.grantee
     LOOP
-        EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON accounts_auditevent FROM %s', other);
+        EXECUTE format('REVOKE UPDATE, DELETE, TRUNCATE ON accounts_auditevent FROM %s', other.name);
+        IF other.prunes THEN
+            EXECUTE format(
+                'GRANT EXECUTE ON FUNCTION accounts_prune_audit(timestamptz, timestamptz, integer) TO %s', other.name
+            );
+        END IF;
     END LOOP;
 END $$
 """

@@ -1,6 +1,7 @@
 """The log cannot be changed, emptied or thinned out, by whom it must not be."""
 
 from datetime import datetime, timedelta
+from importlib import import_module
 
 import pytest
 from django.db import IntegrityError, connection, transaction
@@ -64,6 +65,26 @@ def test_the_function_that_prunes_keeps_the_last_day_whatever_it_is_asked(
     record("client:created", by=by, now=now - timedelta(hours=25), target="the day before")
     attempt("SELECT accounts_prune_audit('-infinity', 'infinity', 100)")
     assert AuditEvent.objects.get().target == "yesterday"
+
+
+def test_a_role_that_pruned_before_the_upgrade_goes_on_by_the_function() -> None:
+    upgrade = import_module("accounts.migrations.0021_audit_is_pruned_by_a_function").APPEND_ONLY
+    attempt(
+        "CREATE ROLE careful_service",
+        "CREATE ROLE careful_reports",
+        "GRANT SELECT, INSERT, DELETE ON accounts_auditevent TO careful_service",
+        "GRANT SELECT ON accounts_auditevent TO careful_reports",
+        upgrade,
+    )
+    function = "accounts_prune_audit(timestamptz, timestamptz, integer)"
+    may = (
+        "SELECT has_function_privilege(%(role)s, %(function)s, 'EXECUTE'),"
+        " has_table_privilege(%(role)s, 'accounts_auditevent', 'DELETE')"
+    )
+    for role, prunes in (("careful_service", True), ("careful_reports", False)):
+        with connection.cursor() as cursor:
+            cursor.execute(may, {"role": role, "function": function})
+            assert cursor.fetchone() == (prunes, False)
 
 
 def test_what_operators_look_for_is_found_by_index(by: Actor, now: datetime) -> None:
