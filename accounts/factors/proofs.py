@@ -14,7 +14,10 @@ from config.api.problems import Fault, InvalidRequest
 
 
 class WrongCode(InvalidRequest):
-    default_detail = "This code is wrong or was used before. After a wrong code wait a moment before the next one."
+    default_detail = (
+        "This code is wrong, was used before, or came too early: "
+        "each wrong code doubles the wait for the next one, which begins with a second."
+    )
 
 
 def prove_by_code(*, user: User, code: str, sign_in: bool, by: Actor, now: datetime) -> Device:
