@@ -17,7 +17,6 @@ UNCLEAR = re.compile(r"[\x00-\x20\x7f\\]")
 HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 # Readers take a host whose last part is a number for an address of IPv4, in any notation: 127.1, 0x7f.1, 2130706433.
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
-LOCAL = "localhost"
 
 
 def check(messages: list[dict[str, Any]], *, base_url: str) -> None:
@@ -54,6 +53,6 @@ def _fault(url: str) -> tuple[str, str] | None:
     last = host.rpartition(".")[2]
     if ":" in host or NUMBER.fullmatch(last):
         return "literal_address", "Name the host of an image; a number is not taken."
-    if UNCLEAR.search(url) or not HOST.fullmatch(host) or last == LOCAL:
+    if UNCLEAR.search(url) or not HOST.fullmatch(host) or is_private(url):
         return "invalid", "This is not the address of an image on the internet."
     return None

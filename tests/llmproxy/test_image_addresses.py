@@ -110,5 +110,18 @@ def test_a_provider_in_a_private_network_takes_data_alone(base_url: str) -> None
     assert faults(DATA, "https://a.test/b.png", base_url=base_url) == [(second, "data_only")]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://metadata.google.internal/computeMetadata/v1/",
+        "https://printer.local/",
+        "https://redis:6379/",
+        "https://NAS.lan./a.png",
+    ],
+)
+def test_a_name_of_a_private_network_is_refused_whatever_the_providers_is(url: str) -> None:
+    assert faults(url) == [(AT, "invalid")]
+
+
 def test_the_first_twenty_are_listed() -> None:
     assert len(faults(*["https://1.1.1.1/"] * 30)) == 20
