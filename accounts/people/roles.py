@@ -28,7 +28,10 @@ class BelongsToClient(InvalidRequest):
 class NotAccepted(InvalidRequest):
     """Whoever has the mailed link would enter the console."""
 
-    default_detail = "This person has never set a password. Send a password reset, and try again once it was used."
+    default_detail = (
+        "This person has never set a password. Set a one-time password for them, "
+        "and try again once it was used."
+    )
 
 
 class NotEnabled(InvalidRequest):

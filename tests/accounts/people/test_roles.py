@@ -8,11 +8,14 @@ import pytest
 from django.contrib.auth.models import Group, Permission
 from django.core.management import call_command
 from django.db import IntegrityError, transaction
+from django.test import RequestFactory
 
+from accounts.admin.passwords import SetOneTimePassword
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, Operator, Role, User
 from accounts.people.erasure import erase_user
-from accounts.people.one_time_passwords import set_one_time_password
+from accounts.people.one_time_passwords import find_one_time, set_one_time_password
+from accounts.people.password_links import use_link
 from accounts.people.rights import LastOwner, NotAnOwner, NotYourRight
 from accounts.people.roles import (
     BelongsToClient,
@@ -199,6 +202,27 @@ def test_who_can_be_made_an_operator(
         move_user(user_id=helper.pk, client=organisation, reason="x", by=actor(owner), now=now)
     assert refused.value.errors[0].code == "operator"
     assert set(Operator.objects.values_list("email", flat=True)) == {owner.email, helper.email}
+
+
+@pytest.mark.django_db
+def test_a_refusal_for_want_of_a_password_names_what_mends_it(
+    owner: User, by: Actor, now: datetime
+) -> None:
+    person = add_user(email="new@shell.test", client=None, by=by, now=now)
+    why: dict[str, Any] = {"user_id": person.pk, "reason": "x", "by": actor(owner), "now": now}
+    with pytest.raises(NotAccepted) as refused:
+        make_operator(roles={"support"}, **why)
+    assert "Set a one-time password" in refused.value.detail
+    request = RequestFactory().get("/")
+    request.user = owner
+    assert SetOneTimePassword().available(person, by=request)
+    secret = find_one_time(
+        email=person.email, password=set_one_time_password(**why).password, now=now
+    )
+    chosen = {"presented": secret, "password": "another good horse battery"}
+    use_link(**chosen, address=None, request_id="", now=now)
+    make_operator(roles={"support"}, **why)
+    assert roles_of(person) == {"support"}
 
 
 @pytest.mark.django_db
