@@ -112,6 +112,8 @@ def sets_up(settings: Settings, by: Actor, now: datetime) -> Sets:
         browser.post("/admin/second-factor/set-up/", {"code": code})
         made = key.made(begin(browser, "registration"))
         assert complete(browser, "registration", made) == 200
+        latest = AuditEvent.objects.filter(action__startswith="operator:").order_by("-pk")[:2]
+        assert {each.action for each in latest} == {"operator:factor_added", "operator:signed_in"}
         assert is_in(browser)
         return browser, key
 

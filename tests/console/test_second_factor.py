@@ -67,6 +67,7 @@ def whole(half: Browser, operator: User, by: Actor, now: datetime) -> Browser:
     half.get(APP)
     answer = half.post(APP, {"name": "Phone", "code": code_of(operator)})
     assert (answer.status_code, answer.url) == (302, RECOVERY)  # type: ignore[attr-defined]
+    assert acts()[-2:] == ["operator:factor_added", "operator:signed_in"]
     return half
 
 

@@ -20,7 +20,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from accounts.factors import console_sessions, gate, setting_up
 from accounts.factors.devices import authenticators, devices, has_factor, passkeys, recovery_codes
 from accounts.factors.gate import operator_of
-from accounts.factors.proofs import prove_by_code, prove_by_recovery_code
+from accounts.factors.proofs import prove_by_code, prove_by_recovery_code, record_proof
 from accounts.models import ConsoleSession, User
 from accounts.people.operators import actor_of
 from accounts.sessions.known_places import limits_of_factor
@@ -102,6 +102,8 @@ def authenticator(request: HttpRequest) -> HttpResponse:
     def check(code: str, name: str) -> None:
         by = actor_of(request)
         device = setting_up.confirm_authenticator(user=user, code=code, name=name, by=by, now=now)
+        if not gate.is_proved(request):
+            record_proof(device, user=user, sign_in=True, by=by, now=now)
         gate.prove(request, device, now=now)
 
     form = FirstCodeForm(request.POST or None)

@@ -74,10 +74,14 @@ class CompleteRegistration(_Audited, _ByThoseWhoMayAdd, CompleteCredentialRegist
     """Takes a new passkey, which counts as its own first proof."""
 
     def post(self, *args: Any, **kwargs: Any) -> HttpResponse:
+        sign_in = not gate.is_proved(self.request)
         response: HttpResponse = super().post(*args, **kwargs)
         # The library has taken the new passkey as proof unless there was another.
         user: Any = self.request.user
-        gate.prove(self.request, user.otp_device, now=timezone.now())
+        device, now = user.otp_device, timezone.now()
+        if sign_in:
+            record_proof(device, user=user, sign_in=True, by=actor_of(self.request), now=now)
+        gate.prove(self.request, device, now=now)
         return response
 
 
