@@ -180,8 +180,8 @@ def test_a_passkey_is_set_up_signs_in_and_is_asked_for_again_before_grave_acts(
         page.get_by_role("button", name="Rename").click()
         expect(page.get_by_label("Name of Blue laptop")).to_be_visible()
     assert acts() == [
-        "password_accepted", "set_up_code_made", "set_up_code_used", "factor_added", "recovery_codes_made",
-        "signed_out", "password_accepted", "signed_in", "factor_proved", "factor_renamed",
+        "password_accepted", "set_up_code_made", "set_up_code_used", "factor_added", "signed_in",
+        "recovery_codes_made", "signed_out", "password_accepted", "signed_in", "factor_proved", "factor_renamed",
     ]  # fmt: skip
 
 
