@@ -80,16 +80,12 @@ def test_a_cell_starts_no_formula(console: Browser, user: User) -> None:
     assert (row["model"], row["request_id"]) == ("'=cmd()", "'-1234567")
 
 
-def test_an_export_is_audited_and_needs_the_right(
-    console: Browser, stranger: Browser, user: User
-) -> None:
+def test_an_export_is_audited_and_needs_the_right(console: Browser, stranger: Browser) -> None:
     exported(console, "csv", state__exact="open")
     event = AuditEvent.objects.get(action="usage:exported")
     assert (event.target, event.after) == ("csv", {"state__exact": "open"})
     assert stranger.get(f"{LIST}export.csv").status_code == 302
-    user.is_staff = True
-    user.save()
-    stranger.force_login(user)
+    stranger.force_login(User.objects.create_user("staff@acme.test", is_staff=True))
     assert stranger.get(f"{LIST}export.csv").status_code in {302, 403}
     assert AuditEvent.objects.filter(action="usage:exported").count() == 1
 

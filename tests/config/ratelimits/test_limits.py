@@ -81,6 +81,8 @@ def test_the_limits_are_the_specified_ones() -> None:
         "llm.user": "30/m",
         "publish.ip": "10/m",
         "telemetry.user": "60/m",
+        "connections.user": "20/m",
+        "api.user": "600/m",
     }
 
 
