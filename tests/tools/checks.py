@@ -57,12 +57,14 @@ FAULTS = tuple(
     f"{SERVICE}/test_{name}.py"
     for name in ("canaries", "connections", "corpus", "crowds", "database_away", "frozen", "kill")
 )
-PEOPLE = ("tests/accounts", "tests/console", "tests/composition")
+CONSOLE = ("tests/console",)
+PEOPLE = ("tests/accounts", "tests/composition")
 PLUMBING = ("tests/local", "tests/standins", "tests/config")
-NAMED = (SERVICE, *PEOPLE, *PLUMBING)
+NAMED = (SERVICE, *CONSOLE, *PEOPLE, *PLUMBING)
 PARTS = {
-    "people and console": PEOPLE,
     "the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
+    "the console": CONSOLE,
+    "people": PEOPLE,
     "the running service under faults": FAULTS,
     "everything else": ("tests", *(f"--ignore={folder}" for folder in NAMED)),
     "plumbing and tools": PLUMBING,
