@@ -46,6 +46,7 @@ def frosty(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         environ = {
             **ground.environ,
             "DATABASE_URL": server.url,
+            "DATABASE_OWNER_URL": server.url,
             "PGOPTIONS": f"-c statement_timeout={STATEMENT_SECONDS}s",
             "EMAIL_URL": (folder / "mail").as_uri(),
         }
