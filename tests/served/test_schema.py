@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.people import add_person
@@ -14,6 +16,7 @@ from tests.tools.folders import ROOT
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
+@pytest.mark.timeout(300)
 def test_the_service_answers_as_its_schema_says(
     service: Service, database: Database, shell: Shell, sign_in: SignIn, tmp_path: Path
 ) -> None:
@@ -28,7 +31,7 @@ def test_the_service_answers_as_its_schema_says(
         env={**service.environ, "PYTHONPATH": str(ROOT), **tokens},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

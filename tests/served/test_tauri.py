@@ -167,10 +167,11 @@ def test_an_artifact_that_tauri_signed_without_its_version_is_refused(
 
 
 def steps_of_the_recipe() -> list[dict[str, Any]]:
-    """What the releasing job in the docs runs."""
+    """What the docs' jobs run to sign a release and to publish it; installing packages apart."""
     _, _, rest = (ROOT / "docs" / "releasing.md").read_text().partition("```yaml\n")
-    workflow = yaml.safe_load(rest.partition("```")[0])
-    return [step for step in workflow["jobs"]["publish"]["steps"] if "run" in step]
+    jobs = yaml.safe_load(rest.partition("```")[0])["jobs"]
+    steps = [step for job in ("sign", "publish") for step in jobs[job]["steps"]]
+    return [step for step in steps if "run" in step and "name" in step]
 
 
 def test_the_recipe_in_the_docs_publishes_by_an_identity_token(
@@ -181,7 +182,6 @@ def test_the_recipe_in_the_docs_publishes_by_an_identity_token(
     for name in ("Shell.app.tar.gz", "Shell_1.6.0_x64-setup.exe"):
         file = workshop.folder / "dist" / name
         file.write_bytes(os.urandom(1000))
-        workshop.sign(file, "--app-version", "1.6.0")
         cdn.files[f"/shell/1.6.0/{name}"] = file.read_bytes()
     with running_cdn() as host:
         issuer = Issuer(host)
@@ -207,16 +207,20 @@ def test_the_recipe_in_the_docs_publishes_by_an_identity_token(
                 "AUDIENCE": AUDIENCE,
                 "CHANNEL": "recipe",
                 "VERSION": "1.6.0",
-                "TAURI_SIGNING_PRIVATE_KEY": (workshop.folder / "update.key").read_text(),
-                "TAURI_SIGNING_PRIVATE_KEY_PASSWORD": PASSWORD,
                 "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "of the runner",
                 "ACTIONS_ID_TOKEN_REQUEST_URL": f"{host.url}/token?api-version=2",
             }
+            secrets = {
+                "TAURI_SIGNING_PRIVATE_KEY": (workshop.folder / "update.key").read_text(),
+                "TAURI_SIGNING_PRIVATE_KEY_PASSWORD": PASSWORD,
+            }
             for step in steps_of_the_recipe():
+                # As the docs hand them out: to the step that signs alone.
+                theirs = {name: secrets[name] for name in step.get("env", ()) if name in secrets}
                 done = subprocess.run(
                     ["bash", "-eo", "pipefail", "-c", step["run"]],
                     cwd=workshop.folder,
-                    env={**os.environ, **given, "CI": "true"},
+                    env={**os.environ, **given, **theirs, "CI": "true"},
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
                     text=True,
