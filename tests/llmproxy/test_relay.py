@@ -18,6 +18,7 @@ from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem, ServiceUnavailable
+from config.db.connections import release_connection
 from licensing.callers import load_caller
 from llmproxy import call_watch, relay
 from llmproxy.calls import Call, admit
@@ -509,6 +510,8 @@ def leave(call: Call) -> None:
     """The client disconnects, and the watch notices it."""
     call.is_disconnected = lambda: True
     call_watch.end_disconnected()
+    # As the watch does after each round; this thread ends without one.
+    release_connection()
 
 
 WHOLE = dumps({"choices": [{"message": {"content": "long"}}], "usage": USAGE}).encode()
