@@ -14,6 +14,12 @@ from llmproxy.models import LanguageModel, Route, tokenizer_of
 from usage.caps import UNKNOWN, Prices
 
 
+class UnknownModel(NotFound):
+    """No model of the name that a call gives."""
+
+    sdk_code = "model_not_found"
+
+
 class Choice(NamedTuple):
     """The model of a call. Limits are in tokens; no ``image_tokens`` means the provider's default.
 
@@ -31,7 +37,7 @@ class Choice(NamedTuple):
 def choose(name: str | None, *, caller: Caller) -> Choice:
     """Returns the model of a call; without a name, the default one.
 
-    Raises ``NotFound`` for a model that is unknown or switched off, ``NotEntitled`` for a model of other plans.
+    Raises ``UnknownModel`` for a model that is unknown or switched off, ``NotEntitled`` for a model of other plans.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
     row = _MODEL.row((wanted,))
@@ -48,7 +54,10 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
     found = _Found(*row) if row else None
     if found is None or not found.is_on:
         fault = Fault("/model", "unknown", "There is no model of this name.")
-        raise NotFound(fault.detail, errors=[fault])
+        raise UnknownModel(
+            f"There is no model {wanted!r}. GET /v1/llm/models lists those of your plan.",
+            errors=[fault],
+        )
     if found.plans and caller.plan_id not in found.plans:
         raise NotEntitled("Your plan does not include this model.")
     # A release without routes may have added the model.

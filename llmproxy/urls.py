@@ -1,12 +1,27 @@
-from django.urls import path
+from typing import Never
 
+from django.http import HttpRequest
+from django.urls import path, re_path
+from django.views.decorators.csrf import csrf_exempt
+
+from config.api.problems import NotFound
 from llmproxy.views import ModelCallViewSet, ModelViewSet
 
 app_name = "llmproxy"
+
+
+@csrf_exempt
+def nothing_here(request: HttpRequest) -> Never:
+    """Names the addresses that there are: SDKs of OpenAI try others, and show this sentence alone."""
+    known = ", ".join(str(each.pattern) for each in urlpatterns[:-1])
+    raise NotFound(f"There is nothing at this address. Below /v1/llm/ there are: {known}.")
+
 
 urlpatterns = [
     path("complete", ModelCallViewSet.as_view({"post": "complete"}), name="complete"),
     path("stream", ModelCallViewSet.as_view({"post": "stream"}), name="stream"),
     path("chat/completions", ModelCallViewSet.as_view({"post": "chat"}), name="chat-completions"),
     path("models", ModelViewSet.as_view({"get": "list"}), name="models"),
+    # The last: any other address.
+    re_path("", nothing_here, name="nothing"),
 ]

@@ -16,10 +16,13 @@ from usage.stops import ModelCallsStopped
 
 # The Retry-After while running calls hold the tokens that are left.
 RESERVED_RETRY = timedelta(seconds=5)
+# OpenAI's code of tokens that are used up; SDKs do not try again.
+SPENT = "insufficient_quota"
 
 
 class MonthlyCapExceeded(RefusedUntil):
     code = "monthly_cap_exceeded"
+    sdk_code = SPENT
     title = "Monthly cap reached"
     default_detail = (
         "This month's tokens are used up. The cap starts anew on the first of next month."
@@ -28,6 +31,7 @@ class MonthlyCapExceeded(RefusedUntil):
 
 class DailyLimitReached(RefusedUntil):
     code = "daily_limit_reached"
+    sdk_code = SPENT
     title = "Daily limit reached"
     default_detail = "Today's tokens are used up. The limit starts anew at midnight UTC."
 
@@ -36,6 +40,7 @@ class BudgetExceeded(RefusedUntil):
     """The client's budget is spent. It says no amounts: costs are not shown to people."""
 
     code = "budget_exceeded"
+    sdk_code = SPENT
     title = "Monthly budget spent"
     default_detail = "Your organisation's budget for this month is spent. It starts anew on the first of next month."
 

@@ -39,7 +39,7 @@ OPENAI_TYPES: Mapping[int, str] = {
     429: "rate_limit_error",
     500: "server_error",
 }
-SPENT = frozenset({"monthly_cap_exceeded", "daily_limit_reached", "budget_exceeded"})
+SPENT = "insufficient_quota"
 
 log = logging.getLogger(__name__)
 
@@ -82,18 +82,29 @@ def answer(request: HttpRequest, problem: Problem) -> HttpResponse:
 
 def openai_error(problem: Problem) -> dict[str, str | None]:
     """Returns the member ``error`` that OpenAI clients read; ``param`` is the place of the first fault."""
-    if problem.code in SPENT:
-        kind = "insufficient_quota"
+    code = problem.sdk_code or problem.code
+    if code == SPENT:
+        kind = SPENT
     else:
         kind = OPENAI_TYPES.get(
             problem.status, "api_error" if problem.status > 500 else "invalid_request_error"
         )
     return {
-        "message": problem.detail,
+        "message": _message(problem),
         "type": kind,
-        "code": problem.code,
+        "code": code,
         "param": _param(problem.errors[0].pointer) if problem.errors else None,
     }
+
+
+def _message(problem: Problem) -> str:
+    """What is wrong and where: SDKs print this sentence and none of ``errors``."""
+    if not problem.errors or problem.detail != problem.default_detail:
+        return problem.detail
+    first, *others = problem.errors
+    where = _param(first.pointer)
+    also = f" (The first of {len(problem.errors)} faults.)" if others else ""
+    return f"{where}: {first.detail}{also}" if where else f"{first.detail}{also}"
 
 
 def for_rest_framework(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:

@@ -42,16 +42,33 @@ _CREDENTIAL_WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _QUOTED = re.compile(r"(?<!\w)(['\"`])[^'\"`]*\1(?!\w)")
+# How providers say that a prompt, or a prompt and its answer, is longer than the model's context.
+_TOO_LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_TOO_LONG_WORDS = re.compile(
+    r"context[ _-](?:length|window|size|limit)|\b(?:prompt|input|request) is too long|too many (?:input )?tokens"
+    r"|\bexceeds? the (?:maximum|configured)\b.{0,40}\btokens\b|maximum (?:prompt|input) length"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)"
+    r"|tokens\b.{0,20}\bmax_new_tokens\b.{0,10}\bmust be\b",
+    re.IGNORECASE | re.DOTALL,
+)
 # The detail of a refusal that comes without a message.
 _DETAILS = {413: "This is more than the model takes at once. Please send less."}
 _last_logged: dict[str, Any] = {"key": "", "at": 0.0}
+
+
+class ContextTooLong(ProviderRejected):
+    """The prompt, or the prompt with its answer, does not fit into the model's context."""
+
+    sdk_code = "context_length_exceeded"
+    default_detail = "This is longer than the model's context. Please send less."
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
     """The problem for the caller of an answer with another status than 200."""
     is_credential = status in _CREDENTIAL_REFUSED or _names_credential(body)
     if status in _CALLERS_FAULT and not is_credential:
-        return ProviderRejected(_message(body) or _DETAILS.get(status))
+        kind = ContextTooLong if is_too_long(body) else ProviderRejected
+        return kind(_message(body) or _DETAILS.get(status))
     wait = _retry_after(headers)
     if status == 504:
         return ProviderTimeout(headers=wait)
@@ -76,6 +93,18 @@ def _names_credential(body: bytes) -> bool:
         # Quoted parts repeat the caller's text.
         message = _QUOTED.sub("", error["message"])
         return bool(codes & _CREDENTIAL_CODES) or bool(_CREDENTIAL_WORDS.search(message))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def is_too_long(body: bytes) -> bool:
+    """Whether an error, an answer or an event of a stream, says that the call does not fit into the context."""
+    try:
+        error = _error_of(body)
+        codes = {str(error.get("code")), str(error.get("type"))}
+        # Quoted parts repeat the caller's text.
+        message = _QUOTED.sub("", error["message"])
+        return bool(codes & _TOO_LONG_CODES) or bool(_TOO_LONG_WORDS.search(message))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return False
 

@@ -711,6 +711,12 @@ class TestEvents:
         assert type(got.failed) is problem
         assert (got.failed.detail == "Words.") == (problem is ProviderRejected)
 
+    def test_a_context_that_is_too_long_is_said_in_a_stream_too(self) -> None:
+        error = {"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 8"}
+        failed = translator().piece(event({"type": "error", "error": error})).failed
+        assert failed is not None
+        assert (failed.code, failed.sdk_code) == ("provider_rejected", "context_length_exceeded")
+
     @pytest.mark.parametrize(
         "data",
         [b"not json", b"[1]", b"7", b"[" * 99_999, b"{}", {"type": "message_start"},

@@ -299,6 +299,30 @@ class TestRefusals:
         body = json.dumps({"error": {"message": "Too many images."}}).encode()
         assert OpenAI().refusal(400, {}, body).detail == "Too many images."
 
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"message": "This model's maximum context length is 8192 tokens. However, you asked for 9000."},
+            {"message": "Your input exceeds the context window of this model."},
+            {"message": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"},
+            {"message": "prompt is too long: 212345 tokens > 200000 maximum"},
+            {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."},
+            {"message": "This model's maximum prompt length is 131072 but the request contains 200000 tokens."},
+            {"message": "Please reduce the length of the messages or completion."},
+            {"message": "No.", "code": "context_length_exceeded"},
+            {"message": "the request exceeds it", "type": "exceed_context_size_error", "code": 400},
+        ],
+    )  # fmt: skip
+    def test_a_context_that_is_too_long_has_openais_code(self, error: dict[str, Any]) -> None:
+        refusal = OpenAI().refusal(400, {}, json.dumps({"error": error}).encode())
+        assert (refusal.code, refusal.sdk_code) == ("provider_rejected", "context_length_exceeded")
+        assert refusal.detail == error["message"]
+
+    @pytest.mark.parametrize("message", ["The name is too long.", "Unknown word 'context length'."])
+    def test_other_refusals_have_our_own(self, message: str) -> None:
+        body = json.dumps({"error": {"message": message}}).encode()
+        assert OpenAI().refusal(400, {}, body).sdk_code is None
+
     def test_a_too_large_request_gets_its_own_detail(self) -> None:
         assert "send less" in OpenAI().refusal(413, {}, b"<html>").detail
 

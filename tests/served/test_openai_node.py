@@ -124,7 +124,7 @@ def test_a_failure_in_the_middle_of_a_stream_is_an_error_and_not_an_end(ask: Ask
     ("members", "text", "told", "tries"),
     [
         ({"temperature": 3}, "Hello", ("BadRequestError", "invalid_request"), 1),
-        ({"model": "gpt-unknown"}, "Hello", ("NotFoundError", "not_found"), 1),
+        ({"model": "gpt-unknown"}, "Hello", ("NotFoundError", "model_not_found"), 1),
         ({}, stand_in("fault=status:400"), ("BadRequestError", "provider_rejected"), 1),
         ({}, stand_in("fault=status:500"), ("InternalServerError", "provider_error"), 3),
         ({}, stand_in("fault=status:429"), ("InternalServerError", "provider_unavailable"), 3),
@@ -150,7 +150,7 @@ def test_a_cap_a_suspension_and_a_wrong_token_are_not_tried_again(
         answer = ask(what, stand_in("tokens=19"), retries=2)
     assert (answer["error"]["class"], answer["error"]["code"]) == (
         "RateLimitError",
-        "monthly_cap_exceeded",
+        "insufficient_quota",
     )
     assert answer["sent"] == [PATH]
     suspended = add_person(database)

@@ -234,7 +234,7 @@ def test_the_asynchronous_helper_can_be_left_and_heard_to_the_end(
     ("given", "code", "tries"),
     [
         ({"temperature": 3}, "invalid_request", 1),
-        ({"model": "gpt-unknown"}, "not_found", 1),
+        ({"model": "gpt-unknown"}, "model_not_found", 1),
         ({"model": "of-another-plan"}, "not_entitled", 1),
         ({"text": stand_in("fault=status:400")}, "provider_rejected", 1),
         ({"text": "x" * 8 * 1024 * 1024}, "request_too_large", 1),
@@ -315,7 +315,8 @@ def test_a_cap_that_is_used_up_is_a_rate_limit_error_that_it_does_not_try_again(
             sdk.sent.clear()
             with pytest.raises(openai.RateLimitError) as raised:
                 sdk.ask(stand_in("tokens=19"), stream=streamed)
-            assert (raised.value.code, raised.value.type) == (code, "insufficient_quota")
+            assert raised.value.code == raised.value.type == "insufficient_quota"
+            assert raised.value.response.json()["code"] == code
             assert raised.value.response.headers["x-should-retry"] == "false"
             assert len(sdk.sent) == 1
     assert len(records_of(database, person)) == 1
@@ -359,6 +360,27 @@ def test_what_is_wrong_with_a_request_is_a_bad_request_error(
     with pytest.raises(openai.BadRequestError) as raised:
         sdk.ask(**given)
     assert (raised.value.code, raised.value.param) == ("invalid_request", param)
+    # All that most programs print of it.
+    assert f"{param}: " in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This model's maximum context length is 8192 tokens.",
+        "prompt is too long: 212345 tokens > 200000 maximum",
+    ],
+)
+def test_a_prompt_that_is_too_long_for_the_model_has_openais_code(sdk: Sdk, words: str) -> None:
+    with pytest.raises(openai.BadRequestError) as raised:
+        sdk.ask(stand_in(f'fault=status:400 message="{words}"'))
+    assert raised.value.code == "context_length_exceeded"
+    assert raised.value.response.json()["code"] == "provider_rejected"
+
+
+def test_an_address_that_is_not_there_says_which_are(sdk: Sdk) -> None:
+    with pytest.raises(openai.NotFoundError, match="chat/completions, models"):
+        sdk.post("/moderations", body={}, cast_to=object)
 
 
 def test_what_the_provider_refuses_is_a_bad_request_error_in_its_words(sdk: Sdk) -> None:
@@ -370,7 +392,9 @@ def test_what_the_provider_refuses_is_a_bad_request_error_in_its_words(sdk: Sdk)
 def test_an_unknown_model_is_not_found(sdk: Sdk, database: Database, person: Person) -> None:
     with pytest.raises(openai.NotFoundError) as raised:
         sdk.ask(model="gpt-unknown")
-    assert raised.value.code == "not_found"
+    assert raised.value.code == "model_not_found"
+    assert "'gpt-unknown'" in raised.value.message
+    assert raised.value.response.json()["code"] == "not_found"
     assert records_of(database, person) == []
 
 

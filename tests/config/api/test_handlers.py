@@ -42,6 +42,7 @@ from config.api.problems import (
 )
 from config.db.batching import BatchedStatement
 from tests.config.written import Written
+from usage.refusals import BudgetExceeded, DailyLimitReached, MonthlyCapExceeded
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 BROWSER = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
@@ -436,7 +437,7 @@ def test_model_calls_have_the_error_that_openai_clients_read(client: Client) -> 
     body = json.dumps({"email": "a@shell.test", "items": [{"name": "abcd"}]})
     response = client.post("/v1/llm/orders", body, content_type="application/json")
     assert problem_in(response)["error"] == {
-        "message": "Some members of the request are missing or wrong.",
+        "message": "items[0].name: Ensure this field has no more than 3 characters.",
         "type": "invalid_request_error",
         "code": "invalid_request",
         "param": "items[0].name",
@@ -455,9 +456,6 @@ def test_model_calls_have_the_error_that_openai_clients_read(client: Client) -> 
         ("licence_suspended", 403, "permission_error"),
         ("rate_limited", 429, "rate_limit_error"),
         ("cap_reserved", 429, "rate_limit_error"),
-        ("monthly_cap_exceeded", 429, "insufficient_quota"),
-        ("daily_limit_reached", 429, "insufficient_quota"),
-        ("budget_exceeded", 429, "insufficient_quota"),
         ("internal_error", 500, "server_error"),
         ("provider_error", 502, "api_error"),
         ("provider_timeout", 504, "api_error"),
@@ -472,6 +470,24 @@ def test_openai_types_follow_its_conventions(code: str, status: int, kind: str) 
         "code": code,
         "param": None,
     }
+
+
+@pytest.mark.parametrize("kind", [MonthlyCapExceeded, DailyLimitReached, BudgetExceeded])
+def test_spent_tokens_have_openais_code_for_them(kind: type[RefusedUntil]) -> None:
+    now = datetime.now(UTC)
+    error = openai_error(kind(now=now, until=now))
+    assert (error["code"], error["type"]) == ("insufficient_quota", "insufficient_quota")
+
+
+def test_an_error_tells_sdks_the_first_fault_and_how_many_there_are() -> None:
+    faults = [Fault("/tools/0/type", "invalid", "No."), Fault("/n", "invalid", "Not two.")]
+    assert openai_error(InvalidRequest(errors=faults))["message"] == (
+        "tools[0].type: No. (The first of 2 faults.)"
+    )
+    assert openai_error(InvalidRequest("Nothing of it.", errors=faults))["message"] == (
+        "Nothing of it."
+    )
+    assert openai_error(InvalidRequest(errors=[Fault("", "invalid", "No.")]))["message"] == "No."
 
 
 def test_a_wrong_method_lists_the_allowed_ones(client: Client) -> None:
