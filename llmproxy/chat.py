@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
-from llmproxy.chat_schema import CHAT_REQUEST
+from llmproxy.chat_schema import CHAT_REQUEST, COMPONENTS
 
 # The validator copies each faulty value and lists every unknown member, so the number of both is limited.
 MAX_VALUES = 100_000
@@ -36,7 +37,9 @@ _DROPPED_FROM_MESSAGES = frozenset(
 )
 
 # Faults repeat no value: it may be a prompt.
-_VALIDATOR = Draft202012Validator(CHAT_REQUEST, mask="The value")
+_VALIDATOR = Draft202012Validator(
+    {**CHAT_REQUEST, "components": {"schemas": COMPONENTS}}, mask="The value"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +118,10 @@ def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fau
 
 def _faults(data: dict[str, Any], *, size: int) -> Iterator[Fault]:
     # The validator collects all faults at once, and a large body could have very many.
-    for error in _VALIDATOR.iter_errors(data) if size <= MAX_SEARCHED else _first_error(data):
+    if size > MAX_SEARCHED:
+        yield from islice(_first_faults(data), 1)
+        return
+    for error in _VALIDATOR.iter_errors(data):
         yield from _faults_of(error)
 
 
@@ -138,11 +144,11 @@ def _size(data: dict[str, Any]) -> int:
     return size
 
 
-def _first_error(data: dict[str, Any]) -> Iterator[ValidationError]:
+def _first_faults(data: dict[str, Any]) -> Iterator[Fault]:
     try:
         _VALIDATOR.validate(data)
     except ValidationError as error:
-        yield error
+        yield from _faults_of(error)
 
 
 def _faults_of(error: ValidationError) -> Iterator[Fault]:
@@ -154,5 +160,22 @@ def _faults_of(error: ValidationError) -> Iterator[Fault]:
         case "required":
             name = error.kind.as_dict()["property"]
             yield Fault(pointer((*place, name)), "required", "This member is required.")
+        case "anyOf" if meant := _meant(error):
+            for each in meant:
+                yield from _faults_of(each)
         case _:
             yield Fault(pointer(place), "invalid", f"{error.message}.")
+
+
+def _meant(error: ValidationError) -> list[ValidationError] | None:
+    """The faults by the one alternative whose type the value has; None where it has no or several."""
+    alternatives: list[list[ValidationError]] = error.kind.as_dict()["context"]
+    fitting = [
+        faults
+        for faults in alternatives
+        if not any(
+            each.kind.name == "type" and each.instance_path == error.instance_path
+            for each in faults
+        )
+    ]
+    return fitting[0] if len(fitting) == 1 else None

@@ -1,80 +1,139 @@
-"""The OpenAPI schema of model calls."""
+"""The OpenAPI schema of model calls: their answers, and the components that all model calls share."""
+
+from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
-from llmproxy.chat_schema import CHAT_REQUEST, Schema
-
-_USAGE: Schema = {
-    "type": "object",
-    "properties": {
-        "prompt_tokens": {"type": "integer"},
-        "completion_tokens": {"type": "integer"},
-        "total_tokens": {"type": "integer"},
-    },
-    "required": ["prompt_tokens", "completion_tokens"],
-}
-
-
-def _choices(member: str, **required: list[str]) -> Schema:
-    properties = {
-        "index": {"type": "integer"},
-        member: {"type": "object"},
-        "finish_reason": {"type": ["string", "null"]},
-    }
-    return {"type": "array", "items": {"type": "object", "properties": properties, **required}}
-
-
-COMPLETION: Schema = {
-    "type": "object",
-    "description": "A chat.completion object as OpenAI describes it.",
-    "properties": {
-        "id": {"type": "string"},
-        "object": {"type": "string"},
-        "created": {"type": "integer"},
-        "model": {"type": "string"},
-        "choices": _choices("message", required=["message"]),
-        "usage": _USAGE,
-    },
-    "required": ["choices", "usage"],
-}
-
-_CHUNK: Schema = {
-    "type": "object",
-    "description": "A chat.completion.chunk object as OpenAI describes it.",
-    "properties": {
-        "choices": _choices("delta"),
-        "usage": {"anyOf": [_USAGE, {"type": "null"}]},
-    },
-    "required": ["choices"],
-}
+from llmproxy.chat_schema import CHAT_REQUEST, Schema, only, ref
+from llmproxy.chat_schema import COMPONENTS as REQUESTS
 
 _TEXT: Schema = {"type": "string"}
-_ERROR: Schema = {
-    "type": "object",
-    "description": "The problem that ended the stream, with its members.",
-    "properties": {
-        "error": {
-            "type": "object",
-            "properties": {
-                "message": _TEXT,
-                "type": _TEXT,
-                "code": _TEXT,
-                "param": {"type": ["string", "null"]},
-                "status": {"type": "integer"},
-                "request_id": _TEXT,
-            },
-            "required": ["message", "type", "code", "param", "status", "request_id"],
-        }
+_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+_WHOLE: Schema = {"type": "integer"}
+
+
+def _answer(properties: Schema, *required: str, says: str = "") -> Schema:
+    """An object of an answer, to which providers may add members."""
+    described = {"description": says} if says else {}
+    return {"type": "object", **described, "properties": properties, "required": list(required)}
+
+
+def _choices(member: str, *required: str) -> Schema:
+    parts = {"message": "ChatCompletionMessage", "delta": "ChatCompletionDelta"}
+    choice = {"index": _WHOLE, member: ref(parts[member]), "finish_reason": _TEXT_OR_NULL}
+    return {"type": "array", "items": _answer(choice, *required)}
+
+
+def _list_of(item: Schema) -> Schema:
+    return {"type": ["array", "null"], "items": item}
+
+
+def _details(member: str) -> Schema:
+    return {"type": ["object", "null"], "properties": {member: _WHOLE}}
+
+
+_HEAD: Schema = {"id": _TEXT, "object": _TEXT, "created": _WHOLE, "model": _TEXT}
+# What a model says, in one piece and in many.
+_SAID: Schema = {
+    "content": _TEXT_OR_NULL,
+    "refusal": _TEXT_OR_NULL,
+    "reasoning_content": {
+        **_TEXT_OR_NULL,
+        "description": "Its thinking, where a provider tells it.",
     },
-    "required": ["error"],
 }
+
+_CALLED: Schema = _answer({"name": _TEXT, "arguments": _TEXT}, "name", "arguments")
+_PIECE: Schema = _answer({"name": _TEXT_OR_NULL, "arguments": _TEXT_OR_NULL})
+
+ANSWERS: Schema = {
+    "ChatCompletion": _answer(
+        {**_HEAD, "choices": _choices("message", "message"), "usage": ref("CompletionUsage")},
+        "choices",
+        "usage",
+        says="A chat.completion object as OpenAI describes it.",
+    ),
+    "ChatCompletionMessage": _answer(
+        {
+            "role": {"const": "assistant"},
+            **_SAID,
+            "tool_calls": _list_of(ref("ChatCompletionToolCall")),
+        },
+        "role",
+        says="A model's message, which may be sent back as it is.",
+    ),
+    "ChatCompletionToolCall": _answer(
+        {"id": _TEXT, "type": {"const": "function"}, "function": _CALLED}, "id", "function"
+    ),
+    "ChatCompletionChunk": _answer(
+        {
+            **_HEAD,
+            "choices": _choices("delta"),
+            "usage": {"anyOf": [ref("CompletionUsage"), {"type": "null"}]},
+        },
+        "choices",
+        says="A chat.completion.chunk object as OpenAI describes it.",
+    ),
+    "ChatCompletionDelta": _answer(
+        {
+            "role": _TEXT_OR_NULL,
+            **_SAID,
+            "tool_calls": _list_of(
+                _answer(
+                    {
+                        "index": _WHOLE,
+                        "id": _TEXT_OR_NULL,
+                        "type": _TEXT_OR_NULL,
+                        "function": _PIECE,
+                    }
+                )
+            ),
+        },
+        says="The next piece of a message.",
+    ),
+    "CompletionUsage": _answer(
+        {
+            "prompt_tokens": _WHOLE,
+            "completion_tokens": _WHOLE,
+            "total_tokens": _WHOLE,
+            "prompt_tokens_details": _details("cached_tokens"),
+            "completion_tokens_details": _details("reasoning_tokens"),
+        },
+        "prompt_tokens",
+        "completion_tokens",
+        says="The tokens of a call, as they are charged.",
+    ),
+    "StreamError": _answer(
+        {
+            "error": _answer(
+                {
+                    "message": _TEXT,
+                    "type": _TEXT,
+                    "code": _TEXT,
+                    "param": _TEXT_OR_NULL,
+                    "status": _WHOLE,
+                    "request_id": _TEXT,
+                },
+                "message",
+                "type",
+                "code",
+                "param",
+                "status",
+                "request_id",
+            )
+        },
+        "error",
+        says="The problem that ended the stream, with its members.",
+    ),
+}
+COMPLETION: Schema = ref("ChatCompletion")
 
 # OpenAPI before version 3.2 cannot describe the items of a stream; programs read this as one item.
 EVENT: Schema = {
     "type": "object",
     "description": (
-        "One server-sent event. Its data is a chunk, or `[DONE]` at the end, or an error, which ends the stream "
-        "instead. Comments keep a silent stream alive."
+        "One server-sent event. Its data is a ChatCompletionChunk, or `[DONE]` at the end, or a StreamError, which "
+        "ends the stream instead. Comments keep a silent stream alive."
     ),
     "properties": {
         "data": {
@@ -82,7 +141,7 @@ EVENT: Schema = {
             "if": {"const": "[DONE]"},
             "else": {
                 "contentMediaType": "application/json",
-                "contentSchema": {"anyOf": [_CHUNK, _ERROR]},
+                "contentSchema": {"anyOf": [ref("ChatCompletionChunk"), ref("StreamError")]},
             },
         }
     },
@@ -92,8 +151,8 @@ EVENT: Schema = {
 
 def _streamed(value: bool) -> Schema:  # noqa: FBT001 - the value of the member
     """The request of an address that always streams, or never."""
-    member = {**CHAT_REQUEST["properties"]["stream"], "enum": [value, None]}
-    return {**CHAT_REQUEST, "properties": {**CHAT_REQUEST["properties"], "stream": member}}
+    member = {"stream": only(value)}
+    return {"allOf": [CHAT_REQUEST, {"type": "object", "properties": member}]}
 
 
 COMPLETE_REQUEST: Schema = _streamed(False)
@@ -121,3 +180,9 @@ CHAT_EXAMPLES = [
         request_only=True,
     )
 ]
+
+
+def describe_calls(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Postprocessing: adds the components of model calls."""
+    result["components"].setdefault("schemas", {}).update({**REQUESTS, **ANSWERS})
+    return result

@@ -58,7 +58,6 @@ class Schema(AutoSchema):
     def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation is not None:
-            _require_body(operation)
             for status, codes in self._codes_by_status(operation).items():
                 shape = problem_answer(status, codes, model_call=self.path.startswith(MODEL_CALLS))
                 operation["responses"].setdefault(str(status), shape)
@@ -123,11 +122,15 @@ class BearerToken(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
         }
 
 
-def _require_body(operation: dict[str, Any]) -> None:
+def _require_body(operation: dict[str, Any], components: dict[str, Any]) -> None:
     """Marks a body as required where the library cannot know it: from a hand-written schema."""
     body: dict[str, Any] = operation.get("requestBody", {})
-    if any(content["schema"].get("required") for content in body.get("content", {}).values()):
-        body["required"] = True
+    shapes = [content["schema"] for content in body.get("content", {}).values()]
+    for shape in shapes:
+        named = components.get(shape.get("$ref", "").rpartition("/")[2], {})
+        shapes += shape.get("allOf", ())
+        if shape.get("required") or named.get("required"):
+            body["required"] = True
 
 
 def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -138,6 +141,7 @@ def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
         described.setdefault(kind, {}).update(named)
     for path in result["paths"].values():
         for operation in path.values():
+            _require_body(operation, described["schemas"])
             for status, response in operation["responses"].items():
                 response["headers"] = {**headers_of(status), **response.get("headers", {})}
             operation["responses"] = dict(sorted(operation["responses"].items()))

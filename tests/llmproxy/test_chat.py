@@ -157,6 +157,9 @@ def test_the_smaller_of_two_limits_counts() -> None:
         ({"messages": HELLO, "temperature": 3}, ("/temperature", "invalid")),
         ({"messages": HELLO, "max_tokens": 0}, ("/max_tokens", "invalid")),
         ({"messages": HELLO, "tool_choice": "maybe"}, ("/tool_choice", "invalid")),
+        ({"messages": HELLO, "tool_choice": 5}, ("/tool_choice", "invalid")),
+        ({"messages": HELLO, "tool_choice": {"type": "function", "function": 5}}, ("/tool_choice/function", "invalid")),
+        ({"messages": HELLO, "reasoning_effort": "much"}, ("/reasoning_effort", "invalid")),
         ({"messages": HELLO, "response_format": {"type": "json_schema"}}, ("/response_format/json_schema", "required")),
     ],
 )  # fmt: skip
@@ -183,6 +186,7 @@ FAULTY_WITH_MANY: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
     lambda members: {"messages": [{"role": "user", "content": [{"type": "text", "text": "x", **members}]}]},
     lambda members: {"messages": HELLO, "stream_options": members},
     lambda members: {"messages": HELLO, "tools": [{"type": "function", "function": {"name": "f", **members}}]},
+    lambda members: {"messages": HELLO, "response_format": {"type": "text", **members}},
 ]  # fmt: skip
 
 
