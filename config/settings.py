@@ -369,6 +369,8 @@ PERSONAL_RECORDS = {
     "stops of model calls": "usage.erasure.stops",
     "usage alerts": "usage.erasure.alerts",
 }
+# The same of rows that stay, each with its column that is emptied.
+PERSONAL_COLUMNS = {"labels of calls": ("usage.erasure.labelled", "labels")}
 # Columns that name a person by email (model, column); they follow a change of the email.
 SIGNED_BY_EMAIL = (
     ("licensing.Brake", "confirmed_by"),

@@ -4,9 +4,10 @@ One statement checks and reserves before a call starts; the call is settled exac
 equal the sum of open records, because the same statements write both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from json import dumps
 from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -47,7 +48,8 @@ UNKNOWN = Prices()
 class Asked:
     """A call to be admitted: its person, and the most tokens it may use.
 
-    ``counted_input`` is the prompt before the model's factor, where a tokenizer has counted it.
+    ``counted_input`` is the prompt before the model's factor, where a tokenizer has counted it. ``labels`` are the
+    caller's own words for the call, for exports.
     """
 
     user_id: UUID
@@ -61,6 +63,7 @@ class Asked:
     output_wanted: int
     counted_input: int | None = None
     prices: Prices = UNKNOWN
+    labels: Mapping[str, Any] | None = None
 
 
 class Reservation(NamedTuple):
@@ -113,11 +116,12 @@ opened AS (
         id, user_id, client_id, session_id, period, day, model, provider, request_id, streamed, state,
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
         reasoning_tokens, source, "end", opened_at, expires_at,
-        counted_input, input_price, cached_input_price, output_price
+        counted_input, input_price, cached_input_price, output_price, labels
     )
     SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(period)s, day, %(model)s, %(provider)s,
            %(request)s, %(streamed)s, 'open', %(input)s, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s,
-           %(counted)s::bigint, %(input_price)s::bigint, %(cached_price)s::bigint, %(output_price)s::bigint
+           %(counted)s::bigint, %(input_price)s::bigint, %(cached_price)s::bigint, %(output_price)s::bigint,
+           %(labels)s::jsonb
     FROM admitted
 )
 SELECT granted, left_month, left_day, day_cap FROM admitted
@@ -190,6 +194,7 @@ def _values(asked: Asked, now: datetime) -> dict[str, Any]:
         "input_price": _int8(asked.prices.input),
         "cached_price": _int8(asked.prices.cached_input),
         "output_price": _int8(asked.prices.output),
+        "labels": dumps(asked.labels) if asked.labels else None,
         "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
     }
 

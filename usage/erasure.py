@@ -1,11 +1,13 @@
-"""The rows about a person that erasure deletes, beside the ledger, which stays; settings name these functions."""
+"""The rows about a person that erasure deletes, and those of the ledger, which stay without what callers said of their
+calls; settings name these functions.
+"""
 
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
 
-from usage.models import Alert, Override, Stop
+from usage.models import Alert, Override, Stop, UsageRecord
 
 
 def overrides(user_id: UUID) -> QuerySet[Any]:
@@ -19,3 +21,7 @@ def stops(user_id: UUID) -> QuerySet[Any]:
 
 def alerts(user_id: UUID) -> QuerySet[Any]:
     return Alert.objects.filter(user=user_id)
+
+
+def labelled(user_id: UUID) -> QuerySet[Any]:
+    return UsageRecord.objects.filter(user=user_id, labels__isnull=False)

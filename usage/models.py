@@ -71,6 +71,11 @@ class UsageRecord(models.Model):
     model = models.CharField(max_length=120)
     provider = models.CharField(max_length=40)
     request_id = models.CharField(max_length=64, blank=True)
+    labels = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="What the caller said the call is for: its `user` and `metadata`.",
+    )
     streamed = models.BooleanField()
     state = models.CharField(max_length=8, choices=State, default=State.OPEN)
     reserved_input = models.BigIntegerField()

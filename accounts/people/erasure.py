@@ -66,6 +66,8 @@ def erase_user(
         revoke_all(user_id=user_id, by=by, reason=reason, now=now)
         connections = disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
         removed = {name: _remove(rows) for name, rows in _belongings(user_id).items()}
+        for name, (rows, column) in _columns(user_id).items():
+            removed[name] = rows.update(**{column: None})
         removed["connections"] = connections
         removed["queued mails"] = _delete_mail(user_id, was)
         record(
@@ -84,6 +86,7 @@ def preview(*, user_id: UUID) -> Mapping[str, int]:
     """The number of rows by kind that :func:`erase_user` would remove. Changes nothing."""
     user = User.objects.get(pk=user_id)
     found = {name: rows.count() for name, rows in _belongings(user_id).items()}
+    found |= {name: rows.count() for name, (rows, _) in _columns(user_id).items()}
     found["queued mails"] = _queued_mail(user_id, user.email).count()
     return found
 
@@ -112,6 +115,15 @@ def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
     for name, source in settings.PERSONAL_RECORDS.items():
         rows: Callable[[UUID], QuerySet[Any]] = import_string(source)
         found[name] = rows(user_id)
+    return found
+
+
+def _columns(user_id: UUID) -> dict[str, tuple[QuerySet[Any], str]]:
+    """Rows of the ledger about a person, each kind with its column that erasure empties."""
+    found: dict[str, tuple[QuerySet[Any], str]] = {}
+    for name, (source, column) in settings.PERSONAL_COLUMNS.items():
+        rows: Callable[[UUID], QuerySet[Any]] = import_string(source)
+        found[name] = rows(user_id), column
     return found
 
 

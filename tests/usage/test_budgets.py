@@ -41,7 +41,13 @@ def _operators(settings: Any) -> None:
     settings.BASE_URL = "https://shell.test"
 
 
-def ask(user: User, *, prices: Prices = PRICES, now: datetime = NOON) -> Reservation:
+def ask(
+    user: User,
+    *,
+    prices: Prices = PRICES,
+    now: datetime = NOON,
+    labels: dict[str, Any] | None = None,
+) -> Reservation:
     asked = Asked(
         user_id=user.pk,
         client_id=user.client_id or uuid4(),
@@ -53,6 +59,7 @@ def ask(user: User, *, prices: Prices = PRICES, now: datetime = NOON) -> Reserva
         input_estimate=100,
         output_wanted=1_000,
         prices=prices,
+        labels=labels,
     )
     return reserve(asked=asked, plan=ROOMY, now=now)
 

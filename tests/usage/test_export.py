@@ -58,6 +58,20 @@ def test_ndjson_has_nothing_where_nothing_is_known(
     assert latest["cost_usd"] == "0.006000"
 
 
+def test_what_a_caller_said_of_a_call_is_in_both(console: Browser, user: User) -> None:
+    ask(user, labels={"user": "=seat-7", "metadata": {"project": "=Ünder"}})
+    (row,) = csv.DictReader(StringIO(exported(console, "csv")))
+    assert (row["caller_user"], json.loads(row["metadata"])) == ("'=seat-7", {"project": "=Ünder"})
+    (line,) = map(json.loads, exported(console, "ndjson").splitlines())
+    assert (line["caller_user"], line["metadata"]) == ("=seat-7", {"project": "=Ünder"})
+
+
+def test_a_call_of_which_nothing_was_said_has_nothing(console: Browser, user: User) -> None:
+    ask(user)
+    (row,) = csv.DictReader(StringIO(exported(console, "csv")))
+    assert (row["caller_user"], row["metadata"]) == ("", "")
+
+
 def test_the_filters_of_the_list_count(console: Browser, calls: list[UsageRecord]) -> None:
     rows = exported(console, "ndjson", state__exact="open").splitlines()
     assert [json.loads(row)["id"] for row in rows] == [str(calls[0].pk)]

@@ -1,6 +1,7 @@
 """Exports the ledger as a file."""
 
 from collections.abc import Iterator
+from json import dumps
 from typing import Any
 
 from django.db.models import QuerySet
@@ -28,7 +29,10 @@ COLUMNS = (
     "output_tokens",
     "reasoning_tokens",
     "cost_usd",
+    "caller_user",
+    "metadata",
 )
+_OWN = {"cost_usd", "caller_user", "metadata"}
 # A cell that begins so is a formula to a spreadsheet: an operator names models, a caller its requests.
 FORMULA = ("=", "+", "-", "@")
 
@@ -47,16 +51,21 @@ def lines(rows: QuerySet[UsageRecord], *, ending: str, page: int = PAGE) -> Iter
 
 def _row(record: UsageRecord) -> dict[str, Any]:
     """A call; its cost is in dollars with six decimals, and None if it has no prices or still runs."""
+    labels = record.labels or {}
     return {
-        **{name: getattr(record, name) for name in COLUMNS[:-1]},
+        **{name: getattr(record, name) for name in COLUMNS if name not in _OWN},
         "id": str(record.pk),
         "opened_at": instant(record.opened_at),
         "settled_at": instant(record.settled_at) if record.settled_at else None,
         "client_id": str(record.client_id),
         "user_id": str(record.user_id),
         "cost_usd": None if record.cost is None else str(decimal(record.cost)),
+        "caller_user": labels.get("user"),
+        "metadata": labels.get("metadata"),
     }
 
 
 def _cell(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dumps(value, ensure_ascii=False)
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -83,6 +83,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
         "model",
         "provider",
         "request_id",
+        "labels",
         yes_no("streamed", "streamed"),
         "state",
         tokens("reserved_input"),
