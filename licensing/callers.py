@@ -1,11 +1,12 @@
 """The caller of a request: user, session, client, licence and plan, from their rows, in one query."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import cast
+from typing import NamedTuple, cast
 from uuid import UUID
 
+from django.db.models import Model
 from rest_framework.request import Request
 
 from accounts.sessions.access_tokens import Claims
@@ -13,9 +14,22 @@ from config.db.batching import BatchedStatement
 from licensing.models import Standing, merged
 
 
+class HeldKey(NamedTuple):
+    """The personal key of a call: the epoch of its making, its own monthly cap, and whether the plan has such keys."""
+
+    id: UUID
+    epoch: int
+    monthly_output_tokens: int | None
+    last_used_at: datetime | None
+    is_allowed: bool | None
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The authenticated caller with its licence, in place of Django's user."""
+    """The authenticated caller with its licence, in place of Django's user.
+
+    It has a session or a personal ``key``; ``session_lasts`` is of whichever it is.
+    """
 
     user_id: UUID
     email: str
@@ -34,6 +48,7 @@ class Caller:
     monthly_input_tokens: int | None
     monthly_output_tokens: int | None
     daily_tokens: int | None
+    key: HeldKey | None = None
 
     is_authenticated = True
 
@@ -43,8 +58,12 @@ class Caller:
 
     @property
     def may_call(self) -> bool:
-        """Whether the caller is enabled, in a valid session, and of a client with a licence."""
-        return self.is_active and self.session_lasts and self.status is not None
+        """Whether the caller is enabled, has a valid session or key, and is of a client with a licence.
+
+        A key is made in an epoch, and ends with it like every session: by a revocation or a new password.
+        """
+        lasts = self.session_lasts and (self.key is None or self.key.epoch == self.epoch)
+        return self.is_active and lasts and self.status is not None
 
     @property
     def is_suspended(self) -> bool:
@@ -60,16 +79,17 @@ def caller_of(request: Request) -> Caller:
     return cast("Caller", request.user)
 
 
-# Whether the session has neither ended nor expired.
-_LASTS = "session.ended_at IS NULL AND (session.expires_at IS NULL OR session.expires_at > now())"
+# Whether the session or key has neither ended nor expired.
+_LASTS = "held.ended_at IS NULL AND (held.expires_at IS NULL OR held.expires_at > now())"
 # In the order of the caller's fields.
-_FIELDS = f"""
-person.id, person.email, person.epoch, person.is_active, session.id, {_LASTS}, client.id, client.name,
+_PERSON = "person.id, person.email, person.epoch, person.is_active"
+_LICENCE = """
+client.id, client.name,
 licence.status, licence.grace_until, plan.id, plan.name, plan.entitlements, licence.entitlements,
 plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens
 """
-_OF_SESSION = """
-JOIN accounts_user person ON person.id = session.user_id
+_OF_HOLDER = """
+JOIN accounts_user person ON person.id = held.user_id
 LEFT JOIN accounts_client client ON client.id = person.client_id
 LEFT JOIN licensing_licence licence ON licence.client_id = client.id
 LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
@@ -77,8 +97,8 @@ LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
 # The session is found by its primary key, and the other rows by theirs.
 _CALLER = BatchedStatement(
     f"""
-SELECT {_FIELDS} FROM accounts_session session {_OF_SESSION}
-WHERE session.id = %s AND session.user_id = %s
+SELECT {_PERSON}, held.id, {_LASTS}, {_LICENCE} FROM accounts_session held {_OF_HOLDER}
+WHERE held.id = %s AND held.user_id = %s
 """  # nosec B608 # noqa: S608 - built from constants of this project
 )
 
@@ -87,6 +107,32 @@ def load_caller(*, user_id: UUID, session_id: UUID) -> Caller | None:
     """The caller of a user's session, or None if there is no such session."""
     row = _CALLER.row((session_id, user_id))
     return Caller(*row) if row else None
+
+
+class KeyHolders:
+    """Loads the holders of keys in one query each, as :func:`load_caller` does, by the table of a higher app.
+
+    Its model has the fields of a session's end, ``user``, ``hash`` and those of ``HeldKey``.
+    """
+
+    def __init__(self, keys: type[Model]) -> None:
+        table = keys._meta.db_table  # noqa: SLF001 - Django's documented API
+        self._statement = BatchedStatement(
+            f"""
+SELECT {_PERSON}, NULL::uuid, {_LASTS}, {_LICENCE},
+    held.id, held.epoch, held.monthly_output_tokens, held.last_used_at, plan.allows_keys
+FROM {table} held {_OF_HOLDER}
+WHERE held.hash = %s
+"""  # nosec B608 # noqa: S608 - built from constants of this project
+        )
+
+    def load(self, *, hashed: bytes) -> Caller | None:
+        """The holder of the key with this hash, or None if there is no such key."""
+        row = self._statement.row((hashed,))
+        if row is None:
+            return None
+        of_key = len(HeldKey._fields)
+        return replace(Caller(*row[:-of_key]), key=HeldKey(*row[-of_key:]))
 
 
 _CLAIMS = BatchedStatement(

@@ -57,6 +57,12 @@ class Plan(models.Model):
             "or none if a monthly cap is empty."
         ),
     )
+    allows_keys = models.BooleanField(
+        "personal keys",
+        default=False,
+        db_default=False,
+        help_text="Whether people may make keys for editors and command lines.",
+    )
 
     class Meta:
         ordering = ("name",)

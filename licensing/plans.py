@@ -25,6 +25,7 @@ class PlanTerms:
     monthly_input_tokens: int | None
     monthly_output_tokens: int | None
     daily_tokens: int | None
+    allows_keys: bool = False
 
     @classmethod
     def of(cls, plan: Plan) -> "PlanTerms":
@@ -34,6 +35,7 @@ class PlanTerms:
             monthly_input_tokens=plan.monthly_input_tokens,
             monthly_output_tokens=plan.monthly_output_tokens,
             daily_tokens=plan.daily_tokens,
+            allows_keys=plan.allows_keys,
         )
 
 

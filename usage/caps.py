@@ -20,9 +20,9 @@ from accounts.sessions.revocation import lock_user
 from config.db.batching import BatchedStatement
 from config.db.uuid7 import timed_uuid
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps, balance
-from usage.models import MonthlyUsage, UsageRecord
+from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.periods import Period
-from usage.refusals import refusal, reserved_for_now
+from usage.refusals import KeyTotals, refusal, reserved_for_now
 
 # Another call may end between a refused admission and the query for its reason; then admission is tried again.
 TRIES = 5
@@ -64,6 +64,9 @@ class Asked:
     counted_input: int | None = None
     prices: Prices = UNKNOWN
     labels: Mapping[str, Any] | None = None
+    key_id: UUID | None = None
+    # The key's own cap of output a month.
+    key_cap: int | None = None
 
 
 class Reservation(NamedTuple):
@@ -83,42 +86,66 @@ _LEFT = """LEAST(
     l.output_cap - m.output_used - m.output_reserved,
     l.day_cap - CASE WHEN m.day >= %(day)s THEN m.day_used + m.day_reserved ELSE 0 END - %(input)s
 )"""
-_GRANT = f"LEAST(%(wanted)s, {_LEFT})"
-# Admits a call, or gives no row. Locks one row, of its person. Materialized, or else the sums of limits are worked out
-# anew at each place that names them.
-_ADMIT = BatchedStatement(
-    f"""
-WITH l AS MATERIALIZED ({LIMITS}),
+# The latest totals of the call's key, once those of its person are locked: settlement locks in this order too.
+_KEY = """
+mine AS MATERIALIZED (
+    SELECT FROM usage_monthlyusage WHERE user_id = %(user)s AND period = %(period)s FOR NO KEY UPDATE
+),
+k AS MATERIALIZED (
+    SELECT %(key_cap)s::bigint - month.output_used - month.output_reserved AS room
+    FROM mine CROSS JOIN usage_keymonth AS month
+    WHERE month.key_id = %(key)s AND month.period = %(period)s FOR NO KEY UPDATE OF month
+),"""
+_KEPT = """
+kept AS (
+    UPDATE usage_keymonth AS month
+    SET output_reserved = month.output_reserved + granted, output_cap = %(key_cap)s
+    FROM admitted WHERE month.key_id = %(key)s AND month.period = %(period)s
+),"""
+
+
+def _admission(*, by_capped_key: bool) -> BatchedStatement:
+    """Admits a call, or gives no row. Locks the row of its person, and then that of its key.
+
+    Materialized, or else the sums of limits are worked out anew at each place that names them.
+    """
+    key, kept, of_key = (_KEY, _KEPT, ", k") if by_capped_key else ("", "", "")
+    room = ", k.room" if by_capped_key else ""
+    left = f"LEAST({_LEFT}{room})" if by_capped_key else _LEFT
+    grant = f"LEAST(%(wanted)s, {left})"
+    return BatchedStatement(
+        f"""
+WITH l AS MATERIALIZED ({LIMITS}),{key}
 admitted AS (
     UPDATE usage_monthlyusage AS m
-    SET granted = {_GRANT},
+    SET granted = {grant},
         input_reserved = m.input_reserved + %(input)s,
-        output_reserved = m.output_reserved + {_GRANT},
+        output_reserved = m.output_reserved + {grant},
         day_used = {_TODAY_USED},
-        day_reserved = ({_TODAY_RESERVED}) + %(input)s + {_GRANT},
+        day_reserved = ({_TODAY_RESERVED}) + %(input)s + {grant},
         day = GREATEST(m.day, %(day)s),
         input_cap = l.input_cap,
         output_cap = l.output_cap
-    FROM l
+    FROM l{of_key}
     WHERE m.user_id = %(user)s AND m.period = %(period)s AND NOT l.stopped
       AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + %(input)s <= l.input_cap)
-      AND COALESCE({_LEFT}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
+      AND COALESCE({left}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
       AND NOT {BUDGET_SPENT}
     RETURNING m.granted,
         LEAST(l.input_cap - m.input_used - m.input_reserved + %(input)s,
-              l.output_cap - m.output_used - m.output_reserved + m.granted) AS left_month,
+              l.output_cap - m.output_used - m.output_reserved + m.granted{room}) AS left_month,
         l.day_cap - m.day_used - m.day_reserved + %(input)s + m.granted AS left_day,
         l.day_cap,
         m.day
-),
+),{kept}
 opened AS (
     INSERT INTO usage_usagerecord (
-        id, user_id, client_id, session_id, period, day, model, provider, request_id, streamed, state,
+        id, user_id, client_id, session_id, key_id, period, day, model, provider, request_id, streamed, state,
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
         reasoning_tokens, source, "end", opened_at, expires_at,
         counted_input, input_price, cached_input_price, output_price, labels
     )
-    SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(period)s, day, %(model)s, %(provider)s,
+    SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(key)s::uuid, %(period)s, day, %(model)s, %(provider)s,
            %(request)s, %(streamed)s, 'open', %(input)s, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s,
            %(counted)s::bigint, %(input_price)s::bigint, %(cached_price)s::bigint, %(output_price)s::bigint,
            %(labels)s::jsonb
@@ -126,8 +153,12 @@ opened AS (
 )
 SELECT granted, left_month, left_day, day_cap FROM admitted
 """,  # nosec B608 # noqa: S608 - built from constants of this project
-    order=itemgetter("user"),
-)
+        order=itemgetter("user"),
+    )
+
+
+_ADMIT = _admission(by_capped_key=False)
+_ADMIT_KEY = _admission(by_capped_key=True)
 
 
 def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
@@ -137,12 +168,16 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     ``MonthlyCapExceeded``, ``DailyLimitReached``, or ``CapReserved`` if running calls hold the tokens that are left.
     """
     values = _values(asked, now) | plan.values()
+    admit = _ADMIT
+    if asked.key_cap is not None:
+        admit, values["key_cap"] = _ADMIT_KEY, Int8(asked.key_cap)
     for _ in range(TRIES):
-        if row := _ADMIT.row(values):
+        if row := admit.row(values):
             return Reservation(values["id"], *row)
         _refuse(asked, plan=plan, now=now)
     found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)
-    raise reserved_for_now(found, prompt=asked.input_estimate, now=now)
+    key = _totals_of_key(asked, now)
+    raise reserved_for_now(found, prompt=asked.input_estimate, now=now, key=key)
 
 
 def refuse_hopeless(
@@ -165,8 +200,22 @@ def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
         period = Period.of(now)
         first = MonthlyUsage(user_id=asked.user_id, period=period.month, day=period.day)
         MonthlyUsage.objects.bulk_create([first], ignore_conflicts=True)
-    elif refused := refusal(found, user_id=asked.user_id, prompt=asked.input_estimate, now=now):
+        return
+    key, prompt = _totals_of_key(asked, now), asked.input_estimate
+    if refused := refusal(found, user_id=asked.user_id, prompt=prompt, now=now, key=key):
         raise refused
+
+
+def _totals_of_key(asked: Asked, now: datetime) -> KeyTotals | None:
+    """The month of a key that has a cap, which begins with this query."""
+    if asked.key_id is None or asked.key_cap is None:
+        return None
+    month, _ = KeyMonth.objects.get_or_create(
+        key_id=asked.key_id,
+        period=Period.of(now).month,
+        defaults={"output_cap": asked.key_cap},
+    )
+    return KeyTotals(asked.key_cap, month.output_used, month.output_reserved)
 
 
 def _int8(number: int | None) -> Int8 | None:
@@ -181,6 +230,7 @@ def _values(asked: Asked, now: datetime) -> dict[str, Any]:
         "now": now,
         "id": timed_uuid(),
         "session": asked.session_id,
+        "key": asked.key_id,
         "client": asked.client_id,
         "period": period.month,
         "day": period.day,

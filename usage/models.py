@@ -66,6 +66,7 @@ class UsageRecord(models.Model):
     )
     client_id = models.UUIDField(help_text="The client of the user at the time.")
     session_id = models.UUIDField(null=True)
+    key_id = models.UUIDField(null=True, help_text="The personal key of the call, if it had one.")
     period = models.DateField(help_text="First day of the calendar month (UTC) of admission.")
     day = models.DateField(help_text="Day (UTC) of admission.")
     model = models.CharField(max_length=120)
@@ -179,6 +180,12 @@ class UsageRecord(models.Model):
             models.Index(
                 fields=("client_id", "period"), include=("cost",), name="usage_by_client_and_month"
             ),
+            # For what one key has used; most calls have none.
+            models.Index(
+                fields=("key_id", "period"),
+                condition=Q(key_id__isnull=False),
+                name="usage_by_key_and_month",
+            ),
             # For operators' searches, the newest first. Models repeat, so their entries are a few bytes; the last two
             # leave out ordinary calls.
             models.Index(fields=("opened_at",), name="usage_by_time"),
@@ -274,6 +281,32 @@ class MonthlyUsage(models.Model):
         )
         # For queries over all people of one month.
         indexes = (models.Index(fields=("period", "id"), name="usage_months"),)
+
+    def __str__(self) -> str:
+        return f"{self.period:%Y-%m}"
+
+
+class KeyMonth(models.Model):
+    """Running totals of one personal key that has a cap of its own, in one month.
+
+    They are written by the statements that write those of its person, whose row is locked first.
+    """
+
+    key_id = models.UUIDField()
+    period = models.DateField()
+    output_used = models.BigIntegerField(default=0)
+    output_reserved = models.BigIntegerField(default=0)
+    output_cap = models.BigIntegerField(help_text="The cap of the latest admission.")
+
+    class Meta:
+        ordering = ("-period", "key_id")
+        constraints = (
+            models.UniqueConstraint(fields=("key_id", "period"), name="one_row_per_key_and_month"),
+            models.CheckConstraint(
+                condition=_none_below_zero("output_used", "output_reserved", "output_cap"),
+                name="key_totals_not_below_zero",
+            ),
+        )
 
     def __str__(self) -> str:
         return f"{self.period:%Y-%m}"

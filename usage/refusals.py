@@ -51,36 +51,51 @@ class CapReserved(RefusedUntil):
     default_detail = "Running calls hold the tokens that are left. Please try again in a moment."
 
 
-def refusal(balance: Balance, *, user_id: UUID, prompt: int, now: datetime) -> Problem | None:
+class KeyTotals(NamedTuple):
+    """The cap of a personal key beside its output of the month."""
+
+    cap: int
+    used: int
+    reserved: int
+
+
+def refusal(
+    balance: Balance, *, user_id: UUID, prompt: int, now: datetime, key: KeyTotals | None = None
+) -> Problem | None:
     """The refusal of a prompt of so many tokens; None if it fits by now."""
     if balance.stopped:
         return ModelCallsStopped()
     period = Period.of(now)
-    shares = _shares(balance, prompt=prompt, period=period)
+    shares = _shares(balance, prompt=prompt, period=period, key=key)
     headers = _headers(shares)
     if balance.budget_spent:
         headers = {"x-should-retry": "false", **headers}
         return BudgetExceeded(now=now, until=period.next_month, headers=headers)
     for share in shares:
         if share.is_spent:
-            if share.dimension is None:
+            if share.is_of_day:
                 share.note(user_id, period=period, now=now)
             return share.refusal(period=period, headers=headers, now=now)
     if any(share.is_full for share in shares):
-        return reserved_for_now(balance, prompt=prompt, now=now)
+        return reserved_for_now(balance, prompt=prompt, now=now, key=key)
     return None
 
 
-def reserved_for_now(balance: Balance, *, prompt: int, now: datetime) -> CapReserved:
+def reserved_for_now(
+    balance: Balance, *, prompt: int, now: datetime, key: KeyTotals | None = None
+) -> CapReserved:
     """The refusal of a prompt while running calls hold what it needs, with the numbers of the scarcest cap."""
-    shares = _shares(balance, prompt=prompt, period=Period.of(now))
+    shares = _shares(balance, prompt=prompt, period=Period.of(now), key=key)
     capped = [share for share in shares if share.left is not None]
     scarcest = min(capped, key=_Share.spare, default=None)
     numbers: dict[str, Any] = scarcest.needs() if scarcest else {}
     return CapReserved(now=now, until=now + RESERVED_RETRY, headers=_headers(shares), **numbers)
 
 
-def _shares(balance: Balance, *, prompt: int, period: Period) -> tuple["_Share", ...]:
+def _shares(
+    balance: Balance, *, prompt: int, period: Period, key: KeyTotals | None
+) -> tuple["_Share", ...]:
+    of_key = () if key is None else (_Share("output", *key, LEAST_OUTPUT, is_of_key=True),)
     return (
         _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),
         _Share(
@@ -90,6 +105,7 @@ def _shares(balance: Balance, *, prompt: int, period: Period) -> tuple["_Share",
             balance.output_reserved,
             LEAST_OUTPUT,
         ),
+        *of_key,
         _Share(None, balance.day_cap, *balance.of_day(period.day), prompt + LEAST_OUTPUT),
     )
 
@@ -108,6 +124,11 @@ class _Share(NamedTuple):
     used: int
     reserved: int
     wanted: int
+    is_of_key: bool = False
+
+    @property
+    def is_of_day(self) -> bool:
+        return self.dimension is None
 
     @property
     def left(self) -> int | None:
@@ -165,6 +186,8 @@ class _Share(NamedTuple):
         assert self.cap is not None
         if self.wanted > self.cap:
             return f"This call may need {self.wanted:,} tokens, more than the whole limit of {self.cap:,}."
+        if self.is_of_key:
+            return "This key's tokens of this month are used up. They start anew on the first of next month."
         if self.cap - self.used < LEAST_OUTPUT:
             return None
         whose = f"this month's {self.dimension}" if self.dimension else "today's"

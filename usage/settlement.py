@@ -17,10 +17,27 @@ from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
 from usage.models import UsageRecord
 
 SHARE_PERCENT = 80
-# Finds the open record by its id and ``settled_at``, which a constraint ties to ``state``: with ``state`` PostgreSQL
-# might choose the index of open records, which grows with the running calls.
-_SETTLE = BatchedStatement(
-    f"""
+_KEY = """,
+kept AS (
+    UPDATE usage_keymonth AS month
+    SET output_used = month.output_used + s.output_tokens,
+        output_reserved = month.output_reserved - s.reserved_output
+    FROM settled AS s CROSS JOIN counted
+    WHERE month.key_id = s.key_id AND month.period = s.period
+    RETURNING month.output_cap - month.output_used - month.output_reserved AS left_key
+)"""
+
+
+def _settlement(*, by_capped_key: bool) -> BatchedStatement:
+    """Settles a call. Updates the totals of its person, and then those of its key: admission locks in this order too.
+
+    Finds the open record by its id and ``settled_at``, which a constraint ties to ``state``: with ``state`` PostgreSQL
+    might choose the index of open records, which grows with the running calls.
+    """
+    key = _KEY if by_capped_key else ""
+    left = "LEAST(left_month, (SELECT left_key FROM kept))" if by_capped_key else "left_month"
+    return BatchedStatement(
+        f"""
 WITH settled AS (
     UPDATE usage_usagerecord
     SET state = 'settled', input_tokens = %(input)s, cached_input_tokens = %(cached)s,
@@ -34,7 +51,7 @@ WITH settled AS (
             + %(output)s::bigint * output_price::numeric
         ) / 1000000)::bigint
     WHERE id = %(id)s AND settled_at IS NULL
-    RETURNING user_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens
+    RETURNING user_id, key_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens
 ),
 counted AS (
 UPDATE usage_monthlyusage AS m
@@ -66,11 +83,15 @@ noticed AS (
     -- A cap of 0 is an operator's refusal and no budget.
     WHERE d.cap > 0 AND d.used >= d.enough
     ON CONFLICT DO NOTHING
-)
-SELECT left_month, taken_today FROM counted
+){key}
+SELECT {left}, taken_today FROM counted
 """,  # nosec B608 # noqa: S608 - built from constants of this project
-    order=itemgetter("user"),
-)
+        order=itemgetter("user"),
+    )
+
+
+_SETTLE = _settlement(by_capped_key=False)
+_SETTLE_KEY = _settlement(by_capped_key=True)
 SWEEP_SIZE = 500
 
 
@@ -100,8 +121,12 @@ def settle(
     end: UsageRecord.End,
     now: datetime,
     first_byte_at: datetime | None = None,
+    by_capped_key: bool = False,
 ) -> After | None:
-    """Settles a person's record; returns None and changes nothing if it had been settled before."""
+    """Settles a person's record; returns None and changes nothing if it had been settled before.
+
+    ``by_capped_key``: whether the call may have had a personal key with a cap of its own.
+    """
     values = {
         "id": record_id,
         "user": user_id,
@@ -114,7 +139,7 @@ def settle(
         "now": now,
         "first_byte": first_byte_at,
     }
-    row = _SETTLE.row(values)
+    row = (_SETTLE_KEY if by_capped_key else _SETTLE).row(values)
     return After(*row) if row else None
 
 
@@ -131,13 +156,22 @@ def settle_abandoned(*, now: datetime) -> int:
         .values_list(
             "pk",
             "user_id",
+            "key_id",
             "checkpoint_input",
             "checkpoint_output",
             "reserved_input",
             "reserved_output",
         )[:SWEEP_SIZE]
     ):
-        for record_id, user_id, input_tokens, output_tokens, most_input, most_output in batch:
+        for (
+            record_id,
+            user_id,
+            key_id,
+            input_tokens,
+            output_tokens,
+            most_input,
+            most_output,
+        ) in batch:
             after = settle(
                 record_id=record_id,
                 user_id=user_id,
@@ -148,6 +182,7 @@ def settle_abandoned(*, now: datetime) -> int:
                 source=UsageRecord.Source.ESTIMATED,
                 end=UsageRecord.End.CRASHED,
                 now=now,
+                by_capped_key=key_id is not None,
             )
             settled += after is not None
     return settled

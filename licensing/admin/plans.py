@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result, TrackedForm
 from config.console.base import ConsoleAdmin
-from config.console.columns import tokens
+from config.console.columns import tokens, yes_no
 from licensing.models import Licence, Plan
 from licensing.plans import PlanTerms, add_plan, change_plan
 
@@ -29,6 +29,7 @@ class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
             "monthly_input_tokens",
             "monthly_output_tokens",
             "daily_tokens",
+            "allows_keys",
         )
         help_texts = {"entitlements": ENTITLEMENTS_HELP}
 
@@ -87,6 +88,7 @@ class PlanAdmin(ConsoleAdmin):
         tokens("monthly_output_tokens"),
         tokens("daily_tokens"),
         "licences_held",
+        yes_no("allows_keys", "personal keys"),
     )
     search_fields = ("name",)
     fields = list_display

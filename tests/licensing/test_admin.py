@@ -35,9 +35,10 @@ def test_a_plan_is_changed_with_a_reason(console: Browser, plan: Plan) -> None:
     assert "Licences on this plan: 0." in console.get(address).content.decode()
     refused = console.post(address, TERMS)
     assert list(refused.context["form"].errors) == ["reason"]
-    console.post(address, {**TERMS, "reason": "A larger contract."})
+    console.post(address, {**TERMS, "allows_keys": "on", "reason": "A larger contract."})
     plan.refresh_from_db()
     assert (plan.name, plan.monthly_input_tokens) == ("Larger", 2_000_000)
+    assert plan.allows_keys
 
 
 def shown_by(browser: Browser, address: str) -> dict[str, str]:

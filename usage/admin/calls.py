@@ -101,7 +101,7 @@ class RunningCallAdmin(ConsoleAdmin):
     list_filter = ("streamed", "model")
     list_select_related = ("user__client",)
     search_fields = ("user__email", "=model", "=request_id")
-    uuid_fields = ("id", "user_id", "client_id", "session_id")
+    uuid_fields = ("id", "user_id", "client_id", "session_id", "key_id")
     uuid_text_fields = ("request_id",)
     fields = (
         "id",
@@ -114,6 +114,7 @@ class RunningCallAdmin(ConsoleAdmin):
         moment("first_byte_at", "provider began to answer"),
         moment("expires_at"),
         "session_id",
+        "key_id",
         "request_id",
         "provider",
     )

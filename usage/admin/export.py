@@ -31,6 +31,7 @@ COLUMNS = (
     "cost_usd",
     "caller_user",
     "metadata",
+    "key_id",
 )
 _OWN = {"cost_usd", "caller_user", "metadata"}
 # A cell that begins so is a formula to a spreadsheet: an operator names models, a caller its requests.
@@ -59,6 +60,7 @@ def _row(record: UsageRecord) -> dict[str, Any]:
         "settled_at": instant(record.settled_at) if record.settled_at else None,
         "client_id": str(record.client_id),
         "user_id": str(record.user_id),
+        "key_id": str(record.key_id) if record.key_id else None,
         "cost_usd": None if record.cost is None else str(decimal(record.cost)),
         "caller_user": labels.get("user"),
         "metadata": labels.get("metadata"),

@@ -68,16 +68,15 @@ class UsageRecordAdmin(ExportedList, LargeList):
     list_filter = ("state", "end", "source", AdmissionFilter, "opened_at")
     link_lookups = ("user__id__exact",)
     list_select_related = ("user",)
-    search_help_text = (
-        f"{THEIRS}, a model, a request id, or the id of a record, a user, a client or a session."
-    )
-    uuid_fields = ("id", "user_id", "client_id")
+    search_help_text = f"{THEIRS}, a model, a request id, or the id of a record, a user, a client, a session or a key."
+    uuid_fields = ("id", "user_id", "client_id", "key_id")
     uuid_text_fields = ("request_id",)
     fields = (
         "id",
         "user",
         "client_id",
         "session_id",
+        "key_id",
         "period",
         "day",
         "model",
