@@ -36,8 +36,9 @@ Parse = TypeVar("Parse", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
 
 RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
-# A scheme and a host, as a browser writes an origin. Webviews have other schemes, or send "null".
-ORIGIN = re.compile(r"null|file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
+# A scheme and a host, as a browser writes an origin. Webviews have other schemes. Every sandboxed frame of any site is
+# "null", so that is none.
+ORIGIN = re.compile(r"file://|[a-z][a-z0-9+.-]*://[^/?#@*\s]+", re.IGNORECASE)
 # A host may be one word, as in an office.
 EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
@@ -343,10 +344,12 @@ def _mailbox(value: str, otherwise: str) -> None:
 
 @_parsed("origins")
 def _origins(value: str) -> list[str]:
-    """Parses ``https://app.example.com,tauri://localhost,…``; refuses ``*``, which would allow every site."""
+    """Parses ``https://app.example.com,tauri://localhost,…``; refuses ``*`` and ``null``, which are every site."""
     origins: list[str] = _words(value)
     if not all(ORIGIN.fullmatch(each) for each in origins):
-        raise ValidationError("Each origin is scheme://host, with a port or without, and no path.")
+        raise ValidationError(
+            "Each origin is scheme://host, with a port or without, and no path. `null` is every sandboxed page."
+        )
     return origins
 
 

@@ -170,6 +170,8 @@ MIDDLEWARE = [
     "config.middleware.browser_policy.BrowserPolicyMiddleware",
     # Before all others, so that everything later can name the request by its id.
     "config.middleware.request_id.RequestIdMiddleware",
+    # Before all that answers, so that a page may read each answer.
+    "config.middleware.cross_origin.CrossOriginMiddleware",
     # Before anything that can refuse or redirect a probe.
     "config.middleware.health.HealthMiddleware",
     # Before anything that reads the client's address or forwarded headers.
@@ -177,7 +179,6 @@ MIDDLEWARE = [
     "config.api.handlers.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "config.middleware.cross_origin.CrossOriginMiddleware",
     "config.ratelimits.limits.AddressLimitMiddleware",
     "config.middleware.body_limits.BodyLimitMiddleware",
     "config.middleware.pages.PageSessionMiddleware",
@@ -279,30 +280,58 @@ CSRF_COOKIE_SECURE = _https
 MESSAGE_STORAGE = "config.console.message_cookie.MessageCookie"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 X_FRAME_OPTIONS = "DENY"
+# What a webview may send: this API's own headers, and what SDKs add by themselves or offer as an option. WebKit asks
+# for `user-agent` too, which Chromium drops.
 CORS_ALLOW_HEADERS = [
+    "accept",
     "authorization",
     "content-type",
     "idempotency-key",
     "if-none-match",
+    "user-agent",
+    "x-api-key",
+    "x-client-request-id",
     "x-request-id",
-    # Sent by OpenAI's SDKs.
+    # OpenAI's and Anthropic's SDKs, and what stands on them.
+    "anthropic-beta",
+    "anthropic-dangerous-direct-browser-access",
+    "anthropic-user-profile-id",
+    "anthropic-version",
+    "anthropic-workspace-id",
+    "openai-beta",
+    "openai-organization",
+    "openai-project",
     "x-stainless-arch",
     "x-stainless-async",
+    "x-stainless-custom-poll-interval",
+    "x-stainless-helper",
     "x-stainless-helper-method",
     "x-stainless-lang",
     "x-stainless-os",
     "x-stainless-package-version",
+    "x-stainless-poll-helper",
     "x-stainless-retry-count",
     "x-stainless-runtime",
     "x-stainless-runtime-version",
     "x-stainless-timeout",
+    # Tracing.
+    "baggage",
+    "traceparent",
+    "tracestate",
 ]
 CORS_EXPOSE_HEADERS = [
     "etag",
+    "request-id",
     "retry-after",
     "www-authenticate",
     "x-manifest-signature",
     "x-ratelimit-degraded",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-reset-tokens",
     "x-should-retry",
     "x-request-id",
     "x-tokens-remaining-month",

@@ -216,13 +216,14 @@ def test_an_origin_has_a_scheme_and_a_host() -> None:
         "tauri://localhost",
         "http://127.0.0.1:1420",
         "HTTPS://[::1]",
-        "null",
         "file://",
     ]
     assert _origins(", ".join(several)) == several
     assert _origins("") == []
     for wrong in (
         "*",
+        "null",
+        "tauri://localhost, null",
         "app.shell.test",
         "https://",
         "https://*.shell.test",
