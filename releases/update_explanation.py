@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from config.api.problems import InvalidRequest
 from releases import updates
+from releases.versions import Version
 
 NOT_FOUND, NO_UPDATE = "no update: not found", "no update"
 
@@ -28,7 +29,7 @@ def explain(
         return Explained(400, outcome, [refused.errors[0].detail])
     offer, is_halted = updates.stored_offer(channel)
     if offer is None:
-        return Explained(404, NOT_FOUND, [f"Nothing has been published on {channel}."])
+        return _without_a_release(channel, current)
     steps = [f"{channel} has version {offer.version}."]
     wanted = f"{system}-{arch}" if arch else f"{system} of any architecture"
     if not offer.has(system, arch):
@@ -47,3 +48,12 @@ def explain(
     else:
         steps.append(f"{offer.version} is newer than {current}, which the shell has.")
     return Explained(200, f"version {offer.version}", steps)
+
+
+def _without_a_release(channel: str, current: Version | None) -> Explained:
+    steps = [f"Nothing has been published on {channel}."]
+    if not updates.is_known(channel):
+        return Explained(404, NOT_FOUND, ["There is no such channel.", *steps])
+    if current is None:
+        return Explained(404, NOT_FOUND, ["The shell did not send its version.", *steps])
+    return Explained(204, NO_UPDATE, steps)

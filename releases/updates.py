@@ -12,9 +12,11 @@ from hashlib import sha256
 from config.api.problems import Fault, InvalidRequest, NotFound
 from releases.delivery.storage import POINTER_CACHE
 from releases.manifests.platforms import base_of
-from releases.models import Publication
+from releases.models import Publication, ShellChannel
 from releases.versions import NotAVersion, Version
 
+# Known before anything is published on it, because shells ask before their first release.
+FIRST_CHANNEL = "stable"
 # Each has at most 1 MiB, and usually a few KiB.
 OFFERS_KEPT = 16
 
@@ -52,13 +54,15 @@ class Offer:
 def offered(
     *, channel: str, system: str, arch: str | None, current_version: str | None
 ) -> Offer | None:
-    """The offer of a channel, or None if the channel is halted or the offer is not newer.
+    """The offer of a channel, or None if there is none newer than the shell, or the channel is halted.
 
-    ``arch`` None: any architecture. Raises ``NoSuchUpdate`` for an unknown channel or a platform without an artifact,
-    and ``InvalidRequest`` for an invalid version.
+    ``arch`` None: any architecture. Raises ``NoSuchUpdate`` for an unknown channel, for a platform without an artifact
+    and, where the shell named no version, for a channel without a release; ``InvalidRequest`` for an invalid version.
     """
     current = version_of(current_version) if current_version is not None else None
     offer, is_halted = stored_offer(channel)
+    if offer is None and current is not None and is_known(channel):
+        return None
     if offer is None or not offer.has(system, arch):
         raise NoSuchUpdate
     return None if is_halted or not offer.is_newer_than(current) else offer
@@ -77,6 +81,11 @@ def stored_offer(channel: str) -> tuple[Offer | None, bool]:
         return None, False
     number, stored_at, halted_at = known
     return _prepared(number, stored_at), halted_at is not None
+
+
+def is_known(channel: str) -> bool:
+    """Whether there is such a channel, with a release or without."""
+    return channel == FIRST_CHANNEL or ShellChannel.objects.filter(name=channel).exists()
 
 
 def version_of(text: str) -> Version:

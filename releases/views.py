@@ -117,7 +117,7 @@ class UpdateViewSet(ViewSet):
         responses={
             200: OpenApiResponse(MANIFEST, description="The manifest, byte for byte."),
             204: OpenApiResponse(
-                description="The shell has this version or a newer one, or the channel is halted."
+                description="The shell has this version or a newer one, or the channel has no release or is halted."
             ),
             304: OpenApiResponse(description="Nothing has changed since the named ETag."),
         },

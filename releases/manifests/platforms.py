@@ -8,7 +8,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "darwin": ("aarch64", "x86_64"),
-    "linux": ("aarch64", "armv7", "i686", "x86_64"),
+    "linux": ("aarch64", "armv7", "i686", "riscv64", "x86_64"),
     "windows": ("aarch64", "i686", "x86_64"),
 }
 BUNDLES: Mapping[str, tuple[str, ...]] = {

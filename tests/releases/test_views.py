@@ -307,6 +307,18 @@ def test_an_unknown_release_is_a_404_that_caches_may_keep_for_a_minute(
     assert response["Cache-Control"] == POINTER_CACHE
 
 
+def test_a_channel_without_a_release_has_no_update_for_a_shell() -> None:
+    """Else a shell would report an error to its person until the first publish."""
+    ShellChannel.objects.create(name="beta")
+    for channel in ("stable", "beta"):
+        response = ask(f"ch={channel}&os=linux&arch=riscv64&current_version=1.0.0")
+        assert (response.status_code, response.content) == (204, b"")
+        assert response["Cache-Control"] == POINTER_CACHE
+        problem(ask(f"ch={channel}&os=linux"), 404, "not_found")
+        assert ask(f"ch={channel}&os=linux&current_version=v1").status_code == 400
+    problem(ask("ch=nowhere&os=linux&current_version=1.0.0"), 404, "not_found")
+
+
 @pytest.mark.parametrize(
     ("query", "pointer"),
     [

@@ -8,6 +8,7 @@ from releases.manifests.platforms import KNOWN, base_of, near_miss, refuse_unkno
 
 def test_the_known_are_what_a_shell_looks_for() -> None:
     assert {"darwin-aarch64", "windows-x86_64", "linux-x86_64", "linux-armv7"} <= KNOWN
+    assert {"linux-riscv64", "linux-riscv64-deb"} <= KNOWN
     assert {"linux-x86_64-deb", "windows-x86_64-nsis", "darwin-aarch64-app"} <= KNOWN
     assert not KNOWN & {"darwin-universal", "darwin-aarch64-deb", "darwin-armv7", "darwin"}
 
