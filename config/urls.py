@@ -2,13 +2,24 @@
 
 from django.contrib import admin
 from django.urls import include, path
+from django.views.generic import RedirectView
 
 from accounts.admin.second_factor.urls import passkey_urls
 from accounts.keys.jwks import KeysView
 from config.api import handlers
 from config.api.docs import DocsView, SchemaView
 
+LEAD_ON = {"http_method_names": ["get", "head"]}
+
 urlpatterns = [
+    # What people type; nothing else is answered without its exact path.
+    path("", RedirectView.as_view(pattern_name="docs", **LEAD_ON), name="root"),
+    path("docs", RedirectView.as_view(pattern_name="docs", **LEAD_ON), name="docs-without-slash"),
+    path(
+        "admin",
+        RedirectView.as_view(pattern_name="admin:index", **LEAD_ON),
+        name="admin-without-slash",
+    ),
     path(".well-known/jwks.json", KeysView.as_view(), name="jwks"),
     path("v1/auth/", include("accounts.urls")),
     path("v1/license/", include("licensing.urls")),
