@@ -81,6 +81,14 @@ class UnsupportedVersion(MalformedRequest):
     default_detail = "This service speaks HTTP/1.1."
 
 
+class HostMissing(errors.ParseException):  # type: ignore[misc]  # gunicorn has no types
+    """HTTP/1.1 without ``Host`` (RFC 9112, 3.2), which gunicorn's parser lets pass."""
+
+
+class NoHost(MalformedRequest):
+    default_detail = "A request of HTTP/1.1 names its host."
+
+
 # The first match decides; later entries are more general.
 PROBLEMS: tuple[tuple[type[Exception], type[Problem]], ...] = (
     (errors.InvalidResponseHeader, InternalError),
@@ -90,6 +98,7 @@ PROBLEMS: tuple[tuple[type[Exception], type[Problem]], ...] = (
     (errors.ExpectationFailed, UnsupportedExpectation),
     (errors.UnsupportedTransferCoding, UnsupportedCoding),
     (errors.InvalidHTTPVersion, UnsupportedVersion),
+    (HostMissing, NoHost),
     (errors.ParseException, MalformedRequest),
 )
 
@@ -118,6 +127,8 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def handle_request(self, listener_name: Any, req: Any, sock: socket, addr: Any) -> None:
         self._idle.discard(sock)
+        if req.version >= (1, 1) and not any(name == "HOST" for name, _ in req.headers):
+            raise HostMissing
         sock.settimeout(STALLED_SECONDS)
         try:
             super().handle_request(listener_name, req, sock, addr)
