@@ -178,6 +178,7 @@ MIDDLEWARE = [
     "config.middleware.client_address.ClientAddressMiddleware",
     "config.api.handlers.ProblemMiddleware",
     "django.middleware.security.SecurityMiddleware",
+    "config.middleware.compression.CompressionMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.ratelimits.limits.AddressLimitMiddleware",
     "config.middleware.body_limits.BodyLimitMiddleware",
