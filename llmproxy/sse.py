@@ -4,6 +4,8 @@ import re
 from json import dumps
 from typing import Any, NamedTuple
 
+import orjson
+
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 
 _BOM = b"\xef\xbb\xbf"
@@ -38,7 +40,12 @@ class Event(NamedTuple):
 
 def data_event(value: Any) -> bytes:
     """An event whose data is JSON."""
-    return b"data: " + dumps(value, separators=(",", ":")).encode() + b"\n\n"
+    try:
+        data = orjson.dumps(value)
+    except TypeError:
+        # Half a surrogate pair, or an integer of more than 64 bits.
+        data = dumps(value, separators=(",", ":")).encode()
+    return b"data: " + data + b"\n\n"
 
 
 class EventParser:

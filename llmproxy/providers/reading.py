@@ -2,7 +2,7 @@
 
 from json import JSONDecoder
 from math import isfinite
-from typing import Any, TypeGuard
+from typing import Any
 
 import orjson
 
@@ -49,8 +49,20 @@ def usage_of(known: TokenUsage) -> dict[str, Any]:
     }
 
 
-def is_count(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+def count_of(value: Any) -> int | None:
+    """A count of tokens, which some servers write as 5.0; None for anything else."""
+    value = whole(value)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return value if is_count else None
+
+
+def whole(value: Any) -> Any:
+    """A value whose whole numbers are integers, also those within it."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {name: whole(each) for name, each in value.items()}
+    return [whole(each) for each in value] if isinstance(value, list) else value
 
 
 def size_of(text: str) -> int:

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 from django.utils.http import http_date
+from hypothesis import given
+from hypothesis import strategies as st
 
+from config.api.problems import Problem
 from llmproxy.chat import Chat, parse
 from llmproxy.providers import refusals
-from llmproxy.providers.openai import OpenAI, reported
+from llmproxy.providers.openai import OpenAI
+from llmproxy.providers.openai.usage import reported, told
 from llmproxy.providers.protocol import (
     Piece,
     ProviderError,
@@ -19,6 +23,7 @@ from llmproxy.providers.protocol import (
     ProviderUnavailable,
     TokenUsage,
 )
+from llmproxy.providers.refusals import ContextTooLong
 from llmproxy.sse import Event, EventParser
 
 USAGE = {
@@ -28,6 +33,7 @@ USAGE = {
     "prompt_tokens_details": {"cached_tokens": 4},
     "completion_tokens_details": {"reasoning_tokens": 3},
 }
+FINISHED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
 def chat(**members: Any) -> Chat:
@@ -42,6 +48,17 @@ def event(data: Any) -> Event:
 def piece(data: Any, *, include_usage: bool = False) -> Piece:
     options = {"stream_options": {"include_usage": True}} if include_usage else {}
     return OpenAI().translator(chat(stream=True, **options)).piece(event(data))
+
+
+def translated(data: Any, *, called: str | None = None) -> Piece:
+    return OpenAI().translator(chat(stream=True), called=called).piece(event(data))
+
+
+def chunk_of(piece: Piece) -> Any:
+    """The one chunk that a caller gets."""
+    assert piece.forward.startswith(b"data: ")
+    assert piece.forward.count(b"\n\n") == 1
+    return json.loads(piece.forward.removeprefix(b"data: "))
 
 
 def _strict(data: bytes) -> Any:
@@ -210,15 +227,76 @@ class TestEvents:
     def test_chunks_without_a_choice_are_not_forwarded(self, members: dict[str, Any]) -> None:
         assert piece({"choices": [], **members}) == Piece()
 
-    def test_usage_on_a_content_chunk_is_forwarded_with_it(self) -> None:
-        got = piece(
-            {"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}], "usage": USAGE}
-        )
+    @pytest.mark.parametrize("within", [False, True])
+    @pytest.mark.parametrize("called", [None, "house"])
+    def test_usage_on_a_content_chunk_is_taken_off_it(
+        self, within: bool, called: str | None
+    ) -> None:
+        choice = {"delta": {"content": "x"}, "finish_reason": "stop"}
+        chunk = {"choices": [{**choice, "usage": USAGE} if within else choice]}
+        got = translated(chunk if within else {**chunk, "usage": USAGE}, called=called)
         assert (got.reported, got.size, got.finished) == (TokenUsage(12, 7, 4, 3), 1, True)
-        assert got.forward
+        name = {"model": called} if called else {}
+        assert chunk_of(got) == {"choices": [choice], **name}
 
     def test_done_ends_the_stream_and_is_not_forwarded_before_settlement(self) -> None:
-        assert piece(b"[DONE]") == Piece(ended=True)
+        translator = OpenAI().translator(chat())
+        translator.piece(event(FINISHED))
+        assert translator.piece(event(b"[DONE]")) == Piece(ended=True)
+
+    def test_an_answer_without_a_finish_reason_is_broken_although_its_stream_ends(self) -> None:
+        translator = OpenAI().translator(chat())
+        translator.piece(event({"choices": [{"delta": {"content": "Half"}, "finish_reason": ""}]}))
+        got = translator.piece(event(b"[DONE]"))
+        assert (type(got.failed), got.ended) == (ProviderError, False)
+
+    def test_a_role_is_said_once(self) -> None:
+        translator = OpenAI().translator(chat())
+        given = [{"index": at, "delta": {"role": "assistant", "content": "x"}} for at in (0, 1)]
+        first = translator.piece(event({"choices": given}))
+        assert first.forward == event({"choices": given}).raw
+        again = translator.piece(event({"choices": given[1:]}))
+        assert chunk_of(again) == {"choices": [{"index": 1, "delta": {"content": "x"}}]}
+        assert again.size == 1
+
+    @pytest.mark.parametrize(
+        ("delta", "forwarded"),
+        [
+            ({"content": [{"type": "text", "text": "é"}, "!"]}, {"content": "é!"}),
+            ({"content": {"type": "text", "text": "hey"}}, {"content": "hey"}),
+            ({"content": []}, {"content": ""}),
+            ({"content": [{"type": "reference", "reference_ids": [1]}]}, {"content": ""}),
+            (
+                {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]},
+                {"content": "", "reasoning_content": "hm"},
+            ),
+            (
+                {"content": [{"type": "thinking", "thinking": "m"}], "reasoning_content": "h"},
+                {"content": "", "reasoning_content": "hm"},
+            ),
+            ({"refusal": [{"text": None}]}, {"refusal": ""}),
+        ],
+    )
+    def test_a_text_in_parts_is_forwarded_as_one(
+        self, delta: dict[str, Any], forwarded: dict[str, Any]
+    ) -> None:
+        got = translated({"choices": [{"index": 0, "delta": delta}]})
+        assert chunk_of(got)["choices"][0]["delta"] == forwarded
+        assert got.size == sum(len(text.encode()) for text in forwarded.values())
+
+    @pytest.mark.parametrize("arguments", [{"city": "Köln"}, {}, ["a"]])
+    def test_arguments_that_are_an_object_are_forwarded_as_a_text(self, arguments: Any) -> None:
+        call = {"index": 0, "function": {"name": "f", "arguments": arguments}}
+        got = translated({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
+        (forwarded,) = chunk_of(got)["choices"][0]["delta"]["tool_calls"]
+        written = forwarded["function"]["arguments"]
+        assert json.loads(written) == arguments
+        assert got.size == len("f") + len(written)
+
+    def test_what_azures_filter_says_of_a_prompt_is_not_for_callers(self) -> None:
+        assert (
+            translated({"choices": [], "prompt_filter_results": [{"prompt_index": 0}]}) == Piece()
+        )
 
     def test_a_comment_becomes_our_keep_alive(self) -> None:
         got = (
@@ -245,6 +323,104 @@ class TestEvents:
         assert "secret" not in got.failed.detail
 
 
+class TestErrorEvents:
+    @pytest.mark.parametrize(
+        ("error", "status"),
+        [
+            ({"error": {"message": "Busy.", "type": "rate_limit_exceeded"}}, 503),
+            ({"error": {"message": "Busy.", "code": "rate_limit_exceeded"}}, 503),
+            ({"error": {"message": "Busy.", "code": 429, "status": "RESOURCE_EXHAUSTED"}}, 503),
+            ({"error": {"message": "Busy.", "code": "503"}}, 503),
+            ({"error": {"message": "Busy.", "type": "overloaded_error"}}, 503),
+            ({"error": {"message": "Late.", "status": "DEADLINE_EXCEEDED"}}, 504),
+            ({"error": {"message": "Wrong.", "type": "server_error", "code": None}}, 502),
+            ({"error": {"message": "Wrong.", "code": 20015}}, 502),
+            ({"error": "Wrong."}, 502),
+            ({"object": "error", "message": "Wrong.", "code": 50001}, 502),
+            ({"error": {"message": "No.", "type": "invalid_request_error"}}, 400),
+            ({"object": "error", "message": "No.", "type": "BadRequestError", "code": 400}, 400),
+            # Our account is nobody's fault but ours.
+            ({"error": {"message": "No.", "type": "insufficient_quota"}}, 502),
+        ],
+    )
+    def test_it_is_the_problem_that_a_refusal_would_be(
+        self, error: dict[str, Any], status: int
+    ) -> None:
+        got = piece(error)
+        assert got.failed is not None
+        assert got.failed.status == status
+        assert (got.failed.detail == "No.") == (status == 400)
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"error": {"message": "Context length exceeded", "type": "server_error"}},
+            {"error": "the request exceeds the available context size"},
+            {"error": {"message": "No.", "code": "context_length_exceeded"}},
+            {"object": "error", "message": "The maximum context length is 8 tokens.", "code": 400},
+        ],
+    )
+    def test_a_context_that_is_too_long_is_said_with_the_providers_words(self, error: Any) -> None:
+        got = piece(error)
+        assert isinstance(got.failed, ContextTooLong)
+        said = error.get("error", error)
+        assert got.failed.detail == (said if isinstance(said, str) else said["message"])
+
+    def test_too_many_tokens_a_minute_are_no_context(self) -> None:
+        got = piece({"error": {"message": "Too many tokens.", "code": 429}})
+        assert isinstance(got.failed, ProviderUnavailable)
+
+    def test_the_data_of_an_event_called_error_is_the_error(self) -> None:
+        text = b'{"message": "No.", "code": 400}'
+        got = OpenAI().translator(chat()).piece(Event(b"", text, "error"))
+        assert got.failed is not None
+        assert got.failed.detail == "No."
+
+    @pytest.mark.parametrize(
+        ("members", "wait"),
+        [
+            ({"retry_after": 7}, "7"),
+            ({"retry_after": 1.5}, "2"),
+            ({"details": [{"@type": "a"}, {"@type": "b", "retryDelay": "12.4s"}]}, "13"),
+            ({"retry_after": "soon"}, None),
+            ({"retry_after": -1}, None),
+            ({"retry_after": 1e400}, None),
+            ({"details": "soon"}, None),
+            ({}, None),
+        ],
+    )
+    def test_the_wait_that_it_asks_for_is_told(
+        self, members: dict[str, Any], wait: str | None
+    ) -> None:
+        got = piece({"error": {"message": "Busy.", "code": 429, **members}})
+        assert got.failed is not None
+        assert got.failed.headers.get("Retry-After") == wait
+
+    def test_names_of_our_account_are_removed_from_its_message(self) -> None:
+        got = piece({"error": {"message": "No model m for org-a1B2c3.", "code": 404}})
+        assert got.failed is not None
+        assert got.failed.detail == "No model m for …"
+
+
+def thought(tokens: float) -> dict[str, Any]:
+    return {"completion_tokens_details": {"reasoning_tokens": tokens}}
+
+
+COUNTS = st.integers(0, 10_000) | st.integers(0, 10_000).map(float)
+DETAILS = st.none() | st.dictionaries(
+    st.sampled_from(["reasoning_tokens", "cached_tokens", "audio_tokens"]), COUNTS | st.none()
+)
+USAGES = st.fixed_dictionaries(
+    {"prompt_tokens": COUNTS, "completion_tokens": COUNTS},
+    optional={
+        "total_tokens": COUNTS | st.none(),
+        "completion_tokens_details": DETAILS,
+        "prompt_tokens_details": DETAILS,
+        "num_search_queries": COUNTS,
+    },
+)
+
+
 class TestUsage:
     def test_an_explicit_zero_is_a_report(self) -> None:
         assert reported({"prompt_tokens": 0, "completion_tokens": 0}) == TokenUsage(0, 0)
@@ -257,6 +433,40 @@ class TestUsage:
     def test_invalid_usage_is_no_report(self, usage: Any) -> None:
         assert reported(usage) is None
 
+    @pytest.mark.parametrize(
+        ("members", "known"),
+        [
+            # xAI's, with and without a total.
+            ({"completion_tokens": 1, "total_tokens": 303, **thought(290)}, (12, 291, 0, 290)),
+            ({"completion_tokens": 1, **thought(290)}, (12, 291, 0, 290)),
+            # Google's, which has no details.
+            ({"completion_tokens": 5, "total_tokens": 57}, (12, 45)),
+            # Most include it.
+            ({"completion_tokens": 291, "total_tokens": 303, **thought(290)}, (12, 291, 0, 290)),
+            ({"completion_tokens": 9, "total_tokens": 0}, (12, 9)),
+            ({"completion_tokens": 9.0, "total_tokens": 21.0, **thought(4.0)}, (12, 9, 0, 4)),
+        ],
+    )  # fmt: skip
+    def test_reasoning_beside_the_output_is_output(
+        self, members: dict[str, Any], known: tuple[int, ...]
+    ) -> None:
+        assert reported({"prompt_tokens": 12, **members}) == TokenUsage(*known)
+
+    @given(USAGES)
+    def test_callers_are_told_what_is_metered_in_whole_numbers(self, usage: dict[str, Any]) -> None:
+        known = reported(usage)
+        assert known is not None
+        given_to_callers = told(usage, known)
+        assert reported(given_to_callers) == known
+        assert given_to_callers["total_tokens"] == known.input + known.output
+        counts = [
+            given_to_callers,
+            *(each for each in given_to_callers.values() if isinstance(each, dict)),
+        ]
+        assert not any(isinstance(value, float) for count in counts for value in count.values())
+        # Members that only the provider knows stay.
+        assert usage.keys() <= given_to_callers.keys()
+
     def test_invalid_details_count_as_zero(self) -> None:
         usage = {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": None,
                  "completion_tokens_details": {"reasoning_tokens": None}}  # fmt: skip
@@ -264,6 +474,31 @@ class TestUsage:
 
 
 class TestAnswers:
+    def test_a_text_in_parts_and_reasoning_beside_the_output_are_put_into_one_shape(self) -> None:
+        parts = [{"type": "thinking", "thinking": [{"text": "hm"}]}, {"type": "text", "text": "so"}]
+        usage = {"prompt_tokens": 2.0, "completion_tokens": 1, "total_tokens": 9, "cost": 0.5}
+        body = {"choices": [{"message": {"content": parts}}], "usage": usage}
+        answer, known, size = OpenAI().answer(json.dumps(body).encode())
+        assert answer["choices"] == [{"message": {"content": "so", "reasoning_content": "hm"}}]
+        assert (known, size) == (TokenUsage(2, 7), 4)
+        counts = {"prompt_tokens": 2, "completion_tokens": 7, "total_tokens": 9}
+        assert answer["usage"].items() >= (counts | {"cost": 0.5}).items()
+
+    @pytest.mark.parametrize(
+        ("error", "kind"),
+        [
+            ({"object": "error", "message": "Too many images.", "code": 400}, ProviderRejected),
+            ({"error": {"message": "Busy.", "type": "overloaded_error"}}, ProviderUnavailable),
+            ({"error": "Something."}, ProviderError),
+        ],
+    )
+    def test_an_error_in_place_of_an_answer_is_told_as_one(
+        self, error: dict[str, Any], kind: type[Problem]
+    ) -> None:
+        with pytest.raises(kind) as caught:
+            OpenAI().answer(json.dumps(error).encode())
+        assert caught.value.detail == error.get("message", kind.default_detail)
+
     def test_a_whole_answer_is_passed_on_with_its_usage_and_size(self) -> None:
         answer = {"choices": [{"message": {"content": "four"}}], "usage": USAGE}
         assert OpenAI().answer(json.dumps(answer).encode()) == (answer, TokenUsage(12, 7, 4, 3), 4)

@@ -4,8 +4,9 @@ import time
 from json import dumps
 from typing import Any
 
+from llmproxy.providers.failures import failure_of, is_failure
 from llmproxy.providers.protocol import PromptUsage, ProviderError, TokenUsage
-from llmproxy.providers.reading import is_count, parse_json_exactly, size_of, usage_of
+from llmproxy.providers.reading import count_of, parse_json_exactly, size_of, usage_of
 
 _FINISH = {
     "end_turn": "stop",
@@ -22,6 +23,8 @@ def completion(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
     """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
     try:
         message = parse_json_exactly(body)
+        if is_failure(message):
+            raise failure_of(message)
         translated, size = _message(message["content"])
         known = reported(message.get("usage"))
         return _completion(message, translated, known), known, size
@@ -37,7 +40,7 @@ def finish_reason(stop_reason: str | None) -> str:
 def reported(usage: Any) -> TokenUsage | None:
     """The token usage of a ``usage`` object, None unless it has both kinds. An explicit zero is a report."""
     known = prompt(usage)
-    if known is None or not is_count(output := usage.get("output_tokens")):
+    if known is None or (output := count_of(usage.get("output_tokens"))) is None:
         return None
     details = usage.get("output_tokens_details")
     thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
@@ -46,17 +49,16 @@ def reported(usage: Any) -> TokenUsage | None:
         output=output,
         cached_input=known.cached_input,
         # Not every server of this API reports it.
-        reasoning=thinking if is_count(thinking) else 0,
+        reasoning=count_of(thinking) or 0,
     )
 
 
 def prompt(usage: Any) -> PromptUsage | None:
     """The usage of the prompt alone. ``input_tokens`` excludes those read from or written to a cache."""
-    if not isinstance(usage, dict) or not is_count(fresh := usage.get("input_tokens")):
+    if not isinstance(usage, dict) or (fresh := count_of(usage.get("input_tokens"))) is None:
         return None
     read, written = (
-        value if is_count(value := usage.get(f"cache_{how}_input_tokens")) else 0
-        for how in ("read", "creation")
+        count_of(usage.get(f"cache_{how}_input_tokens")) or 0 for how in ("read", "creation")
     )
     return PromptUsage(input=fresh + read + written, cached_input=read)
 

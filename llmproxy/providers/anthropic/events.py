@@ -6,10 +6,8 @@ reports the prompt's tokens only; an output count is final once the message has 
 
 import time
 from dataclasses import dataclass
-from json import dumps
 from typing import Any
 
-from config.api.problems import Problem
 from llmproxy.providers.anthropic.answer import (
     arguments_of,
     finish_reason,
@@ -17,24 +15,12 @@ from llmproxy.providers.anthropic.answer import (
     reported,
     tool_call,
 )
+from llmproxy.providers.failures import failure_of
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.providers.reading import parse_json_exactly, size_of, usage_of
-from llmproxy.providers.refusals import problem_of
 from llmproxy.sse import Event, data_event
 
 _WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
-# The status that each kind of error has outside a stream.
-_STATUSES = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
 
 
 @dataclass(slots=True)
@@ -91,7 +77,7 @@ class EventTranslator:
                 failed = None if self._finished else ProviderError()
                 piece = Piece(ended=self._finished, failed=failed)
             case "error":
-                piece = Piece(failed=_failure(data))
+                piece = Piece(failed=failure_of(data))
             case "ping":
                 piece = Piece(forward=KEEP_ALIVE)
         return piece
@@ -193,11 +179,3 @@ class EventTranslator:
         if self._include_usage:
             chunk["usage"] = usage
         return data_event(chunk)
-
-
-def _failure(event: dict[str, Any]) -> Problem:
-    """The problem of an ``error`` event, by the status of its kind."""
-    error = event.get("error")
-    kind = error.get("type") if isinstance(error, dict) else None
-    status = _STATUSES.get(kind, 500) if isinstance(kind, str) else 500
-    return problem_of(status, {}, dumps(event).encode())

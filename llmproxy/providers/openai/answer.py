@@ -1,0 +1,34 @@
+"""Reads a chat completion. What servers write in another shape than OpenAI's is put into it."""
+
+from typing import Any
+
+from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.openai.texts import NotPlain, make_plain, output_size
+from llmproxy.providers.openai.usage import reported, told
+from llmproxy.providers.protocol import ProviderError, TokenUsage
+from llmproxy.providers.reading import parse_json
+
+
+def completion(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
+    """The completion, the tokens reported, and the bytes of its text. Raises a problem for an error of the provider."""
+    try:
+        answer, _ = parse_json(body)
+        if is_failure(answer):
+            raise failure_of(answer)
+        choices = answer["choices"]
+        size = sum(_size(choice["message"]) for choice in choices)
+        if (known := reported(answer.get("usage"))) is not None:
+            answer["usage"] = told(answer["usage"], known)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ProviderError from None
+    if not choices:
+        raise ProviderError
+    return answer, known, size
+
+
+def _size(message: dict[str, Any]) -> int:
+    try:
+        return output_size(message)
+    except NotPlain:
+        make_plain(message)
+        return output_size(message)

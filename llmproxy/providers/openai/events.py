@@ -1,0 +1,110 @@
+"""Reads the chunks of a streamed chat completion.
+
+An ordinary chunk is forwarded as it came. One is written anew where its model has another name for callers, where it
+has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
+"""
+
+from typing import Any
+
+from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.openai.texts import NotPlain, make_plain, output_size
+from llmproxy.providers.openai.usage import reported, told
+from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
+from llmproxy.providers.reading import parse_json, usage_of
+from llmproxy.sse import Event, data_event
+
+DONE = b"[DONE]"
+# The members that all chunks of one answer share.
+_HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
+
+
+class EventTranslator:
+    """The translator of one stream."""
+
+    def __init__(self, *, called: str | None = None) -> None:
+        self._name = {} if called is None else {"model": called}
+        # The last chunk, and the last usage of any chunk.
+        self._chunk: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._finished = False
+        # The choices whose role was said.
+        self._spoken: set[Any] = set()
+
+    def piece(self, event: Event) -> Piece:
+        if event.data is None:
+            # A comment shows that the provider is alive, which becomes our own keep-alive.
+            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
+        data = event.data.strip()
+        if data == DONE:
+            # An answer without a reason for its end was cut on the way.
+            failed = None if self._finished else ProviderError()
+            return Piece(ended=self._finished, failed=failed)
+        try:
+            return self._piece(event, data)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Piece(failed=ProviderError())
+
+    def usage_chunk(self, known: TokenUsage) -> bytes:
+        head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
+        # The provider's usage has more members than ours; ours counts where it reported none or another.
+        usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
+        return data_event({**head, **self._name, "choices": [], "usage": usage})
+
+    def _piece(self, event: Event, data: bytes) -> Piece:
+        chunk, is_json = parse_json(data)
+        if is_failure(chunk) or event.event == "error":
+            return Piece(failed=failure_of(chunk))
+        choices = chunk.get("choices")
+        if not isinstance(choices, list):
+            # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.
+            return Piece(reported=self._report(chunk.get("usage")))
+        self._chunk = chunk
+        size, finished, is_ordinary = 0, False, is_json and not self._name
+        usage = chunk.pop("usage", None)
+        for choice in choices:
+            if delta := choice.get("delta"):
+                delta_size, is_plain = self._read(delta, choice)
+                size, is_ordinary = size + delta_size, is_ordinary and is_plain
+            finished = finished or bool(choice.get("finish_reason"))
+            if choice.get("usage"):
+                # Moonshot reports here.
+                within, is_ordinary = choice.pop("usage"), False
+                usage = usage or within
+        self._finished = self._finished or finished
+        known = None if usage is None else self._report(usage)
+        forward = b""
+        # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
+        # first choice of each chunk, so it is not for callers; the usage comes at the end to those that want it.
+        if choices:
+            is_ordinary = is_ordinary and usage is None
+            forward = (
+                _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
+            )
+        return Piece(forward=forward, size=size, finished=finished, reported=known)
+
+    def _read(self, delta: dict[str, Any], choice: dict[str, Any]) -> tuple[int, bool]:
+        """The size of a delta, and whether it was plain; a delta that was not is now."""
+        try:
+            size, is_plain = output_size(delta), True
+        except NotPlain:
+            make_plain(delta)
+            size, is_plain = output_size(delta), False
+        if delta.get("role"):
+            # Some servers say the role in each delta, and SDKs put the texts of all together.
+            if choice.get("index") in self._spoken:
+                del delta["role"]
+                is_plain = False
+            self._spoken.add(choice.get("index"))
+        return size, is_plain
+
+    def _report(self, usage: Any) -> TokenUsage | None:
+        known = reported(usage)
+        if known is not None:
+            self._usage = told(usage, known)
+        return known
+
+
+def _as_it_came(event: Event, data: bytes) -> bytes:
+    """The event with its data alone: a byte order mark, a comment or a field beside it is not for the caller."""
+    plain = b"data: %b\n\n" % data
+    return event.raw if event.raw == plain else plain[:-2].replace(b"\n", b" ") + b"\n\n"

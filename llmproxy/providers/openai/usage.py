@@ -1,0 +1,50 @@
+"""Reads the ``usage`` of a chat completion, and writes the one that callers get."""
+
+from typing import Any
+
+from llmproxy.providers.protocol import TokenUsage
+from llmproxy.providers.reading import count_of, usage_of, whole
+
+
+def reported(usage: Any) -> TokenUsage | None:
+    """The token usage of a ``usage`` object, or None without one. An explicit zero is a report.
+
+    Output includes reasoning, except where a server (xAI's) reports it beside: then the total is above both counts, or
+    the reasoning above the output.
+    """
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = (
+        count_of(usage.get("prompt_tokens")),
+        count_of(usage.get("completion_tokens")),
+    )
+    if prompt is None or completion is None:
+        return None
+    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
+    beside = (count_of(usage.get("total_tokens")) or 0) - prompt - completion
+    if beside <= 0:
+        beside = reasoning if reasoning > completion else 0
+    return TokenUsage(
+        input=prompt,
+        output=completion + beside,
+        cached_input=_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        reasoning=reasoning,
+    )
+
+
+def told(usage: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
+    """A provider's usage for callers: its further members, our counts, and whole numbers."""
+    usage = whole(usage)
+    for name, value in usage_of(known).items():
+        if not isinstance(value, dict):
+            usage[name] = value
+        elif isinstance(given := usage.get(name), dict):
+            usage[name] = {**given, **value}
+        elif any(value.values()):
+            usage[name] = value
+    return usage
+
+
+def _detail(usage: dict[str, Any], group: str, name: str) -> int:
+    details = usage.get(group)
+    return (count_of(details.get(name)) or 0) if isinstance(details, dict) else 0
