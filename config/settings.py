@@ -55,12 +55,8 @@ ALLOWED_HOSTS: list[str] = env.words("ALLOWED_HOSTS", _host) or [_host]
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES", "")
 CORS_ALLOWED_ORIGINS: list[str] = env.origins("CORS_ORIGINS", "")
 
-# The dialects of providers; a new one is a module and a line here.
-LLM_PROVIDERS = {
-    "openai": "llmproxy.providers.openai.OpenAI",
-    "anthropic": "llmproxy.providers.anthropic.Anthropic",
-}
-LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=validate.OneOf(LLM_PROVIDERS)) or ""
+# The dialect of the provider called default.
+LLM_PROVIDER: str = env.str("LLM_PROVIDER", validate=validate.OneOf(("openai", "anthropic"))) or ""
 LLM_BASE_URL: str = env.address("LLM_BASE_URL") or ""
 LLM_API_KEY = secret("LLM_API_KEY", check=HEADER_VALUE)
 # Empty: the public authorities.

@@ -56,7 +56,7 @@ class _WatchedCall:
 
     @property
     def is_background_read(self) -> bool:
-        return not self.call.chat.stream and self.call.disconnected and self.cut_at is None
+        return not self.call.request.stream and self.call.disconnected and self.cut_at is None
 
     def cut(self) -> None:
         self.call.cut = True
@@ -105,7 +105,7 @@ def end_disconnected() -> None:
         call = each.call
         if each.cut_at is not None or each.is_background_read or not call.is_disconnected():
             continue
-        if not call.chat.stream:
+        if not call.request.stream:
             whole.append(each)
             continue
         goes_on = call.awaits_usage() and not call.disconnected

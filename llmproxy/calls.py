@@ -16,11 +16,10 @@ from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy import image_addresses
 from llmproxy.catalogue import Choice, choose
-from llmproxy.chat import Chat
 from llmproxy.estimates import delivered_tokens, images_in, least_tokens, prompt_estimate
-from llmproxy.providers import provider
-from llmproxy.providers.protocol import PromptUsage, TokenUsage
+from llmproxy.providers.protocol import PromptUsage, Target, TokenUsage
 from llmproxy.settlement_retry import Excess, Settled, Settlement, settle_or_retry
+from llmproxy.surfaces.model_request import ModelRequest
 from usage.caps import Asked, Reservation, SoFar, refuse_hopeless, reserve
 from usage.limits import PlanCaps, remaining_headers
 from usage.models import UsageRecord
@@ -49,8 +48,10 @@ class Call:
     """An admitted call."""
 
     caller: Caller
-    chat: Chat
+    request: ModelRequest
     model: Choice
+    # Whom it asks.
+    target: Target
     reservation: Reservation
     input_estimate: int
     # When the request was sent, on the monotonic clock; None where the provider cannot have received it.
@@ -143,7 +144,7 @@ class Call:
 
     def so_far(self) -> SoFar:
         """The charge if this process died now; unknown for a one-shot answer before its end."""
-        if not self.chat.stream:
+        if not self.request.stream:
             return SoFar(self.id, None, None, self.first_byte_at)
         # Without the unseen output, so that a silent stream is not saved again every few seconds.
         spent, _ = self._spent(End.CRASHED, unseen=0)
@@ -184,7 +185,7 @@ class Call:
     def _is_believed(self, report: TokenUsage, end: UsageRecord.End) -> bool:
         """Whether a report is of all output, and not below what was delivered."""
         # A stream may begin with an empty report.
-        is_last = not self.chat.stream or self.finished or end == End.DONE or report.output > 0
+        is_last = not self.request.stream or self.finished or end == End.DONE or report.output > 0
         return is_last and not self.exceeds_report and report.output >= self._least_delivered
 
     @property
@@ -205,46 +206,51 @@ class Call:
         return Excess(report.input + report.output, spent.input + spent.output)
 
 
-def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime, size: int = 0) -> Call:
+def admit(
+    *, caller: Caller, request: ModelRequest, request_id: str, now: datetime, size: int = 0
+) -> Call:
     """Reserves a call's tokens and releases the database connection. ``size``: the bytes of the request."""
-    provider().check(chat)
-    image_addresses.check(chat.members["messages"], base_url=settings.LLM_BASE_URL)
     assert caller.client_id is not None
-    model = choose(chat.model, caller=caller)
-    plan = PlanCaps.of(caller)
+    model = choose(request.model, surface=request.surface, caller=caller)
+    target = model.targets[0]
+    codec = target.codec(request.surface)
+    codec.check(request)
+    image_addresses.check(request.fetched_images(), base_url=target.base_url)
+    plan, prompt = PlanCaps.of(caller), request.prompt
     if size > LARGE:
         refuse_hopeless(
             user_id=caller.user_id,
             client_id=caller.client_id,
             plan=plan,
-            least_input=least_tokens(chat.members),
+            least_input=least_tokens(prompt),
             now=now,
         )
     estimate = prompt_estimate(
-        chat.members,
-        measures=model.measures,
-        images=sum(_image_tokens(image, model) for image in images_in(chat.members)),
-        overhead=provider().prompt_overhead(chat),
+        prompt,
+        measures=tuple(dict.fromkeys(each.measure for each in model.targets)),
+        images=sum(_image_tokens(image, model) for image in images_in(prompt)),
+        overhead=codec.prompt_overhead(request),
     )
     asked = Asked(
         user_id=caller.user_id,
         session_id=caller.session_id,
         client_id=caller.client_id,
-        provider=provider().name,
+        provider=target.provider,
         request_id=request_id,
-        streamed=chat.stream,
+        streamed=request.stream,
         model=model.name,
         input_estimate=estimate.tokens,
         counted_input=estimate.counted,
-        output_wanted=min(chat.output_wanted or model.output_limit, model.output_limit),
-        prices=model.prices,
+        output_wanted=min(request.output_wanted or model.output_limit, model.output_limit),
+        prices=target.prices,
     )
     reservation = reserve(asked=asked, plan=plan, now=now)
     release_connection()
     return Call(
         caller=caller,
-        chat=chat,
+        request=request,
         model=model,
+        target=target,
         reservation=reservation,
         input_estimate=estimate.tokens,
     )
@@ -253,4 +259,4 @@ def admit(*, caller: Caller, chat: Chat, request_id: str, now: datetime, size: i
 def _image_tokens(image: dict[str, Any], model: Choice) -> int:
     if model.image_tokens is not None:
         return model.image_tokens
-    return provider().image_tokens(image, model=model.provider_name)
+    return max(each.dialect.image_tokens(image, each.model) for each in model.targets)

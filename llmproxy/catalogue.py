@@ -1,17 +1,22 @@
 """Finds the models that a caller may use."""
 
 from decimal import Decimal
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
 from config.api.problems import Fault, NotFound
 from config.db.batching import BatchedStatement
+from config.encryption import decrypt
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
 from llmproxy.estimates import Measure
-from llmproxy.models import LanguageModel, Route, tokenizer_of
-from usage.caps import UNKNOWN, Prices
+from llmproxy.models import LanguageModel, Provider, Route, key_place, tokenizer_of
+from llmproxy.providers.dialects import DIALECTS
+from llmproxy.providers.protocol import Dialect, ProviderUnavailable, Target
+from llmproxy.surfaces.model_request import Surface
+from usage.caps import Prices
 
 
 class UnknownModel(NotFound):
@@ -23,34 +28,26 @@ class UnknownModel(NotFound):
 class Choice(NamedTuple):
     """The model of a call. Limits are in tokens; no ``image_tokens`` means the provider's default.
 
-    ``provider_name`` and ``prices`` are those of its first route, ``measures`` those of all.
+    ``targets`` are those of its routes that have the call's surface, the first to be asked first.
     """
 
     name: str
-    provider_name: str
     output_limit: int
     image_tokens: int | None
-    prices: Prices
-    measures: tuple[Measure, ...]
+    targets: tuple[Target, ...]
 
 
-def choose(name: str | None, *, caller: Caller) -> Choice:
+def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     """Returns the model of a call; without a name, the default one.
 
-    Raises ``UnknownModel`` for a model that is unknown or switched off, ``NotEntitled`` for a model of other plans.
+    Raises ``UnknownModel`` for a model that is unknown or switched off, ``NotFound`` for one that is not on this
+    surface, ``NotEntitled`` for a model of other plans, ``ProviderUnavailable`` where all its providers are off.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
     row = _MODEL.row((wanted,))
     if row is None and wanted == settings.LLM_DEFAULT_MODEL:
         default = _default()
-        return Choice(
-            default.name,
-            default.provider_name,
-            default.output_limit,
-            default.image_tokens,
-            UNKNOWN,
-            (_measure_of(default.provider_name),),
-        )
+        row = (True, default.output_limit, default.image_tokens, default.provider_name, [], [])
     found = _Found(*row) if row else None
     if found is None or not found.is_on:
         fault = Fault("/model", "unknown", "There is no model of this name.")
@@ -61,57 +58,109 @@ def choose(name: str | None, *, caller: Caller) -> Choice:
     if found.plans and caller.plan_id not in found.plans:
         raise NotEntitled("Your plan does not include this model.")
     # A release without routes may have added the model.
-    measures = tuple(dict.fromkeys(map(Measure, found.tokenizers or (), found.factors or ())))
-    return Choice(
-        wanted,
-        found.provider_name,
-        found.output_limit,
-        found.image_tokens,
-        Prices(found.input_price, found.cached_input_price, found.output_price),
-        measures or (_measure_of(found.provider_name),),
-    )
+    routes = [_Route(*each) for each in found.routes] or [_only_route(found.provider_name)]
+    able = [each for each in routes if surface in _surfaces(each)]
+    if not able:
+        others = sorted({each for route in routes for each in _surfaces(route)})
+        detail = f"This model does not answer here; it does on: {', '.join(others)}."
+        raise NotFound(detail, errors=[Fault("/model", "surface", detail)])
+    targets = tuple(_target(each) for each in able if each.is_on)
+    if not targets:
+        raise ProviderUnavailable
+    return Choice(wanted, found.output_limit, found.image_tokens, targets)
 
 
 class _Found(NamedTuple):
-    """A model with its plans (none: every plan) and its routes; names and prices are those of the first route."""
+    """A model with its plans (none: every plan) and its routes."""
 
     is_on: bool
     output_limit: int
     image_tokens: int | None
-    plans: list[int]
     provider_name: str
+    plans: list[int]
+    routes: list[list[Any]]
+
+
+class _Route(NamedTuple):
+    """A route and its provider, in the order of the statement."""
+
+    id: int | None
+    model: str
+    surfaces: list[str]
+    tokenizer: str
+    factor: str
     input_price: int | None
     cached_input_price: int | None
     output_price: int | None
-    tokenizers: list[str] | None
-    factors: list[Decimal] | None
+    provider: str
+    is_on: bool
+    dialect: str
+    base_url: str
+    api_key: str | None
+    members: str
 
 
 # Every call makes this query; the ORM takes longer to write it than the database to answer it.
 _MODEL = BatchedStatement(
     """
-SELECT model.is_on, model.output_limit, model.image_tokens,
+SELECT model.is_on, model.output_limit, model.image_tokens, model.provider_name,
        ARRAY(SELECT plan_id FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id),
-       COALESCE(routes.names[1], model.provider_name),
-       routes.input[1], routes.cached[1], routes.output[1], routes.tokenizers, routes.factors
+       COALESCE(routes.listed, '[]')
 FROM llmproxy_languagemodel AS model
 CROSS JOIN LATERAL (
-    SELECT array_agg(provider_name ORDER BY "order", id) AS names,
-           array_agg(input_price ORDER BY "order", id) AS input,
-           array_agg(cached_input_price ORDER BY "order", id) AS cached,
-           array_agg(output_price ORDER BY "order", id) AS output,
-           array_agg(tokenizer ORDER BY "order", id) AS tokenizers,
-           array_agg(token_factor ORDER BY "order", id) AS factors
-    FROM llmproxy_route WHERE model_id = model.id
+    SELECT json_agg(json_build_array(
+               route.id, route.provider_name, route.surfaces, route.tokenizer, route.token_factor::text,
+               route.input_price, route.cached_input_price, route.output_price,
+               provider.name, provider.is_on, provider.dialect, provider.base_url,
+               encode(provider.api_key, 'hex'), provider.members
+           ) ORDER BY route."order", route.id) AS listed
+    FROM llmproxy_route AS route JOIN llmproxy_provider AS provider ON provider.id = route.provider_id
+    WHERE route.model_id = model.id
 ) AS routes
 WHERE model.name = %s
 """
 )
 
 
-def _measure_of(provider_name: str) -> Measure:
-    """The measure of a model without a route."""
-    return Measure(tokenizer_of(provider_name), Route.FIRST_FACTOR)
+def _only_route(provider_name: str) -> _Route:
+    """The route of a model without any: to the provider of the settings, without prices."""
+    by, factor = tokenizer_of(provider_name), str(Route.FIRST_FACTOR)
+    at_default = (Provider.DEFAULT, True, "", "", None, Provider.Members.LISTED)
+    return _Route(None, provider_name, [], by, factor, None, None, None, *at_default)
+
+
+def _dialect(route: _Route) -> Dialect:
+    is_default = route.provider == Provider.DEFAULT
+    return DIALECTS[settings.LLM_PROVIDER if is_default else route.dialect]
+
+
+def _surfaces(route: _Route) -> set[Surface]:
+    """Where the model answers by this route."""
+    able = set(_dialect(route).codecs)
+    return able & set(map(Surface, route.surfaces)) if route.surfaces else able
+
+
+def _target(route: _Route) -> Target:
+    is_default = route.provider == Provider.DEFAULT
+    return Target(
+        provider=route.provider,
+        dialect=_dialect(route),
+        base_url=settings.LLM_BASE_URL if is_default else route.base_url,
+        key=settings.LLM_API_KEY if is_default else partial(_key_of, route),
+        model=route.model,
+        measure=Measure(route.tokenizer, Decimal(route.factor)),
+        prices=Prices(route.input_price, route.cached_input_price, route.output_price),
+        passes_all=route.members == Provider.Members.ALL,
+        route_id=route.id,
+    )
+
+
+def _key_of(route: _Route) -> str:
+    """The key of a provider, empty where its server wants none. Raises ``CannotDecrypt``."""
+    if route.api_key is None:
+        return ""
+    place = key_place(name=route.provider, base_url=route.base_url)
+    return decrypt(bytes.fromhex(route.api_key), place=place).decode()
 
 
 def offered(*, caller: Caller) -> list[LanguageModel]:

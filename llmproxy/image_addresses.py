@@ -5,8 +5,7 @@ itself, so one at a private address gets images as data alone.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
@@ -19,10 +18,13 @@ HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
-def check(messages: list[dict[str, Any]], *, base_url: str) -> None:
-    """Raises ``InvalidRequest`` for images that the provider at ``base_url`` may not be asked to fetch."""
+def check(images: Iterable[tuple[str, str]], *, base_url: str) -> None:
+    """Raises ``InvalidRequest`` for images that the provider at ``base_url`` may not be asked to fetch.
+
+    ``images`` are the pointer and the address of each that is not given as data.
+    """
     faults: list[Fault] = []
-    for pointer, url in _fetched(messages):
+    for pointer, url in images:
         if is_private(base_url):
             detail = "This model takes images as data:image/… alone, and fetches none."
             faults.append(Fault(pointer, "data_only", detail))
@@ -30,16 +32,6 @@ def check(messages: list[dict[str, Any]], *, base_url: str) -> None:
             faults.append(Fault(pointer, *fault))
     if faults:
         raise InvalidRequest(errors=faults[:MAX_FAULTS])
-
-
-def _fetched(messages: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yields pointer and address of each image that is not given as data."""
-    for index, message in enumerate(messages):
-        content = message.get("content")
-        for place, part in enumerate(content if isinstance(content, list) else ()):
-            if part["type"] == "image_url" and not part["image_url"]["url"].startswith("data:"):
-                pointer = f"/messages/{index}/content/{place}/image_url/url"
-                yield pointer, part["image_url"]["url"]
 
 
 def _fault(url: str) -> tuple[str, str] | None:

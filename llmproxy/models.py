@@ -3,10 +3,12 @@
 import re
 from decimal import Decimal
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
 from licensing.models import Plan
+from llmproxy.surfaces.model_request import Surface
 
 
 class LanguageModel(models.Model):
@@ -45,11 +47,45 @@ class LanguageModel(models.Model):
 
 
 class Provider(models.Model):
-    """A provider of models. ``default`` is the one of the settings (``LLM_*``)."""
+    """A provider of models. ``default`` is the one of the settings (``LLM_*``), whose row has none of their values."""
 
     DEFAULT = "default"
 
+    class Dialect(models.TextChoices):
+        OPENAI = "openai", "OpenAI, and servers compatible with it"
+        ANTHROPIC = "anthropic", "Anthropic"
+
+    class Members(models.TextChoices):
+        """The members of requests and answers that pass."""
+
+        LISTED = "listed", "those of the dialect"
+        ALL = "all", "all"
+
     name = models.CharField(max_length=40, unique=True)
+    dialect = models.CharField(
+        max_length=10, choices=Dialect, default=Dialect.OPENAI, db_default="openai"
+    )
+    base_url = models.CharField(
+        "address",
+        max_length=500,
+        blank=True,
+        db_default="",
+        help_text="As the provider's own SDK takes it: OpenAI's with its /v1, Anthropic's without.",
+    )
+    api_key = models.BinaryField(null=True, editable=False)
+    members = models.CharField(
+        max_length=6, choices=Members, default=Members.LISTED, db_default="listed"
+    )
+    calls_per_minute = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Beyond it calls go to the next route; empty means any number.",
+    )
+    read_timeout = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        help_text="Seconds of silence after which a call has failed; empty means LLM_READ_TIMEOUT.",
+    )
     is_on = models.BooleanField("on", default=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -58,6 +94,11 @@ class Provider(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+def key_place(*, name: str, base_url: str) -> str:
+    """What the key of a provider is bound to: whoever may change its address cannot have it sent elsewhere."""
+    return f"llmproxy_provider.api_key {name} {base_url}"
 
 
 # The vocabularies of OpenAI's families, by the beginning of a provider's name for a model.
@@ -84,6 +125,13 @@ class Route(models.Model):
     provider = models.ForeignKey(Provider, on_delete=models.PROTECT, related_name="routes")
     provider_name = models.CharField(max_length=120, help_text="What the provider calls the model.")
     order = models.PositiveSmallIntegerField(default=0, help_text="The lowest is tried first.")
+    surfaces = ArrayField(
+        models.CharField(max_length=10, choices=[(each.value, each.value) for each in Surface]),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="Where the model answers by this route; none chosen means wherever the dialect does.",
+    )
     tokenizer = models.CharField(max_length=12, choices=Tokenizer, default=Tokenizer.FACTOR)
     token_factor = models.DecimalField(
         max_digits=4,

@@ -11,21 +11,19 @@ from typing import Any
 
 from django.conf import settings
 
-from config.api.handlers import openai_error
 from config.api.problems import InternalError, Problem, ServiceUnavailable
-from config.middleware.request_id import current as request_id
 from llmproxy import call_watch
 from llmproxy.calls import Call, End
-from llmproxy.providers import provider
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
+    Codec,
     Piece,
     ProviderError,
     ProviderTimeout,
     ProviderUnavailable,
 )
-from llmproxy.providers.reading import usage_of
-from llmproxy.sse import EventParser, EventTooLarge, data_event
+from llmproxy.providers.refusals import problem_of
+from llmproxy.sse import EventParser, EventTooLarge
 from llmproxy.upstream.exchange import (
     Broken,
     Exchange,
@@ -40,7 +38,6 @@ from llmproxy.upstream.provider_session import ProviderSession
 log = logging.getLogger(__name__)
 
 BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
-DONE = b"data: [DONE]\n\n"
 OK = 200
 # The first byte of an HTML page or a JSON object, which some servers send in place of events.
 NO_EVENTS = (b"<", b"{")
@@ -69,7 +66,7 @@ def complete(call: Call) -> dict[str, Any]:
         exchange.head(settings.LLM_MAX_SECONDS)
         _check_head(call, exchange)
         call.mark_first_byte()
-        answer, call.reported, call.size = provider().answer(exchange.body())
+        answer, call.reported, call.size = _codec(call).answer(exchange.body(), target=call.target)
         call.finished = True
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
         raise _settle_failure(call, error) from None
@@ -81,11 +78,8 @@ def complete(call: Call) -> dict[str, Any]:
         SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
-    if (name := _own_model_name(call)) is not None:
-        answer["model"] = name
-    if call.reported is None:
-        answer["usage"] = usage_of(call.charged_usage())
-    return answer
+    charged = call.charged_usage() if call.reported is None else None
+    return _codec(call).completed(answer, called=_own_model_name(call), charged=charged)
 
 
 class Stream:
@@ -98,7 +92,9 @@ class Stream:
         self._call = call
         self._exchange = exchange
         self._parser = EventParser()
-        self._translator = provider().translator(call.chat, called=_own_model_name(call))
+        self._translator = _codec(call).translator(
+            call.request, target=call.target, called=_own_model_name(call)
+        )
         self._over = False
         # The problem that ended the stream early.
         self.failure: Problem | None = None
@@ -163,7 +159,7 @@ class Stream:
         except BaseException as error:  # noqa: BLE001 - after the headers only an event can report a failure
             # Also where this process has to end at once.
             self.failure = _settle_failure(self._call, error)
-            yield stream_error(self.failure)
+            yield self._translator.failure(self.failure)
 
     def _is_silent(self) -> bool:
         return time.monotonic() - self._sent_at >= self._keep_alive
@@ -198,9 +194,7 @@ class Stream:
             raise failure
         if not settled:
             yield from self._await_settlement()
-        if self._call.chat.include_usage:
-            out += self._translator.usage_chunk(self._call.charged_usage())
-        yield bytes(out) + DONE
+        yield bytes(out) + self._translator.ending(self._call.charged_usage())
 
     def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
         """Adds the caller's part of these bytes to ``out``; returns a failure that the provider reports."""
@@ -269,12 +263,6 @@ def stream(call: Call) -> Stream:
         raise _settle_failure(call, error) from None
 
 
-def stream_error(problem: Problem) -> bytes:
-    """The event that ends a stream in place of ``[DONE]``, in the form that OpenAI's SDKs and a shell read."""
-    error = {**openai_error(problem), "status": problem.status, "request_id": request_id()}
-    return data_event({"error": error})
-
-
 def _with_blank_line(event: bytes) -> bytes:
     """An event with the blank line that ends it, which the last one of a stream may lack."""
     return event if not event or event.endswith(BLANK_LINES) else event + b"\n\n"
@@ -299,7 +287,8 @@ def _check_head(call: Call, exchange: Exchange) -> None:
         raise TimedOut("no answer", sent=True)
     if head.status != OK:
         call.refused = True
-        raise provider().refusal(head.status, head.headers, _refusal_body(exchange))
+        body, key = _refusal_body(exchange), call.target.key()
+        raise problem_of(head.status, head.headers, body, key=key)
     call.began = True
 
 
@@ -314,25 +303,27 @@ def _refusal_body(exchange: Exchange) -> bytes:
     return body
 
 
+def _codec(call: Call) -> Codec:
+    return call.target.codec(call.request.surface)
+
+
 def _own_model_name(call: Call) -> str | None:
     """The model's name in the answer; None where it is the provider's name."""
-    return call.model.name if call.model.name != call.model.provider_name else None
+    return call.model.name if call.model.name != call.target.model else None
 
 
 def _open(call: Call) -> Exchange:
     """Sends the call to the provider and begins to watch it."""
     try:
-        outgoing = provider().outgoing(
-            call.chat,
-            model=call.model.provider_name,
-            output_limit=call.reservation.output_limit,
+        outgoing = _codec(call).outgoing(
+            call.request, target=call.target, output_limit=call.reservation.output_limit
         )
         exchange = Exchange(
             _session,
             url=outgoing.url,
             headers=outgoing.headers,
             body=outgoing.body,
-            limits=_limits(streamed=call.chat.stream),
+            limits=_limits(streamed=call.request.stream),
         )
         call.sent_at = exchange.sent_at
         call_watch.register(call, exchange)
@@ -363,7 +354,7 @@ def _settle_failure(call: Call, error: BaseException) -> Problem:
         call.settle(End.STOPPED)
         return call.stopped
     # Of a whole answer that is read in the background, the provider's failure is the end.
-    is_read_on = not call.chat.stream and not call.cut and isinstance(error, Exception)
+    is_read_on = not call.request.stream and not call.cut and isinstance(error, Exception)
     if call.disconnected and not is_read_on:
         call.settle(End.CLIENT_GONE)
         return ServiceUnavailable()

@@ -4,8 +4,8 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
-from llmproxy.chat_schema import CHAT_REQUEST, Schema, only, ref
-from llmproxy.chat_schema import COMPONENTS as REQUESTS
+from llmproxy.surfaces.chat_schema import CHAT_REQUEST, Schema, only, ref
+from llmproxy.surfaces.chat_schema import COMPONENTS as REQUESTS
 
 _TEXT: Schema = {"type": "string"}
 _TEXT_OR_NULL: Schema = {"type": ["string", "null"]}

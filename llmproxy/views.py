@@ -20,8 +20,6 @@ from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
-from llmproxy.chat import parse
-from llmproxy.chat_schema import CHAT_REQUEST
 from llmproxy.client_disconnect import disconnect_check
 from llmproxy.relay import complete, stream
 from llmproxy.schema import (
@@ -33,6 +31,8 @@ from llmproxy.schema import (
     STREAM_REQUEST,
 )
 from llmproxy.serializers import ModelListSerializer
+from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces.chat_schema import CHAT_REQUEST
 
 # The problems of a model call in the schema.
 CALL_PROBLEMS = (
@@ -104,13 +104,13 @@ class ModelCallViewSet(ViewSet):
         now = timezone.now()
         caller = caller_of(request)
         ratelimits.count("llm.user", key=str(caller.user_id), now=now)
-        chat = parse(cast("dict[str, Any]", request.data), stream=streamed)
+        asked = parse(cast("dict[str, Any]", request.data), stream=streamed)
         # A chunked body has a length too: the most that it may be.
         size = int(request.META.get("CONTENT_LENGTH") or 0)
-        call = admit(caller=caller, chat=chat, request_id=request_id(), now=now, size=size)
+        call = admit(caller=caller, request=asked, request_id=request_id(), now=now, size=size)
         call.is_disconnected = disconnect_check(request.META)
         try:
-            response: HttpResponseBase = _streamed(call) if chat.stream else _whole(call)
+            response: HttpResponseBase = _streamed(call) if asked.stream else _whole(call)
         except Problem as problem:
             problem.headers |= call.remaining()
             raise

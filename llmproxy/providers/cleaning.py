@@ -2,8 +2,6 @@
 
 import re
 
-from django.conf import settings
-
 MAX_DETAIL = 500
 # Longer messages are cut to this before cleaning, which may shorten them further.
 _LOOKED_AT = 4 * MAX_DETAIL
@@ -30,10 +28,10 @@ _OURS = re.compile(
 )
 
 
-def cleaned(message: str) -> str | None:
+def cleaned(message: str, *, key: str) -> str | None:
     """The part of a provider's message that callers may see; None where it may name the credential itself."""
     message = message[:_LOOKED_AT]
-    if _OF_A_CREDENTIAL.search(message) or _shows(settings.LLM_API_KEY(), message):
+    if _OF_A_CREDENTIAL.search(message) or _shows(key, message):
         return None
     return _OURS.sub("…", message)[:MAX_DETAIL]
 

@@ -43,15 +43,15 @@ def is_failure(answer: Any) -> bool:
     return bool(answer.get("error")) or answer.get("object") == "error"
 
 
-def failure_of(answer: dict[str, Any]) -> Problem:
-    """The problem of an error, as if its provider had refused the call with it."""
+def failure_of(answer: dict[str, Any], *, key: str) -> Problem:
+    """The problem of an error, as if its provider had refused the call, made with this key, with it."""
     given = answer.get("error") or answer
     error = given if isinstance(given, dict) else {"message": given}
     body, status = dumps({"error": error}).encode(), _status_of(error)
     if status == _UNKNOWN and is_too_long(body):
         # Servers notice a context that is too long in the middle of an answer too, mostly without a status.
         status = 400
-    return problem_of(status, _retry_after(error), body)
+    return problem_of(status, _retry_after(error), body, key=key)
 
 
 def _status_of(error: dict[str, Any]) -> int:

@@ -1,6 +1,6 @@
-"""The interface of a provider: how to write a request, and how to read its answer."""
+"""The interface of providers: how to write a request, and how to read its answer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json import dumps
 from typing import Any, NamedTuple, Protocol
@@ -9,11 +9,14 @@ from django.conf import settings
 
 from config.api import problems
 from config.api.problems import Problem
-from llmproxy.chat import Chat
+from llmproxy.estimates import Measure
 from llmproxy.sse import Event
+from llmproxy.surfaces.model_request import Surface
+from usage.caps import Prices
 
 # A comment that keeps a silent stream alive; every client skips it.
 KEEP_ALIVE = b": keep-alive\n\n"
+NO_HEADERS: Mapping[str, str] = {}
 
 
 class ProviderRejected(problems.ProviderRejected):
@@ -44,20 +47,6 @@ class ProviderRequest(NamedTuple):
     url: str
     headers: dict[str, str]
     body: bytes
-
-
-def json_request(
-    path: str, credential: dict[str, str], body: dict[str, Any], *, streamed: bool
-) -> ProviderRequest:
-    """A request with a body of JSON; ``credential`` are the headers that authenticate it."""
-    headers = {
-        **credential,
-        "Content-Type": "application/json",
-        "Accept": "text/event-stream" if streamed else "application/json",
-        "User-Agent": f"shell-backend/{settings.VERSION}",
-    }
-    encoded = dumps(body, ensure_ascii=True, separators=(",", ":")).encode()
-    return ProviderRequest(f"{settings.LLM_BASE_URL}{path}", headers, encoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,36 +90,91 @@ class Translator(Protocol):
 
     def piece(self, event: Event) -> Piece: ...
 
-    def usage_chunk(self, known: TokenUsage) -> bytes:
-        """The event with the usage alone, for callers that want it."""
+    def ending(self, charged: TokenUsage) -> bytes:
+        """The last bytes of a settled stream, after those that its pieces forward."""
+        ...
+
+    def failure(self, problem: Problem) -> bytes:
+        """The bytes that end a stream in place of its ending."""
         ...
 
 
-class Provider(Protocol):
-    """One provider's dialect. Settings give its host and credential; no part of a call can choose them."""
+class Codec(Protocol):
+    """One surface in one dialect: how a request is written for a provider, and how its answer is read."""
+
+    def check(self, request: Any) -> None:
+        """Raises ``InvalidRequest`` for a request that the dialect cannot take, before anything is reserved."""
+        ...
+
+    def prompt_overhead(self, request: Any) -> int:
+        """The tokens, before a route's factor, that providers of the dialect add to a caller's prompt."""
+        ...
+
+    def outgoing(self, request: Any, *, target: "Target", output_limit: int) -> ProviderRequest: ...
+
+    def answer(
+        self, body: bytes, *, target: "Target"
+    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
+        """A whole answer in the caller's shape, the tokens reported, and the bytes of its text."""
+        ...
+
+    def completed(
+        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
+    ) -> dict[str, Any]:
+        """The answer for the caller. ``called`` is the callers' name of the model, None where it is the provider's
+        own; ``charged`` is the usage where the provider reported none."""
+        ...
+
+    def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator: ...
+
+
+class Dialect(NamedTuple):
+    """An API that providers speak.
+
+    ``credential`` makes the headers that authenticate a request with a key. ``image_tokens`` are the tokens of an image
+    of a call for a model, unless the model's row gives a number.
+    """
 
     name: str
+    credential: Callable[[str], dict[str, str]]
+    image_tokens: Callable[[Mapping[str, Any], str], int]
+    codecs: Mapping[Surface, Codec]
 
-    def check(self, chat: Chat) -> None:
-        """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
-        ...
 
-    def image_tokens(self, image: Mapping[str, Any], *, model: str) -> int:
-        """The tokens of an image of a call for a model, unless the model's row gives a number."""
-        ...
+class Target(NamedTuple):
+    """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
 
-    def prompt_overhead(self, chat: Chat) -> int:
-        """The tokens, before a route's factor, that this provider adds to a caller's prompt."""
-        ...
+    ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members that are not of the dialect pass too.
+    """
 
-    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest: ...
+    provider: str
+    dialect: Dialect
+    base_url: str
+    key: Callable[[], str]
+    model: str
+    measure: Measure
+    prices: Prices
+    passes_all: bool = False
+    route_id: int | None = None
 
-    def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        """A one-shot answer in OpenAI's shape, the tokens reported, and the bytes of its text."""
-        ...
+    def codec(self, surface: Surface) -> Codec:
+        return self.dialect.codecs[surface]
 
-    def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
-        """``called`` is the callers' name of the model, None where it is the provider's own."""
-        ...
-
-    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem: ...
+    def post(
+        self,
+        path: str,
+        body: dict[str, Any],
+        *,
+        streamed: bool = False,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> ProviderRequest:
+        """A request with a body of JSON, authenticated with the provider's key."""
+        sent = {
+            **self.dialect.credential(self.key()),
+            **headers,
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream" if streamed else "application/json",
+            "User-Agent": f"shell-backend/{settings.VERSION}",
+        }
+        encoded = dumps(body, ensure_ascii=True, separators=(",", ":")).encode()
+        return ProviderRequest(f"{self.base_url}{path}", sent, encoded)

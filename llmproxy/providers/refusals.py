@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from json import loads
 from typing import Any
 
-from django.conf import settings
-
 from config.api.problems import Problem
 from llmproxy.providers.cleaning import cleaned
 from llmproxy.providers.protocol import (
@@ -63,23 +61,23 @@ class ContextTooLong(ProviderRejected):
     default_detail = "This is longer than the model's context. Please send less."
 
 
-def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-    """The problem for the caller of an answer with another status than 200."""
+def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -> Problem:
+    """The problem for the caller of an answer with another status than 200, to a request with this key."""
     is_credential = status in _CREDENTIAL_REFUSED or _names_credential(body)
     if status in _CALLERS_FAULT and not is_credential:
         kind = ContextTooLong if is_too_long(body) else ProviderRejected
-        return kind(_message(body) or _DETAILS.get(status))
+        return kind(_message(body, key=key) or _DETAILS.get(status))
     wait = _retry_after(headers)
     if status == 504:
         return ProviderTimeout(headers=wait)
     if is_credential:
-        _log_credential_refused(status)
+        _log_credential_refused(status, key=key)
     return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
 
 
-def _log_credential_refused(status: int) -> None:
+def _log_credential_refused(status: int, *, key: str) -> None:
     """Logs that the provider refuses our credential: once an hour, not once a call."""
-    key, now = settings.LLM_API_KEY(), time.monotonic()
+    now = time.monotonic()
     if _last_logged["key"] != key or now - _last_logged["at"] >= LOG_AGAIN_AFTER:
         _last_logged.update(key=key, at=now)
         log.error("provider_refuses_credential", extra={"status": status})
@@ -109,13 +107,13 @@ def is_too_long(body: bytes) -> bool:
         return False
 
 
-def _message(body: bytes) -> str | None:
+def _message(body: bytes, *, key: str) -> str | None:
     """The provider's message, without anything that names the credential."""
     try:
         message = _error_of(body)["message"]
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
-    return cleaned(message) if isinstance(message, str) and message else None
+    return cleaned(message, key=key) if isinstance(message, str) and message else None
 
 
 def _error_of(body: bytes) -> Any:

@@ -23,7 +23,7 @@ from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, account_of, sign_in
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import admit
-from llmproxy.chat import parse
+from llmproxy.surfaces.chat import parse
 from telemetry.pruning import prune
 from tests.bench.callers import PASSWORD
 from tests.bench.complete import BODY
@@ -158,7 +158,7 @@ def _call(person: Person) -> None:
     chat = parse(json.loads(BODY), stream=False)
     call = admit(
         caller=_caller(person),
-        chat=chat,
+        request=chat,
         request_id=str(uuid4()),
         now=now,
     )

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 StartWorker = Callable[..., subprocess.Popen[bytes]]
 
 
-def eventually(true: Callable[[], bool], *, seconds: float = 30) -> None:
+def eventually(true: Callable[[], bool], *, seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -17,11 +17,9 @@ from config.api.problems import InvalidRequest, Problem
 from licensing.callers import Caller, load_caller
 from llmproxy import call_watch, relay
 from llmproxy.calls import Call, End, admit
-from llmproxy.chat import Chat, parse
 from llmproxy.estimates import text_tokens
 from llmproxy.models import LanguageModel
-from llmproxy.providers import provider
-from llmproxy.providers.anthropic import Anthropic
+from llmproxy.providers.anthropic import ChatCompletions
 from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.overhead import TOOLS_PROMPT
 from llmproxy.providers.anthropic.thinking import takes_effort
@@ -37,7 +35,9 @@ from llmproxy.providers.protocol import (
     TokenUsage,
 )
 from llmproxy.sse import Event
+from llmproxy.surfaces.chat import Chat, parse
 from llmproxy.tokens.images import ANTHROPICS_LARGEST
+from tests.llmproxy.targets import refusal_of, target
 from tests.standins.anthropic_server import (
     MODEL,
     USAGE,
@@ -79,7 +79,9 @@ def chat(*messages: dict[str, Any], **members: Any) -> Chat:
 def body(
     *messages: dict[str, Any], model: str = MODEL, limit: int = 4096, **members: Any
 ) -> dict[str, Any]:
-    outgoing = Anthropic().outgoing(chat(*messages, **members), model=model, output_limit=limit)
+    outgoing = ChatCompletions().outgoing(
+        chat(*messages, **members), target=target("anthropic", model=model), output_limit=limit
+    )
     asked: dict[str, Any] = json.loads(outgoing.body)
     assert fault_of(asked) is None
     return asked
@@ -88,14 +90,18 @@ def body(
 def refused(*messages: dict[str, Any], **members: Any) -> str:
     """The pointer of what is refused before anything is asked or reserved."""
     with pytest.raises(InvalidRequest) as caught:
-        Anthropic().check(chat(*messages, **members))
+        ChatCompletions().check(chat(*messages, **members))
     (fault,) = caught.value.errors
     assert fault.code == "unsupported"
     return fault.pointer
 
 
 def translator(*, include_usage: bool = False) -> EventTranslator:
-    return EventTranslator(include_usage=include_usage)
+    return EventTranslator(include_usage=include_usage, key=target("anthropic").key)
+
+
+def answered(given: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
+    return ChatCompletions().answer(given, target=target("anthropic"))
 
 
 def event(data: Any) -> Event:
@@ -137,7 +143,9 @@ def put_together(chunks: list[dict[str, Any]]) -> dict[str, Any]:
 class TestRequests:
     def test_the_request_has_the_credential_in_its_header_only(self, settings) -> None:
         asked = chat(stream=True, user="someone", metadata={"a": "b"}, model="public", seed=7)
-        outgoing = Anthropic().outgoing(asked, model=MODEL, output_limit=40)
+        outgoing = ChatCompletions().outgoing(
+            asked, target=target("anthropic", model=MODEL), output_limit=40
+        )
         assert json.loads(outgoing.body) == {
             "model": MODEL,
             "max_tokens": 40,
@@ -442,7 +450,7 @@ class TestThinking:
 
 class TestOverhead:
     def test_the_overhead_covers_anthropics_own_system_prompt(self) -> None:
-        overhead = Anthropic().prompt_overhead
+        overhead = ChatCompletions().prompt_overhead
         assert overhead(chat()) == 0
         assert overhead(chat(tools=[WEATHER])) == overhead(chat(HI, CALLED, RESULT)) == TOOLS_PROMPT
 
@@ -452,14 +460,12 @@ class TestOverhead:
         asked = chat(HI, called, {**RESULT, "tool_call_id": given}, RESULT)
         more = text_tokens(call_id(given)) - text_tokens(given)
         assert more > 0
-        assert Anthropic().prompt_overhead(asked) == TOOLS_PROMPT + 2 * more
+        assert ChatCompletions().prompt_overhead(asked) == TOOLS_PROMPT + 2 * more
 
 
 class TestAnswers:
     def test_a_message_becomes_a_completion(self) -> None:
-        answer, known, size = Anthropic().answer(
-            json.dumps(message(text("Hé"), text("!"))).encode()
-        )
+        answer, known, size = answered(json.dumps(message(text("Hé"), text("!"))).encode())
         assert answer.pop("created") > 1_700_000_000
         assert answer == {
             "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
@@ -491,9 +497,7 @@ class TestAnswers:
             {"type": "of tomorrow"},
             tool_use("weather", {"city": "Ulm"}),
         ]
-        answer, _, size = Anthropic().answer(
-            json.dumps(message(*blocks, stop_reason="tool_use")).encode()
-        )
+        answer, _, size = answered(json.dumps(message(*blocks, stop_reason="tool_use")).encode())
         (choice,) = answer["choices"]
         assert choice["finish_reason"] == "tool_calls"
         assert choice["message"]["content"] is None
@@ -504,7 +508,7 @@ class TestAnswers:
 
     def test_arguments_are_json_with_integers_of_any_size(self) -> None:
         block = tool_use("f", {"a": float("nan"), "b": [float("inf"), 10**30]})
-        answer, _, _ = Anthropic().answer(json.dumps(message(block)).encode())
+        answer, _, _ = answered(json.dumps(message(block)).encode())
         (call,) = answer["choices"][0]["message"]["tool_calls"]
         assert call["function"]["arguments"] == '{"a": null, "b": [null, 1%s]}' % ("0" * 30)
 
@@ -517,7 +521,7 @@ class TestAnswers:
     def test_missing_content_of_a_block_is_empty_whole_or_streamed(
         self, block: dict[str, Any]
     ) -> None:
-        answer, _, size = Anthropic().answer(json.dumps(message(text("Hi"), block)).encode())
+        answer, _, size = answered(json.dumps(message(text("Hi"), block)).encode())
         begun, *_, told, stop = events_of(message())
         opened, closed = (
             {"type": f"content_block_{what}", "index": 0} for what in ("start", "stop")
@@ -540,7 +544,7 @@ class TestAnswers:
          ("refusal", "content_filter"), ("of tomorrow", "stop"), (None, "stop")],
     )  # fmt: skip
     def test_stop_reasons_become_finish_reasons(self, reason: str | None, told: str) -> None:
-        answer, _, _ = Anthropic().answer(json.dumps(message(stop_reason=reason)).encode())
+        answer, _, _ = answered(json.dumps(message(stop_reason=reason)).encode())
         assert answer["choices"][0]["finish_reason"] == told
 
     @pytest.mark.parametrize(
@@ -548,13 +552,13 @@ class TestAnswers:
                   {"input_tokens": True, "output_tokens": 1}, {"input_tokens": 1, "output_tokens": "1"}],
     )  # fmt: skip
     def test_incomplete_usage_is_no_report(self, usage: Any) -> None:
-        answer, known, _ = Anthropic().answer(json.dumps(message(text("x"), usage=usage)).encode())
+        answer, known, _ = answered(json.dumps(message(text("x"), usage=usage)).encode())
         assert known is None
         assert "usage" not in answer
 
     def test_an_explicit_zero_is_a_report(self) -> None:
         zero = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": None}
-        assert Anthropic().answer(json.dumps(message(usage=zero)).encode())[1] == TokenUsage(0, 0)
+        assert answered(json.dumps(message(usage=zero)).encode())[1] == TokenUsage(0, 0)
 
     @pytest.mark.parametrize(
         "answer",
@@ -564,7 +568,7 @@ class TestAnswers:
     )  # fmt: skip
     def test_an_invalid_message_is_a_failure(self, answer: bytes) -> None:
         with pytest.raises(ProviderError):
-            Anthropic().answer(answer)
+            answered(answer)
 
 
 class TestEvents:
@@ -584,7 +588,7 @@ class TestEvents:
         translate = translator(include_usage=True)
         given = [translate.piece(event(each)) for each in events_of(message(text("x")))]
         assert all(chunk["usage"] is None for chunk in chunks_of(given))
-        (last,) = chunks_in(translate.usage_chunk(TokenUsage(30, 42, 15)))
+        (last,) = chunks_in(translate.ending(TokenUsage(30, 42, 15)))
         assert (last["choices"], last["model"]) == ([], chunks_of(given)[0]["model"])
         assert last["usage"]["prompt_tokens"] == 30
         assert last["usage"]["completion_tokens"] == 42
@@ -812,7 +816,7 @@ class TestTokens:
         self, blocks: list[dict[str, Any]]
     ) -> None:
         answer = message(*blocks)
-        whole, known, size = Anthropic().answer(json.dumps(answer).encode())
+        whole, known, size = answered(json.dumps(answer).encode())
         streamed = pieces(answer)
         said, built = whole["choices"][0]["message"], put_together(chunks_of(streamed))
         assert built["content"] == (said["content"] or "")
@@ -837,7 +841,7 @@ class TestRefusals:
         self, status: int, kind: type[Problem]
     ) -> None:
         said = json.dumps({"type": "error", "error": {"type": "x", "message": "Words."}}).encode()
-        refusal = Anthropic().refusal(status, {"Retry-After": "7"}, said)
+        refusal = refusal_of(status, {"Retry-After": "7"}, said)
         assert type(refusal) is kind
         assert (refusal.detail == "Words.") == (kind is ProviderRejected)
         assert refusal.headers.get("Retry-After") == (
@@ -851,17 +855,17 @@ class TestRefusals:
     )  # fmt: skip
     def test_an_account_without_credit_is_not_the_callers_fault(self, words: str) -> None:
         said = json.dumps({"error": {"message": words}}).encode()
-        assert type(Anthropic().refusal(400, {}, said)) is ProviderError
+        assert type(refusal_of(400, {}, said)) is ProviderError
 
     def test_a_refused_key_is_not_the_callers_fault_whatever_the_status(self) -> None:
         said = json.dumps({"error": {"message": "Invalid API key."}}).encode()
-        refusal = Anthropic().refusal(400, {"Retry-After": "7"}, said)
+        refusal = refusal_of(400, {"Retry-After": "7"}, said)
         assert type(refusal) is ProviderError
         assert refusal.headers["Retry-After"] == "7"
 
     def test_no_refusal_shows_the_credential(self, settings) -> None:
         said = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
-        assert Anthropic().refusal(400, {}, said).detail == ProviderRejected.default_detail
+        assert refusal_of(400, {}, said).detail == ProviderRejected.default_detail
 
 
 Asking = Callable[..., Call]
@@ -885,11 +889,9 @@ class TestThroughTheRelay:
             settings.LLM_BASE_URL = server.base_url
             return server
 
-        provider.cache_clear()
         yield serve
         for server in servers:
             server.__exit__(None, None, None)
-        provider.cache_clear()
 
     @pytest.fixture
     def caller(self, pair: TokenPair, user: User) -> Caller:
@@ -901,7 +903,7 @@ class TestThroughTheRelay:
     def ask(self, caller: Caller, now: datetime) -> Asking:
         def asking(*messages: dict[str, Any], **members: Any) -> Call:
             asked = chat(*messages, max_tokens=500, **members)
-            return admit(caller=caller, chat=asked, request_id="req", now=now)
+            return admit(caller=caller, request=asked, request_id="req", now=now)
 
         return asking
 
@@ -909,7 +911,7 @@ class TestThroughTheRelay:
     def settled() -> tuple[int, int, int, str, str]:
         """Input, cached, output, source and end of the only call, which the month agrees with."""
         row, month = UsageRecord.objects.get(), MonthlyUsage.objects.get()
-        assert row.provider == "anthropic"
+        assert row.provider == "default"
         assert (month.input_used, month.output_used) == (row.input_tokens, row.output_tokens)
         assert (month.input_reserved, month.output_reserved) == (0, 0)
         assert row.input_tokens is not None

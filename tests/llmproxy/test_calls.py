@@ -25,10 +25,11 @@ from licensing.models import Licence, Plan
 from llmproxy import call_watch
 from llmproxy.calls import CUT, Call, End, admit
 from llmproxy.catalogue import NotEntitled, choose, offered
-from llmproxy.chat import parse
 from llmproxy.estimates import least_tokens
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 from llmproxy.providers.protocol import PromptUsage, TokenUsage
+from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces.model_request import Surface
 from llmproxy.tokens.images import OTHERS_LARGEST
 from usage import alerts
 from usage.caps import Prices
@@ -51,7 +52,7 @@ def call(caller: Caller, now: datetime) -> Call:
     chat = parse(
         {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 100}, stream=True
     )
-    return admit(caller=caller, chat=chat, request_id="req-1", now=now)
+    return admit(caller=caller, request=chat, request_id="req-1", now=now)
 
 
 def left(call: Call) -> tuple[str, str]:
@@ -81,7 +82,7 @@ class TestTokensLeft:
         )
         call = admit(
             caller=free,
-            chat=parse({"messages": [{"role": "user", "content": "Hi"}]}, stream=False),
+            request=parse({"messages": [{"role": "user", "content": "Hi"}]}, stream=False),
             request_id="",
             now=now,
         )
@@ -96,7 +97,7 @@ def record() -> UsageRecord:
 
 class TestModels:
     def test_the_default_model_needs_no_row(self, caller: Caller, settings) -> None:
-        model = choose(None, caller=caller)
+        model = choose(None, surface=Surface.CHAT, caller=caller)
         assert (model.name, model.output_limit) == (settings.LLM_DEFAULT_MODEL, 4096)
         assert [each.name for each in offered(caller=caller)] == [settings.LLM_DEFAULT_MODEL]
 
@@ -107,12 +108,12 @@ class TestModels:
             name=settings.LLM_DEFAULT_MODEL, provider_name="x", is_on=False
         )
         with pytest.raises(NotFound):
-            choose(None, caller=caller)
+            choose(None, surface=Surface.CHAT, caller=caller)
         assert offered(caller=caller) == []
 
     def test_an_unknown_model_is_not_found(self, caller: Caller) -> None:
         with pytest.raises(NotFound) as refused:
-            choose("gpt-unheard-of", caller=caller)
+            choose("gpt-unheard-of", surface=Surface.CHAT, caller=caller)
         assert openai_error(refused.value)["param"] == "model"
 
     def test_finding_a_model_with_its_plans_and_routes_is_one_query(
@@ -126,23 +127,26 @@ class TestModels:
                 model=model, provider=provider, provider_name=f"{name}-large", order=2 - order
             )
         with CaptureQueriesContext(connection) as queries:
-            found = choose("large", caller=caller)
+            found = choose("large", surface=Surface.CHAT, caller=caller)
         assert len(queries) == 1
-        assert found.provider_name == "first-large"
+        assert found.targets[0].model == "first-large"
 
     def test_a_model_of_another_plan_is_not_entitled(self, caller: Caller) -> None:
         model = LanguageModel.objects.create(name="grand", provider_name="g")
         model.plans.add(Plan.objects.create(name="Enterprise"))
         with pytest.raises(NotEntitled):
-            choose("grand", caller=caller)
+            choose("grand", surface=Surface.CHAT, caller=caller)
         assert "grand" not in [each.name for each in offered(caller=caller)]
         model.plans.add(Licence.objects.get().plan)
-        assert choose("grand", caller=caller).provider_name == "g"
+        assert choose("grand", surface=Surface.CHAT, caller=caller).targets[0].model == "g"
 
     def test_a_model_is_called_and_priced_as_its_first_route_says(self, caller: Caller) -> None:
         model = LanguageModel.objects.create(name="grand", provider_name="g")
         default, other = Provider.objects.get(), Provider.objects.create(name="other")
-        assert choose("grand", caller=caller).measures == (("factor", Decimal("1.35")),)
+        assert choose("grand", surface=Surface.CHAT, caller=caller).targets[0].measure == (
+            "factor",
+            Decimal("1.35"),
+        )
         Route.objects.create(
             model=model, provider=other, provider_name="o", order=2, token_factor=Decimal(2)
         )
@@ -157,9 +161,10 @@ class TestModels:
         )
         for plan in (Licence.objects.get().plan, Plan.objects.create(name="Enterprise")):
             model.plans.add(plan)
-            chosen = choose("grand", caller=caller)
-            assert (chosen.provider_name, chosen.prices) == ("gpt-4", Prices(3, None, 4))
-            assert chosen.measures == (
+            chosen = choose("grand", surface=Surface.CHAT, caller=caller)
+            first_target = chosen.targets[0]
+            assert (first_target.model, first_target.prices) == ("gpt-4", Prices(3, None, 4))
+            assert tuple(each.measure for each in chosen.targets) == (
                 (first.tokenizer, first.token_factor),
                 ("factor", Decimal(2)),
             )
@@ -189,7 +194,7 @@ class TestAdmission:
             caller.client_id,
             caller.session_id,
         )
-        assert (row.provider, row.request_id, row.streamed) == ("openai", "req-1", True)
+        assert (row.provider, row.request_id, row.streamed) == ("default", "req-1", True)
         assert row.reserved_output == 100
         assert "hello" not in repr(row.__dict__)
 
@@ -199,12 +204,12 @@ class TestAdmission:
             {"messages": [{"role": "user", "content": "x"}], "model": "small", "max_tokens": 900},
             stream=False,
         )
-        admitted = admit(caller=caller, chat=chat, request_id="", now=now)
+        admitted = admit(caller=caller, request=chat, request_id="", now=now)
         assert admitted.reservation.output_limit == 50
 
     def admitted(self, caller: Caller, now: datetime, **members: object) -> Call:
         said = {"messages": [{"role": "user", "content": "x"}], **members}
-        return admit(caller=caller, chat=parse(said, stream=False), request_id="", now=now)
+        return admit(caller=caller, request=parse(said, stream=False), request_id="", now=now)
 
     def test_one_query_chooses_the_model_and_one_statement_admits(
         self,
@@ -219,7 +224,7 @@ class TestAdmission:
         LanguageModel.objects.create(name="small", provider_name="s", output_limit=50)
         with django_assert_num_queries(2):
             admitted = self.admitted(caller, now, model="small")
-        assert admitted.model == choose("small", caller=caller)
+        assert admitted.model == choose("small", surface=Surface.CHAT, caller=caller)
         assert UsageRecord.objects.filter(model="small", reserved_output=50).exists()
 
     def test_a_model_that_may_not_be_chosen_is_not_admitted(
@@ -239,7 +244,7 @@ class TestAdmission:
             self.admitted(caller, now)
         assert record().pk == call.id
         default.plans.add(Licence.objects.get().plan)
-        assert self.admitted(caller, now).model.provider_name == "x"
+        assert self.admitted(caller, now).model.targets[0].model == "x"
 
     def refuse_large(self, caller: Caller, now: datetime, text: str) -> Problem:
         """The refusal of a large call; a query chose the model, and another found the refusal."""
@@ -248,7 +253,7 @@ class TestAdmission:
             CaptureQueriesContext(connection) as queries,
             pytest.raises(Problem) as refused,
         ):
-            admit(caller=caller, chat=chat, request_id="", now=now, size=8_000_000)
+            admit(caller=caller, request=chat, request_id="", now=now, size=8_000_000)
         writes = [query for query in queries if "usage_alert" in query["sql"]]
         assert len(queries) - len(writes) == 2
         return refused.value
@@ -273,7 +278,7 @@ class TestAdmission:
         self, caller: Caller, now: datetime
     ) -> None:
         chat = parse({"messages": [{"role": "user", "content": " " * 99_000}]}, stream=False)
-        call = admit(caller=caller, chat=chat, request_id="", now=now, size=99_100)
+        call = admit(caller=caller, request=chat, request_id="", now=now, size=99_100)
         assert 773 <= least_tokens(chat.members) <= call.input_estimate
 
     @pytest.mark.parametrize(("tokens", "each"), [(None, OTHERS_LARGEST), (7, 7), (0, 0)])
@@ -333,7 +338,7 @@ class TestEnds:
     def test_a_whole_answer_is_charged_what_it_holds_where_the_report_says_less(
         self, call: Call
     ) -> None:
-        call.chat = replace(call.chat, stream=False)
+        call.request = replace(call.request, stream=False)
         call.began, call.size, call.reported = True, 400, TokenUsage(input=9, output=1)
         call.settle(End.DONE)
         assert (record().output_tokens, record().source) == (100, "counted")
@@ -359,7 +364,7 @@ class TestEnds:
     def test_operators_hear_of_a_persons_absurd_reports_once_a_day(
         self, call: Call, caller: Caller, now: datetime
     ) -> None:
-        for each in (call, admit(caller=caller, chat=call.chat, request_id="", now=now)):
+        for each in (call, admit(caller=caller, request=call.request, request_id="", now=now)):
             each.reported = TokenUsage(input=1, output=1_000_000)
             each.settle(End.DONE)
         assert Alert.objects.count() == 1
@@ -384,7 +389,7 @@ class TestEnds:
         self, call: Call, caller: Caller, now: datetime, end: End
     ) -> None:
         call.settle(end)
-        refused = admit(caller=caller, chat=call.chat, request_id="", now=now)
+        refused = admit(caller=caller, request=call.request, request_id="", now=now)
         refused.sent_at, refused.refused = time.monotonic, True
         refused.settle(end)
         for row in UsageRecord.objects.all():
@@ -397,7 +402,7 @@ class TestEnds:
     ) -> None:
         settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10
         sent_at = time.monotonic() - 3
-        call.chat, call.sent_at = replace(call.chat, stream=streamed), lambda: sent_at
+        call.request, call.sent_at = replace(call.request, stream=streamed), lambda: sent_at
         call.settle(end)
         row = record()
         assert (row.input_tokens, row.output_tokens) == (call.input_estimate, 30)
@@ -592,7 +597,7 @@ class TestWatch:
         assert record().state == "open"
 
     def test_a_one_shot_call_is_checkpointed_without_costs(self, call: Call) -> None:
-        call.chat = replace(call.chat, stream=False)
+        call.request = replace(call.request, stream=False)
         self.watch(call)
         call_watch.save_checkpoints()
         assert record().checkpoint_at is not None
@@ -629,15 +634,15 @@ class TestWatch:
 
     def whole(self, call: Call, caller: Caller) -> Call:
         reservation = call.reservation._replace(record_id=uuid4())
-        chat = replace(call.chat, stream=False)
+        chat = replace(call.request, stream=False)
         opened = UsageRecord.objects.get(pk=call.id)
         opened.pk, opened.user_id = reservation.record_id, caller.user_id
         opened.expires_at = timezone.now() + timedelta(minutes=10)
         opened.save(force_insert=True)
-        return replace(call, caller=caller, chat=chat, reservation=reservation)
+        return replace(call, caller=caller, request=chat, reservation=reservation)
 
     def test_a_background_read_ends_with_its_access(self, call: Call) -> None:
-        call.chat, call.disconnected = replace(call.chat, stream=False), True
+        call.request, call.disconnected = replace(call.request, stream=False), True
         _, exchange = self.watch(call)
         User.objects.update(is_active=False)
         call_watch.end_refused()

@@ -15,9 +15,10 @@ from licensing.callers import Caller, load_caller
 from licensing.models import Plan
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import choose
-from llmproxy.chat import parse
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.providers.protocol import TokenUsage
+from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces.model_request import Surface
 from tests.llmproxy.corpus import KINDS, text_of
 from tests.races import race
 from usage.models import MonthlyUsage, UsageRecord
@@ -43,7 +44,7 @@ def caller(plan: Plan, pair: TokenPair, user: User) -> Caller:
 
 def asked(caller: Caller, now: datetime, text: str) -> Call:
     members = {"model": "grand", "messages": [{"role": "user", "content": text}]}
-    return admit(caller=caller, chat=parse(members, stream=False), request_id="", now=now)
+    return admit(caller=caller, request=parse(members, stream=False), request_id="", now=now)
 
 
 def finished(call: Call, ratio: float) -> None:
@@ -64,7 +65,9 @@ def used(user: User) -> int:
 def test_a_cap_is_passed_by_at_most_the_error_of_the_calls_that_run(
     caller: Caller, user: User, now: datetime, ratios: Sequence[float]
 ) -> None:
-    assert choose("grand", caller=caller).measures[0].factor == Decimal("1.2")
+    assert choose("grand", surface=Surface.CHAT, caller=caller).targets[
+        0
+    ].measure.factor == Decimal("1.2")
     kinds, errors = cycle(KINDS), cycle(ratios)
     longest = 0
     for _ in range(100):

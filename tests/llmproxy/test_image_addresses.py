@@ -1,30 +1,32 @@
 """Images that a provider would fetch: only from named hosts, and none for a provider in a private network."""
 
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from config.api.problems import InvalidRequest
 from llmproxy.image_addresses import check
+from llmproxy.surfaces.chat import parse
 
 PUBLIC = "https://llm.test/v1"
 DATA = "data:image/png;base64,AAAA"
 AT = "/messages/1/content/1/image_url/url"
 
 
-def prompt(*urls: str) -> list[dict[str, Any]]:
+def fetched(*urls: str) -> Iterator[tuple[str, str]]:
     images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     text = {"type": "text", "text": "https://127.0.0.1/ is no image."}
-    return [
+    messages = [
         {"role": "system", "content": "Look."},
         {"role": "user", "content": [text, *images]},
         {"role": "assistant", "content": None},
     ]
+    return parse({"messages": messages}, stream=None).fetched_images()
 
 
 def faults(*urls: str, base_url: str = PUBLIC) -> list[tuple[str, str]]:
     with pytest.raises(InvalidRequest) as refusal:
-        check(prompt(*urls), base_url=base_url)
+        check(fetched(*urls), base_url=base_url)
     return [(fault.pointer, fault.code) for fault in refusal.value.errors]
 
 
@@ -98,14 +100,14 @@ def test_an_address_that_readers_take_in_different_ways_is_refused(url: str) -> 
     ],
 )
 def test_named_hosts_and_data_are_taken(url: str) -> None:
-    check(prompt(url), base_url=PUBLIC)
+    check(fetched(url), base_url=PUBLIC)
 
 
 @pytest.mark.parametrize(
     "base_url", ["http://127.0.0.1:9/v1", "https://10.0.0.7/v1", "https://models.internal"]
 )
 def test_a_provider_in_a_private_network_takes_data_alone(base_url: str) -> None:
-    check(prompt(DATA), base_url=base_url)
+    check(fetched(DATA), base_url=base_url)
     second = AT.replace("content/1", "content/2")
     assert faults(DATA, "https://a.test/b.png", base_url=base_url) == [(second, "data_only")]
 

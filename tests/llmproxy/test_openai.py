@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.api.problems import Problem
-from llmproxy.chat import Chat, parse
 from llmproxy.providers import refusals
-from llmproxy.providers.openai import OpenAI
+from llmproxy.providers.openai import ChatCompletions
 from llmproxy.providers.openai.usage import reported, told
 from llmproxy.providers.protocol import (
     Piece,
@@ -22,9 +21,12 @@ from llmproxy.providers.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
     TokenUsage,
+    Translator,
 )
 from llmproxy.providers.refusals import ContextTooLong
 from llmproxy.sse import Event, EventParser
+from llmproxy.surfaces.chat import Chat, parse
+from tests.llmproxy.targets import refusal_of, target
 
 USAGE = {
     "prompt_tokens": 12,
@@ -45,13 +47,21 @@ def event(data: Any) -> Event:
     return Event(b"data: " + text + b"\n\n", text, None)
 
 
+def translator(asked: Chat, *, called: str | None = None) -> Translator:
+    return ChatCompletions().translator(asked, target=target(), called=called)
+
+
+def answered(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
+    return ChatCompletions().answer(body, target=target())
+
+
 def piece(data: Any, *, include_usage: bool = False) -> Piece:
     options = {"stream_options": {"include_usage": True}} if include_usage else {}
-    return OpenAI().translator(chat(stream=True, **options)).piece(event(data))
+    return translator(chat(stream=True, **options)).piece(event(data))
 
 
 def translated(data: Any, *, called: str | None = None) -> Piece:
-    return OpenAI().translator(chat(stream=True), called=called).piece(event(data))
+    return translator(chat(stream=True), called=called).piece(event(data))
 
 
 def chunk_of(piece: Piece) -> Any:
@@ -73,7 +83,7 @@ class TestOutgoing:
         asked = chat(
             stream=True, user="someone", metadata={"a": "b"}, model="public", max_tokens=99
         )
-        outgoing = OpenAI().outgoing(asked, model="theirs", output_limit=40)
+        outgoing = ChatCompletions().outgoing(asked, target=target(), output_limit=40)
         body = json.loads(outgoing.body)
         assert body == {
             "messages": [{"role": "user", "content": "hi"}],
@@ -87,7 +97,9 @@ class TestOutgoing:
         assert settings.LLM_API_KEY() not in outgoing.url + outgoing.body.decode()
 
     def test_a_one_shot_request_has_no_stream_member(self) -> None:
-        body = json.loads(OpenAI().outgoing(chat(), model="m", output_limit=40).body)
+        body = json.loads(
+            ChatCompletions().outgoing(chat(), target=target(model="m"), output_limit=40).body
+        )
         assert body == {
             "messages": [{"role": "user", "content": "hi"}],
             "model": "m",
@@ -149,7 +161,7 @@ class TestEvents:
         self, number: bytes, text: bytes, called: str | None
     ) -> None:
         data = b'{"choices": [{"delta": {"content": "%s"}, "logprobs": [0.5, %s]}]}'
-        got = OpenAI().translator(chat(), called=called).piece(event(data % (text, number)))
+        got = translator(chat(), called=called).piece(event(data % (text, number)))
         (choice,) = _strict(got.forward.removeprefix(b"data: "))["choices"]
         # An exponent that no float can hold is JSON, and may stay.
         kept = number == b"1e400" and called is None
@@ -191,13 +203,13 @@ class TestEvents:
     )
     def test_only_the_data_of_an_event_is_forwarded(self, block: bytes) -> None:
         data = '{"choices":  [{"delta": {"content": "é"}}]}'.encode()
-        parser, translate = EventParser(), OpenAI().translator(chat())
+        parser, translate = EventParser(), translator(chat())
         (got,) = map(translate.piece, [*parser.feed(block % data), *parser.finish()])
         assert got.forward == b"data: %s\n\n" % data
 
     def test_data_of_several_lines_is_forwarded_in_one(self) -> None:
         block = b'data: {"choices": [\ndata: {"delta": {"content": "x"}}\ndata: ]}\n\n'
-        ((event,), translate) = EventParser().feed(block), OpenAI().translator(chat())
+        ((event,), translate) = EventParser().feed(block), translator(chat())
         expected = b'data: {"choices": [ {"delta": {"content": "x"}} ]}\n\n'
         assert translate.piece(event).forward == expected
 
@@ -240,22 +252,22 @@ class TestEvents:
         assert chunk_of(got) == {"choices": [choice], **name}
 
     def test_done_ends_the_stream_and_is_not_forwarded_before_settlement(self) -> None:
-        translator = OpenAI().translator(chat())
-        translator.piece(event(FINISHED))
-        assert translator.piece(event(b"[DONE]")) == Piece(ended=True)
+        translate = translator(chat())
+        translate.piece(event(FINISHED))
+        assert translate.piece(event(b"[DONE]")) == Piece(ended=True)
 
     def test_an_answer_without_a_finish_reason_is_broken_although_its_stream_ends(self) -> None:
-        translator = OpenAI().translator(chat())
-        translator.piece(event({"choices": [{"delta": {"content": "Half"}, "finish_reason": ""}]}))
-        got = translator.piece(event(b"[DONE]"))
+        translate = translator(chat())
+        translate.piece(event({"choices": [{"delta": {"content": "Half"}, "finish_reason": ""}]}))
+        got = translate.piece(event(b"[DONE]"))
         assert (type(got.failed), got.ended) == (ProviderError, False)
 
     def test_a_role_is_said_once(self) -> None:
-        translator = OpenAI().translator(chat())
+        translate = translator(chat())
         given = [{"index": at, "delta": {"role": "assistant", "content": "x"}} for at in (0, 1)]
-        first = translator.piece(event({"choices": given}))
+        first = translate.piece(event({"choices": given}))
         assert first.forward == event({"choices": given}).raw
-        again = translator.piece(event({"choices": given[1:]}))
+        again = translate.piece(event({"choices": given[1:]}))
         assert chunk_of(again) == {"choices": [{"index": 1, "delta": {"content": "x"}}]}
         assert again.size == 1
 
@@ -299,11 +311,9 @@ class TestEvents:
         )
 
     def test_a_comment_becomes_our_keep_alive(self) -> None:
-        got = (
-            OpenAI().translator(chat()).piece(Event(b": PROVIDER NAME PROCESSING\n\n", None, None))
-        )
+        got = translator(chat()).piece(Event(b": PROVIDER NAME PROCESSING\n\n", None, None))
         assert got.forward == b": keep-alive\n\n"
-        assert OpenAI().translator(chat()).piece(Event(b"\n", None, None)) == Piece()
+        assert translator(chat()).piece(Event(b"\n", None, None)) == Piece()
 
     @pytest.mark.parametrize(
         "data",
@@ -372,7 +382,7 @@ class TestErrorEvents:
 
     def test_the_data_of_an_event_called_error_is_the_error(self) -> None:
         text = b'{"message": "No.", "code": 400}'
-        got = OpenAI().translator(chat()).piece(Event(b"", text, "error"))
+        got = translator(chat()).piece(Event(b"", text, "error"))
         assert got.failed is not None
         assert got.failed.detail == "No."
 
@@ -478,7 +488,7 @@ class TestAnswers:
         parts = [{"type": "thinking", "thinking": [{"text": "hm"}]}, {"type": "text", "text": "so"}]
         usage = {"prompt_tokens": 2.0, "completion_tokens": 1, "total_tokens": 9, "cost": 0.5}
         body = {"choices": [{"message": {"content": parts}}], "usage": usage}
-        answer, known, size = OpenAI().answer(json.dumps(body).encode())
+        answer, known, size = answered(json.dumps(body).encode())
         assert answer["choices"] == [{"message": {"content": "so", "reasoning_content": "hm"}}]
         assert (known, size) == (TokenUsage(2, 7), 4)
         counts = {"prompt_tokens": 2, "completion_tokens": 7, "total_tokens": 9}
@@ -496,17 +506,17 @@ class TestAnswers:
         self, error: dict[str, Any], kind: type[Problem]
     ) -> None:
         with pytest.raises(kind) as caught:
-            OpenAI().answer(json.dumps(error).encode())
+            answered(json.dumps(error).encode())
         assert caught.value.detail == error.get("message", kind.default_detail)
 
     def test_a_whole_answer_is_passed_on_with_its_usage_and_size(self) -> None:
         answer = {"choices": [{"message": {"content": "four"}}], "usage": USAGE}
-        assert OpenAI().answer(json.dumps(answer).encode()) == (answer, TokenUsage(12, 7, 4, 3), 4)
+        assert answered(json.dumps(answer).encode()) == (answer, TokenUsage(12, 7, 4, 3), 4)
 
     @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-1e400"])
     def test_numbers_that_are_no_json_become_null(self, number: bytes) -> None:
         body = b'{"choices": [{"message": {"content": "\\ud83d"}, "logprobs": [%s, 0.5]}]}'
-        answer, _, size = OpenAI().answer(body % number)
+        answer, _, size = answered(body % number)
         assert (answer["choices"][0]["logprobs"], size) == ([None, 0.5], 1)
 
     @pytest.mark.parametrize(
@@ -514,7 +524,7 @@ class TestAnswers:
     )
     def test_an_invalid_answer_is_a_failure(self, body: bytes) -> None:
         with pytest.raises(ProviderError):
-            OpenAI().answer(body)
+            answered(body)
 
 
 class TestRefusals:
@@ -528,11 +538,11 @@ class TestRefusals:
         ],
     )  # fmt: skip
     def test_only_the_callers_faults_are_shown_as_such(self, status: int, kind: type) -> None:
-        assert type(OpenAI().refusal(status, {}, b"")) is kind
+        assert type(refusal_of(status, {}, b"")) is kind
 
     def test_the_providers_message_on_a_bad_request_is_shown(self) -> None:
         body = json.dumps({"error": {"message": "Too many images."}}).encode()
-        assert OpenAI().refusal(400, {}, body).detail == "Too many images."
+        assert refusal_of(400, {}, body).detail == "Too many images."
 
     @pytest.mark.parametrize(
         "error",
@@ -549,17 +559,17 @@ class TestRefusals:
         ],
     )  # fmt: skip
     def test_a_context_that_is_too_long_has_openais_code(self, error: dict[str, Any]) -> None:
-        refusal = OpenAI().refusal(400, {}, json.dumps({"error": error}).encode())
+        refusal = refusal_of(400, {}, json.dumps({"error": error}).encode())
         assert (refusal.code, refusal.sdk_code) == ("provider_rejected", "context_length_exceeded")
         assert refusal.detail == error["message"]
 
     @pytest.mark.parametrize("message", ["The name is too long.", "Unknown word 'context length'."])
     def test_other_refusals_have_our_own(self, message: str) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
-        assert OpenAI().refusal(400, {}, body).sdk_code is None
+        assert refusal_of(400, {}, body).sdk_code is None
 
     def test_a_too_large_request_gets_its_own_detail(self) -> None:
-        assert "send less" in OpenAI().refusal(413, {}, b"<html>").detail
+        assert "send less" in refusal_of(413, {}, b"<html>").detail
 
     @pytest.mark.parametrize(
         "error",
@@ -583,7 +593,7 @@ class TestRefusals:
     ) -> None:
         refusals._last_logged["key"] = ""
         body = json.dumps([{"error": error}] if listed else {"error": error}).encode()
-        refusal = OpenAI().refusal(400, {}, body)
+        refusal = refusal_of(400, {}, body)
         assert type(refusal) is ProviderError
         assert refusal.detail == ProviderError.default_detail
         assert "provider_refuses_credential" in caplog.messages
@@ -593,11 +603,11 @@ class TestRefusals:
     )
     def test_other_messages_about_keys_are_shown(self, message: str) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
-        assert type(OpenAI().refusal(400, {}, body)) is ProviderRejected
+        assert type(refusal_of(400, {}, body)) is ProviderRejected
 
     def test_messages_with_the_credential_are_not_shown(self, settings) -> None:
         body = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
-        refusal = OpenAI().refusal(400, {}, body)
+        refusal = refusal_of(400, {}, body)
         assert refusal.detail == ProviderRejected.default_detail
 
     @pytest.mark.parametrize(
@@ -618,7 +628,7 @@ class TestRefusals:
         key = "kkqpA7sT0uVw3xYzB4cD8lPk"
         settings.LLM_API_KEY = lambda: key
         message = message.format(key=key, end=key[-4:], masked="kkqp****************8lPk")
-        refusal = OpenAI().refusal(422, {}, json.dumps({"error": {"message": message}}).encode())
+        refusal = refusal_of(422, {}, json.dumps({"error": {"message": message}}).encode())
         assert not any(part in refusal.detail for part in ("kkq", "A7s", "lPk", "of-another"))
 
     @pytest.mark.parametrize(
@@ -637,9 +647,9 @@ class TestRefusals:
     ) -> None:
         settings.LLM_API_KEY = lambda: key
         body = json.dumps({"error": {"message": message}}).encode()
-        assert OpenAI().refusal(400, {}, body).detail == message
+        assert refusal_of(400, {}, body).detail == message
         told = json.dumps([{"error": {"message": message}}]).encode()
-        assert OpenAI().refusal(400, {}, told).detail == message
+        assert refusal_of(400, {}, told).detail == message
 
     @pytest.mark.parametrize(
         ("message", "problem"),
@@ -653,7 +663,7 @@ class TestRefusals:
         self, message: str, problem: type
     ) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
-        assert type(OpenAI().refusal(400, {}, body)) is problem
+        assert type(refusal_of(400, {}, body)) is problem
 
     @pytest.mark.parametrize(
         ("message", "told"),
@@ -680,12 +690,12 @@ class TestRefusals:
     )  # fmt: skip
     def test_names_of_our_account_are_removed_from_messages(self, message: str, told: str) -> None:
         body = json.dumps({"error": {"message": message}}).encode()
-        assert OpenAI().refusal(404, {}, body).detail == told
+        assert refusal_of(404, {}, body).detail == told
 
     def test_a_very_long_word_is_cleaned_fast(self) -> None:
         body = json.dumps({"error": {"message": "a-" * 30_000}}).encode()
         began = time.monotonic()
-        assert len(OpenAI().refusal(400, {}, body).detail) == 500
+        assert len(refusal_of(400, {}, body).detail) == 500
         assert time.monotonic() - began < 0.5
 
     @pytest.mark.parametrize(
@@ -703,14 +713,14 @@ class TestRefusals:
         ],
     )
     def test_a_valid_retry_after_is_forwarded(self, given: str, told: str | None) -> None:
-        refusal = OpenAI().refusal(429, {"Retry-After": given}, b"")
+        refusal = refusal_of(429, {"Retry-After": given}, b"")
         assert refusal.headers.get("Retry-After") == told
 
     @pytest.mark.parametrize("status", [401, 408, 429, 500, 502, 503, 504, 529])
     def test_retry_after_is_forwarded_unless_the_caller_is_at_fault(self, status: int) -> None:
-        assert OpenAI().refusal(status, {"Retry-After": "7"}, b"").headers["Retry-After"] == "7"
+        assert refusal_of(status, {"Retry-After": "7"}, b"").headers["Retry-After"] == "7"
 
     def test_a_retry_after_date_is_forwarded_in_seconds(self) -> None:
         until = int(time.time()) + 600
-        refusal = OpenAI().refusal(503, {"Retry-After": http_date(until)}, b"")
+        refusal = refusal_of(503, {"Retry-After": http_date(until)}, b"")
         assert 0 <= until - time.time() <= int(refusal.headers["Retry-After"]) <= 600

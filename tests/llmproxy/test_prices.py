@@ -14,11 +14,11 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest
 from licensing.callers import load_caller
 from llmproxy.calls import admit
-from llmproxy.chat import parse
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.offering import Offer, change_model
 from llmproxy.routes.prices import free_prices, prices_of, said, set_prices
 from llmproxy.routes.published_prices import compare, update_prices
+from llmproxy.surfaces.chat import parse
 from tests.conftest import Browser
 from tests.races import race
 from usage.caps import UNKNOWN, Prices
@@ -184,7 +184,7 @@ class TestSetting:
         caller = load_caller(user_id=user.pk, session_id=Session.objects.get().pk)
         assert caller is not None
         body = {"model": "house-model", "messages": [{"role": "user", "content": "hello"}]}
-        admit(caller=caller, chat=parse(body, stream=False), request_id="request-1", now=now)
+        admit(caller=caller, request=parse(body, stream=False), request_id="request-1", now=now)
         free_prices(route_id=one.pk, reason="It ended.", by=by, now=NOW)
         Route.objects.update(input_price=1, output_price=1)
         record = UsageRecord.objects.get()

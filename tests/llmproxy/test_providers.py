@@ -1,4 +1,4 @@
-"""A further provider is a file and a line of settings."""
+"""A further dialect is a module and an entry in the table."""
 
 import json
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from config.api.problems import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy import relay
 from llmproxy.calls import Call, admit
-from llmproxy.chat import parse
-from llmproxy.providers import provider, refusals
-from llmproxy.providers.anthropic import Anthropic
-from llmproxy.providers.openai import OpenAI
+from llmproxy.providers import dialects, refusals
 from llmproxy.providers.protocol import ProviderError
+from llmproxy.surfaces.chat import parse
+from tests.llmproxy.targets import refusal_of, target
+from tests.standins.plain_provider import PLAIN
 from tests.standins.raw_server import CHUNKED, Peer, playing
 from usage.models import UsageRecord
 
@@ -39,17 +39,12 @@ def says(peer: Peer) -> None:
 @pytest.mark.django_db
 class TestAThird:
     @pytest.fixture(autouse=True)
-    def plain(self, settings) -> Iterator[None]:
+    def plain(self, settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        monkeypatch.setitem(dialects.DIALECTS, "plain", PLAIN)
+        settings.LLM_PROVIDER = "plain"
         with playing(says) as server:
-            settings.LLM_PROVIDERS = {
-                **settings.LLM_PROVIDERS,
-                "plain": "tests.standins.plain_provider.Plain",
-            }
-            settings.LLM_PROVIDER = "plain"
             settings.LLM_BASE_URL = server.url.removesuffix("/v1/chat")
-            provider.cache_clear()
             yield
-        provider.cache_clear()
 
     @pytest.fixture
     def caller(self, pair: TokenPair, user: User) -> Caller:
@@ -60,7 +55,7 @@ class TestAThird:
     def call(self, caller: Caller, now: datetime, **members: Any) -> Call:
         messages = [{"role": "user", "content": "Good"}, {"role": "user", "content": "morning"}]
         chat = parse({"messages": messages, **members}, stream=None)
-        return admit(caller=caller, chat=chat, request_id="req", now=now)
+        return admit(caller=caller, request=chat, request_id="req", now=now)
 
     def test_answers_whole_and_in_streams(self, caller: Caller, now: datetime) -> None:
         answer = relay.complete(self.call(caller, now))
@@ -72,8 +67,8 @@ class TestAThird:
         assert (words, events[-2:]) == (["Good", "morning"], [b"data: [DONE]", b""])
         records = UsageRecord.objects.order_by("opened_at")
         assert [(each.provider, each.input_tokens, each.output_tokens) for each in records] == [
-            ("plain", 5, 7),
-            ("plain", 5, 2),
+            ("default", 5, 7),
+            ("default", 5, 2),
         ]
 
     def test_refuses_unsupported_calls(self, caller: Caller, now: datetime) -> None:
@@ -90,14 +85,13 @@ class TestARefusedCredential:
         yield
         refusals._last_logged.update(key="", at=0.0)
 
-    @pytest.mark.parametrize("dialect", [OpenAI(), Anthropic()])
     @pytest.mark.parametrize("status", [401, 402, 403])
     def test_is_logged_once_and_not_shown_to_callers(
-        self, caplog: pytest.LogCaptureFixture, settings, dialect: Any, status: int
+        self, caplog: pytest.LogCaptureFixture, settings, status: int
     ) -> None:
         body = json.dumps({"error": {"message": f"no such key: {settings.LLM_API_KEY()}"}})
         for _ in range(5):
-            problem = dialect.refusal(status, {}, body.encode())
+            problem = refusal_of(status, {}, body.encode())
             assert isinstance(problem, ProviderError)
             assert problem.detail == ProviderError.default_detail
         assert [record.message for record in caplog.records] == ["provider_refuses_credential"]
@@ -106,23 +100,21 @@ class TestARefusedCredential:
     def test_is_logged_again_for_a_new_credential_and_after_an_hour(
         self, caplog: pytest.LogCaptureFixture, settings, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        OpenAI().refusal(401, {}, b"")
+        refusal_of(401, {}, b"")
         settings.LLM_API_KEY = lambda: "sk-another"
-        OpenAI().refusal(401, {}, b"")
-        OpenAI().refusal(401, {}, b"")
+        refusal_of(401, {}, b"")
+        refusal_of(401, {}, b"")
         assert len(caplog.records) == 2
         monkeypatch.setattr(refusals, "LOG_AGAIN_AFTER", 0.0)
-        OpenAI().refusal(401, {}, b"")
+        refusal_of(401, {}, b"")
         assert len(caplog.records) == 3
 
     def test_is_also_logged_from_a_stream(self, caplog: pytest.LogCaptureFixture) -> None:
         asked = parse({"messages": [{"role": "user", "content": "x"}], "stream": True}, stream=None)
         event = {"type": "error", "error": {"type": "authentication_error", "message": "no"}}
         data = json.dumps(event).encode()
-        piece = (
-            Anthropic()
-            .translator(asked)
-            .piece(relay.EventParser().feed(b"event: error\ndata: " + data + b"\n\n")[0])
-        )
+        given, at = relay.EventParser().feed(b"data: %b\n\n" % data), target("anthropic")
+        codec = at.codec(asked.surface)
+        piece = codec.translator(asked, target=at, called=None).piece(given[0])
         assert isinstance(piece.failed, ProviderError)
         assert [record.message for record in caplog.records] == ["provider_refuses_credential"]

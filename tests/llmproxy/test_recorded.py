@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from config.api.problems import Problem
-from llmproxy.chat import parse
-from llmproxy.providers.anthropic import Anthropic
-from llmproxy.providers.openai import OpenAI
-from llmproxy.providers.protocol import Piece, Provider, TokenUsage
+from llmproxy.providers.dialects import DIALECTS
+from llmproxy.providers.protocol import Piece, TokenUsage
 from llmproxy.sse import EventParser
+from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces.model_request import Surface
+from tests.llmproxy.targets import target
 
 FIXTURES = Path(__file__).with_name("fixtures")
-PROVIDERS: dict[str, Provider] = {"openai": OpenAI(), "anthropic": Anthropic()}
 WEATHER = ("call_1", "weather", {"city": "Kiel"})
 CACHED = TokenUsage(1032, 9, 1024, 0)
 
@@ -81,7 +81,9 @@ def pieces(name: str, *, size: int, include_usage: bool) -> Iterator[Piece]:
     asked = parse(
         {"messages": [{"role": "user", "content": "x"}], "stream": True, **options}, stream=None
     )
-    translator = PROVIDERS[name.partition("-")[0]].translator(asked)
+    dialect = name.partition("-")[0]
+    codec = DIALECTS[dialect].codecs[Surface.CHAT]
+    translator = codec.translator(asked, target=target(dialect), called=None)
     known: TokenUsage | None = None
     parser, data = EventParser(), (FIXTURES / f"{name}.sse").read_bytes()
     parts = [data[start : start + size] for start in range(0, len(data), size)]
@@ -90,18 +92,18 @@ def pieces(name: str, *, size: int, include_usage: bool) -> Iterator[Piece]:
             piece = translator.piece(event)
             known = piece.reported or known
             if piece.ended and include_usage and known is not None:
-                piece.forward += translator.usage_chunk(known)
+                piece.forward += translator.ending(known)
             yield piece
             if piece.ended or piece.failed:
                 return
     if include_usage and known is not None:
         # The connection ended in place of the stream.
-        yield Piece(forward=translator.usage_chunk(known))
+        yield Piece(forward=translator.ending(known))
 
 
 def chunks_of(given: list[Piece]) -> list[dict[str, Any]]:
     blocks = b"".join(piece.forward for piece in given).split(b"\n\n")
-    return [json.loads(each[6:]) for each in blocks if each.startswith(b"data: ")]
+    return [json.loads(each[6:]) for each in blocks if each.startswith(b"data: {")]
 
 
 def heard(given: list[Piece]) -> Heard:
@@ -162,7 +164,7 @@ def test_every_recording_is_tested() -> None:
 )
 def test_a_whole_answer_is_read_in_one_shape(name: str, finish: str, reported: TokenUsage) -> None:
     body = (FIXTURES / f"{name}-answer.json").read_bytes()
-    answer, told, size = PROVIDERS[name].answer(body)
+    answer, told, size = DIALECTS[name].codecs[Surface.CHAT].answer(body, target=target(name))
     (choice,) = answer["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Four.", finish)
     assert told == reported

@@ -22,10 +22,11 @@ from config.db.connections import release_connection
 from licensing.callers import load_caller
 from llmproxy import call_watch, relay
 from llmproxy.calls import Call, admit
-from llmproxy.chat import parse
 from llmproxy.models import LanguageModel
+from llmproxy.providers.chat_answers import DONE
 from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
-from llmproxy.relay import DONE, Stream, complete, stream
+from llmproxy.relay import Stream, complete, stream
+from llmproxy.surfaces.chat import parse
 from llmproxy.upstream.exchange import Exchange, Head
 from llmproxy.views import _streamed
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
@@ -60,7 +61,7 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
         asked = {"messages": [{"role": "user", "content": "hello"}], **members}
         chat = parse(asked, stream=streamed)
         try:
-            yield admit(caller=caller, chat=chat, request_id="", now=now)
+            yield admit(caller=caller, request=chat, request_id="", now=now)
             assert provider.errors == []
         finally:
             provider.stop()

@@ -1,56 +1,52 @@
-"""A provider with a dialect of its own, for the test that adds one: lines of text in, lines of text out."""
+"""A dialect of its own, for the test that adds one: lines of text in, lines of text out."""
 
-from collections.abc import Mapping
 from json import dumps
 from typing import Any
 
-from django.conf import settings
-
 from config.api.problems import Fault, InvalidRequest, Problem
-from llmproxy.chat import Chat
+from llmproxy.providers.chat_answers import DONE, completed, error_event
 from llmproxy.providers.protocol import (
+    Dialect,
     Piece,
-    ProviderError,
     ProviderRequest,
+    Target,
     TokenUsage,
     Translator,
 )
 from llmproxy.sse import Event
+from llmproxy.surfaces.chat import Chat
+from llmproxy.surfaces.model_request import Surface
 
 
 class Plain:
-    name = "plain"
-
-    def check(self, chat: Chat) -> None:
-        if "tools" in chat.members:
+    def check(self, request: Chat) -> None:
+        if "tools" in request.members:
             raise InvalidRequest(errors=[Fault("/tools", "unsupported", "There are none here.")])
 
-    def image_tokens(self, image: Mapping[str, Any], *, model: str) -> int:
-        return 1
-
-    def prompt_overhead(self, chat: Chat) -> int:
+    def prompt_overhead(self, request: Chat) -> int:
         return 3
 
-    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest:
-        lines = [f"{model} {output_limit} {chat.stream}"]
-        lines += [each["content"] for each in chat.members["messages"]]
-        return ProviderRequest(
-            url=f"{settings.LLM_BASE_URL}/say",
-            headers={"X-Key": settings.LLM_API_KEY()},
-            body="\n".join(lines).encode(),
-        )
+    def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
+        lines = [f"{target.model} {output_limit} {request.stream}"]
+        lines += [each["content"] for each in request.members["messages"]]
+        headers = target.dialect.credential(target.key())
+        return ProviderRequest(f"{target.base_url}/say", headers, "\n".join(lines).encode())
 
-    def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
+    def answer(
+        self, body: bytes, *, target: Target
+    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
         tokens, _, text = body.decode().partition(" ")
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return {"choices": [choice]}, TokenUsage(5, int(tokens)), len(text)
 
-    def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
-        return _Words()
+    def completed(
+        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
+    ) -> dict[str, Any]:
+        return completed(answer, called=called, charged=charged)
 
-    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-        return ProviderError()
+    def translator(self, request: Chat, *, target: Target, called: str | None) -> Translator:
+        return _Words()
 
 
 class _Words:
@@ -61,6 +57,16 @@ class _Words:
         chunk = {"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}
         return Piece(forward=b"data: " + dumps(chunk).encode() + b"\n\n", size=len(word))
 
-    def usage_chunk(self, known: TokenUsage) -> bytes:
-        usage = {"prompt_tokens": known.input, "completion_tokens": known.output}
-        return b"data: " + dumps({"choices": [], "usage": usage}).encode() + b"\n\n"
+    def ending(self, charged: TokenUsage) -> bytes:
+        return DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return error_event(problem)
+
+
+PLAIN = Dialect(
+    "plain",
+    credential=lambda key: {"X-Key": key},
+    image_tokens=lambda *_: 1,
+    codecs={Surface.CHAT: Plain()},
+)

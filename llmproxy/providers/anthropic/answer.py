@@ -1,6 +1,7 @@
 """Translates Anthropic's message to a chat completion. Thinking becomes ``reasoning_content``."""
 
 import time
+from collections.abc import Callable
 from json import dumps
 from typing import Any
 
@@ -19,12 +20,14 @@ _FINISH = {
 }
 
 
-def completion(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
+def completion(
+    body: bytes, *, key: Callable[[], str]
+) -> tuple[dict[str, Any], TokenUsage | None, int]:
     """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
     try:
         message = parse_json_exactly(body)
         if is_failure(message):
-            raise failure_of(message)
+            raise failure_of(message, key=key())
         translated, size = _message(message["content"])
         known = reported(message.get("usage"))
         return _completion(message, translated, known), known, size

@@ -5,9 +5,11 @@ reports the prompt's tokens only; an output count is final once the message has 
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from config.api.problems import Problem
 from llmproxy.providers.anthropic.answer import (
     arguments_of,
     finish_reason,
@@ -15,6 +17,7 @@ from llmproxy.providers.anthropic.answer import (
     reported,
     tool_call,
 )
+from llmproxy.providers.chat_answers import DONE, error_event
 from llmproxy.providers.failures import failure_of
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.providers.reading import parse_json_exactly, size_of, usage_of
@@ -35,8 +38,11 @@ class _Block:
 class EventTranslator:
     """The translator of one stream. It skips events and blocks of unknown kinds."""
 
-    def __init__(self, *, include_usage: bool, called: str | None = None) -> None:
+    def __init__(
+        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
+    ) -> None:
         self._include_usage = include_usage
+        self._key = key
         self._called = called
         self._head: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
@@ -56,8 +62,13 @@ class EventTranslator:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
 
-    def usage_chunk(self, known: TokenUsage) -> bytes:
-        return self._event(choices=[], usage=usage_of(known))
+    def ending(self, charged: TokenUsage) -> bytes:
+        if not self._include_usage:
+            return DONE
+        return self._event(choices=[], usage=usage_of(charged)) + DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return error_event(problem)
 
     def _piece(self, kind: str, data: dict[str, Any]) -> Piece:
         piece = Piece()
@@ -77,7 +88,7 @@ class EventTranslator:
                 failed = None if self._finished else ProviderError()
                 piece = Piece(ended=self._finished, failed=failed)
             case "error":
-                piece = Piece(failed=failure_of(data))
+                piece = Piece(failed=failure_of(data, key=self._key()))
             case "ping":
                 piece = Piece(forward=KEEP_ALIVE)
         return piece

@@ -12,10 +12,10 @@ not strict, and ``json_object``, since the API can enforce closed schemas only.
 from json import dumps
 from typing import Any
 
-from llmproxy.chat import Chat
 from llmproxy.providers.anthropic.thinking import thinking
 from llmproxy.providers.anthropic.tools import tools_and_choice
 from llmproxy.providers.anthropic.turns import Turn, system_prompt, turns, unsupported
+from llmproxy.surfaces.chat import Chat
 
 # The lowest top_p that the API takes while the model thinks.
 LOWEST_TOP_P = 0.95

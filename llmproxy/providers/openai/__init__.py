@@ -1,45 +1,44 @@
 """OpenAI's chat completions, and any server that speaks them (https://platform.openai.com/docs/api-reference/chat)."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from django.conf import settings
-
-from config.api.problems import Problem
-from llmproxy.chat import Chat
+from llmproxy.providers import chat_answers
 from llmproxy.providers.openai.answer import completion
 from llmproxy.providers.openai.events import EventTranslator
-from llmproxy.providers.protocol import ProviderRequest, TokenUsage, Translator, json_request
-from llmproxy.providers.refusals import problem_of
-from llmproxy.tokens.images import openai_tokens
+from llmproxy.providers.protocol import ProviderRequest, Target, TokenUsage, Translator
+from llmproxy.surfaces.chat import Chat
 
 
-class OpenAI:
-    """``LLM_BASE_URL`` is the base URL of OpenAI's own SDK, with its ``/v1``."""
+class ChatCompletions:
+    """Chat completions. The base URL is that of OpenAI's own SDK, with its ``/v1``."""
 
-    name = "openai"
-
-    def check(self, chat: Chat) -> None:
+    def check(self, request: Chat) -> None:
         """Every valid call can be sent."""
 
-    def image_tokens(self, image: Mapping[str, Any], *, model: str) -> int:
-        return openai_tokens(image, model=model)
-
-    def prompt_overhead(self, chat: Chat) -> int:
+    def prompt_overhead(self, request: Chat) -> int:
         return 0
 
-    def outgoing(self, chat: Chat, *, model: str, output_limit: int) -> ProviderRequest:
-        body: dict[str, Any] = {**chat.members, "model": model, chat.limit_member: output_limit}
-        if chat.stream:
+    def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
+        limit = {request.limit_member: output_limit}
+        body: dict[str, Any] = {**request.members, "model": target.model, **limit}
+        if request.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        credential = {"Authorization": f"Bearer {settings.LLM_API_KEY()}"}
-        return json_request("/chat/completions", credential, body, streamed=chat.stream)
+        return target.post("/chat/completions", body, streamed=request.stream)
 
-    def answer(self, body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        return completion(body)
+    def answer(
+        self, body: bytes, *, target: Target
+    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
+        return completion(body, key=target.key)
 
-    def translator(self, chat: Chat, *, called: str | None = None) -> Translator:
-        return EventTranslator(called=called)
+    def completed(
+        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
+    ) -> dict[str, Any]:
+        return chat_answers.completed(answer, called=called, charged=charged)
 
-    def refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-        return problem_of(status, headers, body)
+    def translator(self, request: Chat, *, target: Target, called: str | None) -> Translator:
+        return EventTranslator(include_usage=request.include_usage, key=target.key, called=called)
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The headers that authenticate a request."""
+    return {"Authorization": f"Bearer {key}"}

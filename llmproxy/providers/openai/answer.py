@@ -1,5 +1,6 @@
 """Reads a chat completion. What servers write in another shape than OpenAI's is put into it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from llmproxy.providers.failures import failure_of, is_failure
@@ -9,12 +10,14 @@ from llmproxy.providers.protocol import ProviderError, TokenUsage
 from llmproxy.providers.reading import parse_json
 
 
-def completion(body: bytes) -> tuple[dict[str, Any], TokenUsage | None, int]:
+def completion(
+    body: bytes, *, key: Callable[[], str]
+) -> tuple[dict[str, Any], TokenUsage | None, int]:
     """The completion, the tokens reported, and the bytes of its text. Raises a problem for an error of the provider."""
     try:
         answer, _ = parse_json(body)
         if is_failure(answer):
-            raise failure_of(answer)
+            raise failure_of(answer, key=key())
         choices = answer["choices"]
         size = sum(_size(choice["message"]) for choice in choices)
         if (known := reported(answer.get("usage"))) is not None:

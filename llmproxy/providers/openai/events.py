@@ -4,8 +4,11 @@ An ordinary chunk is forwarded as it came. One is written anew where its model h
 has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
 """
 
+from collections.abc import Callable
 from typing import Any
 
+from config.api.problems import Problem
+from llmproxy.providers.chat_answers import DONE, error_event
 from llmproxy.providers.failures import failure_of, is_failure
 from llmproxy.providers.openai.texts import NotPlain, make_plain, output_size
 from llmproxy.providers.openai.usage import reported, told
@@ -13,7 +16,7 @@ from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenU
 from llmproxy.providers.reading import parse_json, usage_of
 from llmproxy.sse import Event, data_event
 
-DONE = b"[DONE]"
+LAST = b"[DONE]"
 # The members that all chunks of one answer share.
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
@@ -21,7 +24,11 @@ _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier
 class EventTranslator:
     """The translator of one stream."""
 
-    def __init__(self, *, called: str | None = None) -> None:
+    def __init__(
+        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
+    ) -> None:
+        self._include_usage = include_usage
+        self._key = key
         self._name = {} if called is None else {"model": called}
         # The last chunk, and the last usage of any chunk.
         self._chunk: dict[str, Any] = {}
@@ -35,7 +42,7 @@ class EventTranslator:
             # A comment shows that the provider is alive, which becomes our own keep-alive.
             return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
         data = event.data.strip()
-        if data == DONE:
+        if data == LAST:
             # An answer without a reason for its end was cut on the way.
             failed = None if self._finished else ProviderError()
             return Piece(ended=self._finished, failed=failed)
@@ -44,7 +51,13 @@ class EventTranslator:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Piece(failed=ProviderError())
 
-    def usage_chunk(self, known: TokenUsage) -> bytes:
+    def ending(self, charged: TokenUsage) -> bytes:
+        return (self._usage_chunk(charged) if self._include_usage else b"") + DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return error_event(problem)
+
+    def _usage_chunk(self, known: TokenUsage) -> bytes:
         head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
         # The provider's usage has more members than ours; ours counts where it reported none or another.
         usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
@@ -53,7 +66,7 @@ class EventTranslator:
     def _piece(self, event: Event, data: bytes) -> Piece:
         chunk, is_json = parse_json(data)
         if is_failure(chunk) or event.event == "error":
-            return Piece(failed=failure_of(chunk))
+            return Piece(failed=failure_of(chunk, key=self._key()))
         choices = chunk.get("choices")
         if not isinstance(choices, list):
             # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.

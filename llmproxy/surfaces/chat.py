@@ -8,7 +8,8 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
-from llmproxy.chat_schema import CHAT_REQUEST, COMPONENTS
+from llmproxy.surfaces.chat_schema import CHAT_REQUEST, COMPONENTS
+from llmproxy.surfaces.model_request import ModelRequest, Surface
 
 # The validator copies each faulty value and lists every unknown member, so the number of both is limited.
 MAX_VALUES = 100_000
@@ -43,16 +44,21 @@ _VALIDATOR = Draft202012Validator(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chat:
-    """One call. ``members`` are forwarded unchanged; ``output_wanted`` is in tokens."""
+class Chat(ModelRequest):
+    """A chat completion, whose ``members`` are forwarded unchanged."""
 
-    model: str | None
-    members: dict[str, Any]
-    output_wanted: int | None
+    surface: Surface = Surface.CHAT
     # The caller's name of the output limit: compatible servers support only one of the two.
     limit_member: str
-    stream: bool
     include_usage: bool
+
+    def fetched_images(self) -> Iterator[tuple[str, str]]:
+        for index, message in enumerate(self.members["messages"]):
+            content = message.get("content")
+            for place, part in enumerate(content if isinstance(content, list) else ()):
+                if part["type"] == "image_url" and not part["image_url"]["url"].startswith("data:"):
+                    pointer = f"/messages/{index}/content/{place}/image_url/url"
+                    yield pointer, part["image_url"]["url"]
 
 
 def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:

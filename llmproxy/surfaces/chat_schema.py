@@ -10,7 +10,7 @@ builds on its own, is a component. What code generators need:
 - An open object says so with ``_OPEN``: they take a bare ``{"type": "object"}`` for an empty one.
 - An array has ``items``, be it ``{}``.
 - ``_or_null`` puts components and lists of words into ``anyOf``, and gives plain values a list of types. A value that
-  is a word or an object is ``anyOf`` the two. The faults within keep their places (``llmproxy.chat``).
+  is a word or an object is ``anyOf`` the two. The faults within keep their places (``llmproxy.surfaces.chat``).
 - ``only`` a value is a ``const``: no list of booleans.
 - Conditions stand in ``if``/``then``/``else``, which generators pass over, and not in ``allOf``, which they do not.
 """

@@ -1,0 +1,35 @@
+"""What all requests for a model have in common, on whatever surface of the API they come."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Surface(StrEnum):
+    """The addresses of model calls, each with its own shape of request, answer and events."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+    EMBEDDINGS = "embeddings"
+    MESSAGES = "messages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A valid request. ``members`` are for the provider; ``output_wanted`` is in tokens, None where it is not said."""
+
+    surface: Surface
+    model: str | None
+    members: dict[str, Any]
+    output_wanted: int | None = None
+    stream: bool = False
+
+    @property
+    def prompt(self) -> dict[str, Any]:
+        """The prompt as ``messages`` and ``tools`` of a chat completion, which is how all prompts are counted."""
+        return self.members
+
+    def fetched_images(self) -> Iterator[tuple[str, str]]:
+        """Yields pointer and address of each image that the provider would fetch."""
+        yield from ()
