@@ -24,6 +24,8 @@ PROGRAMS = {
     "npm": "npm",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
+    "WebKitWebDriver": "webkit2gtk-driver",
+    "Xvfb": "xvfb",
 }
 # A file of a package that has no program.
 MODULE = Path("/usr/lib/nginx/modules/ngx_http_headers_more_filter_module.so")
