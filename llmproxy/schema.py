@@ -125,27 +125,30 @@ ANSWERS: Schema = {
         "error",
         says="The problem that ended the stream, with its members.",
     ),
+    "StreamEvent": _answer(
+        {
+            "data": {
+                "type": "string",
+                "if": {"const": "[DONE]"},
+                "else": {
+                    "contentMediaType": "application/json",
+                    "contentSchema": {"anyOf": [ref("ChatCompletionChunk"), ref("StreamError")]},
+                },
+            }
+        },
+        "data",
+    ),
 }
 COMPLETION: Schema = ref("ChatCompletion")
 
-# OpenAPI before version 3.2 cannot describe the items of a stream; programs read this as one item.
+# OpenAPI before version 3.2 cannot describe the items of a stream: some programs read this as one item, and generated
+# clients as the text of all.
 EVENT: Schema = {
-    "type": "object",
     "description": (
-        "One server-sent event. Its data is a ChatCompletionChunk, or `[DONE]` at the end, or a StreamError, which "
-        "ends the stream instead. Comments keep a silent stream alive."
+        "Server-sent events. The data of each is a ChatCompletionChunk, or `[DONE]` at the end, or a StreamError, "
+        "which ends the stream instead. Comments keep a silent stream alive."
     ),
-    "properties": {
-        "data": {
-            "type": "string",
-            "if": {"const": "[DONE]"},
-            "else": {
-                "contentMediaType": "application/json",
-                "contentSchema": {"anyOf": [ref("ChatCompletionChunk"), ref("StreamError")]},
-            },
-        }
-    },
-    "required": ["data"],
+    "anyOf": [ref("StreamEvent"), {"type": "string"}],
 }
 
 

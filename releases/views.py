@@ -112,7 +112,6 @@ class UpdateViewSet(ViewSet):
                 response=[200],
                 description="Base64 of the minisign signature of the manifest.",
             ),
-            OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200]),
         ],
         responses={
             200: OpenApiResponse(MANIFEST, description="The manifest, byte for byte."),

@@ -38,6 +38,7 @@ EVENT: Schema = {
         },
         "properties": {
             "type": ["object", "null"],
+            "additionalProperties": True,
             "description": (
                 f"At most {PROPERTIES_BYTES:,} bytes as compact JSON in UTF-8 and {PROPERTIES_LEVELS} levels, "
                 "this object being the first. What looks like a token, a key, a password or an email address is "

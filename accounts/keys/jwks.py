@@ -41,13 +41,13 @@ _KEYS: dict[str, Any] = {
     },
     "required": ["keys"],
 }
-_HEADERS = [
-    OpenApiParameter(name, str, OpenApiParameter.HEADER, response=[200, 304], description=said)
-    for name, said in (
-        ("ETag", "The entity tag of the current set."),
-        ("Cache-Control", f"`{CACHE_CONTROL}`"),
-    )
-]
+_CACHE = OpenApiParameter(
+    "Cache-Control",
+    str,
+    OpenApiParameter.HEADER,
+    response=[200, 304],
+    description=f"`{CACHE_CONTROL}`",
+)
 
 
 class KeysView(APIView):
@@ -59,7 +59,7 @@ class KeysView(APIView):
 
     @extend_schema(
         operation_id="keys",
-        parameters=_HEADERS,
+        parameters=[_CACHE],
         responses={
             (200, CONTENT_TYPE): _KEYS,
             304: OpenApiResponse(description="The set has not changed since `If-None-Match`."),

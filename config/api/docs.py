@@ -31,6 +31,15 @@ DOCS_POLICY = (
 )
 
 
+class CompactJson(OpenApiJsonRenderer2):
+    def get_indent(self, *args: Any, **kwargs: Any) -> None:
+        """Indentation would make the document four times as long."""
+
+
+class CompactOpenApiJson(CompactJson):
+    media_type = OpenApiJsonRenderer.media_type
+
+
 class SchemaView(APIView):
     """``/v1/schema``: YAML if the caller asks for it, else JSON whatever the caller accepts."""
 
@@ -39,8 +48,8 @@ class SchemaView(APIView):
     permission_classes = (AllowAny,)
     content_negotiation_class = WhateverAccept
     renderer_classes = (
-        OpenApiJsonRenderer2,
-        OpenApiJsonRenderer,
+        CompactJson,
+        CompactOpenApiJson,
         OpenApiYamlRenderer2,
         OpenApiYamlRenderer,
     )

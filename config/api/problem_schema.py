@@ -1,6 +1,6 @@
 """The OpenAPI description of problems and of the two health checks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from config.api.handlers import CONTENT_TYPE
@@ -9,6 +9,7 @@ from config.middleware.request_id import HEADER as REQUEST_ID
 
 Described = dict[str, Any]
 
+_TEXT_OR_NULL: Described = {"type": ["string", "null"]}
 _INSTANT: Described = {"type": "string", "format": "date-time"}
 _TOKENS: Described = {"type": "integer", "minimum": 0}
 _SPENT: Described = {
@@ -55,6 +56,11 @@ HEADERS: Mapping[str, Described] = {
         "required": True,
         "schema": {"type": "string"},
     },
+    "ETag": {
+        "description": "The tag of this answer, for `If-None-Match`.",
+        "required": True,
+        "schema": {"type": "string"},
+    },
     "Retry-After": {
         "description": "Seconds after which to try again.",
         "schema": {"type": "integer", "minimum": 1},
@@ -73,25 +79,27 @@ def known_problems() -> dict[str, type[Problem]]:
     return dict(sorted(known.items()))
 
 
-def problem_answer(status: int, codes: Iterable[str], *, model_call: bool) -> Described:
-    """Describes the answer with one status and any of these codes."""
+def problem_answer(codes: Iterable[str], *, model_call: bool) -> Described:
+    """Describes the answer with any of these codes, which share a status."""
     listed = list(codes)
-    known = known_problems()
-    properties: Described = {"status": {"const": status}, "code": {"enum": listed}}
-    for code in listed:
-        properties |= MEMBERS.get(code, {})
-    schema = {
-        "allOf": [_ref("ModelProblem" if model_call else "Problem"), {"properties": properties}]
-    }
+    shapes = [_ref(component_of(code, model_call=model_call)) for code in listed]
     return {
-        "description": "; ".join(f"`{code}`: {known[code].default_detail}" for code in listed),
-        "content": {CONTENT_TYPE: {"schema": schema}},
+        "description": ", ".join(f"`{code}`" for code in listed),
+        "content": {CONTENT_TYPE: {"schema": {"oneOf": shapes} if shapes[1:] else shapes[0]}},
     }
 
 
-def headers_of(status: str) -> Described:
+def component_of(code: str, *, model_call: bool) -> str:
+    """Names the component of a problem: `RateLimitedProblem`, at model calls `RateLimitedCallProblem`."""
+    name = "".join(word.capitalize() for word in code.split("_"))
+    return f"{name}CallProblem" if model_call else f"{name}Problem"
+
+
+def headers_of(status: str, *, has_etag: bool) -> Described:
     """Returns references to the headers of every answer with this status."""
     names = [REQUEST_ID]
+    if has_etag and status in {"200", "304"}:
+        names.append("ETag")
     if status == "401":
         names.append("WWW-Authenticate")
     if status in {"429", "502", "503", "504"}:
@@ -122,6 +130,7 @@ def health_paths() -> dict[str, Described]:
         "/healthz": {
             "get": {
                 "operationId": "healthz",
+                "summary": "Whether the service can do its work",
                 "description": "Whether the service can do its work. Takes plain HTTP and any host name.",
                 "tags": ["operations"],
                 "security": [{}],
@@ -137,6 +146,7 @@ def health_paths() -> dict[str, Described]:
         "/livez": {
             "get": {
                 "operationId": "livez",
+                "summary": "Whether the process serves",
                 "description": "Whether the process serves; checks nothing else.",
                 "tags": ["operations"],
                 "security": [{}],
@@ -147,49 +157,61 @@ def health_paths() -> dict[str, Described]:
 
 
 def components() -> dict[str, Described]:
-    """Returns the components that the answers refer to, by kind."""
+    """Returns the components that the answers may refer to, by kind."""
     text: Described = {"type": "string"}
-    problem: Described = {
-        "type": "object",
-        "description": "An error (RFC 9457). Members are only ever added.",
-        "properties": {
-            "type": {"type": "string", "format": "uri-reference"},
+    base = _object(
+        {
+            "type": {**text, "format": "uri-reference"},
             "title": text,
-            "status": {"type": "integer", "minimum": 400, "maximum": 599},
             "detail": {**text, "description": "A sentence for a person."},
-            "code": {**_ref("ProblemCode"), "description": "What to act on."},
             "request_id": text,
             "errors": {"type": "array", "items": _ref("Fault")},
         },
-        "required": ["type", "title", "status", "detail", "code", "request_id"],
+        optional={"errors"},
+    )
+    kind: Described = {
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "code": {**_ref("ProblemCode"), "description": "What to act on."},
     }
-    fault: Described = {
-        "type": "object",
-        "description": "One fault of an input; `pointer` is a JSON pointer (RFC 6901).",
-        "properties": {"pointer": text, "code": text, "detail": text},
-        "required": ["pointer", "code", "detail"],
-    }
-    nullable: Described = {"type": ["string", "null"]}
-    openai: Described = {
-        "type": "object",
-        "description": "The same error as OpenAI clients read it.",
-        "properties": {"message": text, "type": text, "code": text, "param": nullable},
-        "required": ["message", "type", "code", "param"],
-    }
-    model_problem: Described = {
-        "allOf": [
-            _ref("Problem"),
-            {"properties": {"error": _ref("OpenAIError")}, "required": ["error"]},
-        ]
-    }
+    fault = _object({"pointer": text, "code": text, "detail": text})
+    openai = _object({**dict.fromkeys(("message", "type", "code"), text), "param": _TEXT_OR_NULL})
     schemas = {
-        "Problem": problem,
+        "ProblemBase": {**base, "description": "What every problem has besides its kind."},
+        "Problem": {
+            **_all_of(_ref("ProblemBase"), _object(kind)),
+            "description": "An error (RFC 9457). Members are only ever added.",
+        },
         "ProblemCode": {"type": "string", "enum": list(known_problems())},
-        "Fault": fault,
-        "ModelProblem": model_problem,
-        "OpenAIError": openai,
+        "Fault": {
+            **fault,
+            "description": "One fault of an input; `pointer` is a JSON pointer (RFC 6901).",
+        },
+        "OpenAIError": {**openai, "description": "The same error as OpenAI clients read it."},
     }
+    for code, problem in known_problems().items():
+        plain = component_of(code, model_call=False)
+        schemas[plain] = _described(problem)
+        schemas[component_of(code, model_call=True)] = _all_of(
+            _ref(plain), _object({"error": _ref("OpenAIError")})
+        )
     return {"schemas": schemas, "headers": dict(HEADERS)}
+
+
+def _described(problem: type[Problem]) -> Described:
+    """The component of one problem. Its status and code are constants, so that clients tell problems apart by them."""
+    members = MEMBERS.get(problem.code, {})
+    kind = {"status": {"const": problem.status}, "code": {"const": problem.code}}
+    shape = _object({**kind, **members}, optional=members.keys() - {"retry_after_iso"})
+    return {**_all_of(_ref("ProblemBase"), shape), "description": problem.default_detail}
+
+
+def _object(properties: Described, *, optional: Collection[str] = ()) -> Described:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _all_of(*shapes: Described) -> Described:
+    return {"allOf": list(shapes)}
 
 
 def _ref(name: str) -> Described:

@@ -12,6 +12,7 @@ a view names those of its rules:
 The views that publish it are in ``config/api/docs.py``.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -38,6 +39,9 @@ TOKEN_PROBLEMS = (
     "access_revoked",
 )
 
+# The type of any problem, for clients.
+GENERAL = {"Problem"}
+
 _settings: dict[str, Any] = settings.REST_FRAMEWORK
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,9 +63,14 @@ class Schema(AutoSchema):
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation is not None:
             for status, codes in self._codes_by_status(operation).items():
-                shape = problem_answer(status, codes, model_call=self.path.startswith(MODEL_CALLS))
+                shape = problem_answer(codes, model_call=self.path.startswith(MODEL_CALLS))
                 operation["responses"].setdefault(str(status), shape)
         return operation
+
+    def get_summary(self) -> str | None:
+        """The first clause of the description."""
+        summary: str = re.split(r"[.:;](?:\s|$)", self.get_description(), maxsplit=1)[0]
+        return summary
 
     def _codes_by_status(self, operation: dict[str, Any]) -> dict[int, list[str]]:
         known = known_problems()
@@ -142,7 +151,20 @@ def describe_problems(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     for path in result["paths"].values():
         for operation in path.values():
             _require_body(operation, described["schemas"])
-            for status, response in operation["responses"].items():
-                response["headers"] = {**headers_of(status), **response.get("headers", {})}
-            operation["responses"] = dict(sorted(operation["responses"].items()))
+            answers = operation["responses"]
+            for status, response in answers.items():
+                common = headers_of(status, has_etag="304" in answers)
+                response["headers"] = {**common, **response.get("headers", {})}
+            operation["responses"] = dict(sorted(answers.items()))
+    while unused := described["schemas"].keys() - _named(result) - GENERAL:
+        for name in unused:
+            del described["schemas"][name]
     return result
+
+
+def _named(part: Any) -> set[str]:
+    """The names of the schemas that a part of the document refers to."""
+    if isinstance(part, dict):
+        named = {part["$ref"].rpartition("/")[2]} if isinstance(part.get("$ref"), str) else set()
+        return named.union(*map(_named, part.values()))
+    return set().union(*map(_named, part)) if isinstance(part, list) else set()

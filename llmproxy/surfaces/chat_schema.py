@@ -152,7 +152,7 @@ _MESSAGE: Schema = {
         "if": {"properties": {"role": {"enum": ["system", "developer", "user"]}}},
         "then": {
             "required": ["content"],
-            "properties": {"content": {"type": ["string", "array"]}},
+            "properties": {"content": {"type": ["string", "array"], "items": {}}},
         },
     },
 }

@@ -126,15 +126,32 @@ def document() -> dict[str, Any]:
     return document
 
 
-def codes(operation: dict[str, Any]) -> dict[str, list[str]]:
+def problems_of(response: dict[str, Any]) -> list[str]:
+    """The components of the problems that an answer can be."""
+    shape = response["content"]["application/problem+json"]["schema"]
+    return [each["$ref"].rpartition("/")[2] for each in shape.get("oneOf", [shape])]
+
+
+def members(document: dict[str, Any], component: str) -> dict[str, Any]:
+    """The properties of a problem, with those of the components that it extends."""
+    properties: dict[str, Any] = {}
+    for part in document["components"]["schemas"][component]["allOf"]:
+        name = part.get("$ref", "").rpartition("/")[2]
+        extended = document["components"]["schemas"].get(name, {})
+        properties |= members(document, name) if "allOf" in extended else {}
+        properties |= extended.get("properties", {}) | part.get("properties", {})
+    return properties
+
+
+def codes(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, list[str]]:
     """The codes of an operation's problems by status."""
-    return {
-        status: response["content"]["application/problem+json"]["schema"]["allOf"][1]["properties"][
-            "code"
-        ]["enum"]
-        for status, response in operation["responses"].items()
-        if "application/problem+json" in response.get("content", {})
-    }
+    found: dict[str, list[str]] = {}
+    for status, response in operation["responses"].items():
+        if "application/problem+json" in response.get("content", {}):
+            kinds = [members(document, name) for name in problems_of(response)]
+            assert {kind["status"]["const"] for kind in kinds} == {int(status)}
+            found[status] = [kind["code"]["const"] for kind in kinds]
+    return found
 
 
 def assert_described(document: dict[str, Any], operation: dict[str, Any], response: Any) -> None:
@@ -184,7 +201,7 @@ def test_health_is_described_as_it_answers(document: dict[str, Any], db: None) -
 def test_an_operation_names_the_problems_of_its_kind_and_of_its_rules(
     document: dict[str, Any],
 ) -> None:
-    assert codes(document["paths"]["/v1/things"]["post"]) == {
+    assert codes(document, document["paths"]["/v1/things"]["post"]) == {
         "400": ["malformed_request", "invalid_request"],
         "401": ["invalid_credentials"],
         "406": ["not_acceptable"],
@@ -194,7 +211,7 @@ def test_an_operation_names_the_problems_of_its_kind_and_of_its_rules(
         "500": ["internal_error"],
         "503": ["service_unavailable", "not_configured"],
     }
-    assert codes(document["paths"]["/v1/things/{name}"]["get"]) == {
+    assert codes(document, document["paths"]["/v1/things/{name}"]["get"]) == {
         "400": ["malformed_request", "invalid_request"],
         "404": ["not_found"],
         "406": ["not_acceptable"],
@@ -205,14 +222,14 @@ def test_an_operation_names_the_problems_of_its_kind_and_of_its_rules(
 
 
 def test_limits_by_address_are_described_where_they_hold(document: dict[str, Any]) -> None:
-    assert codes(document["paths"]["/v1/auth/things"]["post"])["429"] == ["rate_limited"]
+    assert codes(document, document["paths"]["/v1/auth/things"]["post"])["429"] == ["rate_limited"]
     assert "429" not in document["paths"]["/v1/things"]["post"]["responses"]
 
 
 def test_operations_with_a_token_list_its_problems(document: dict[str, Any]) -> None:
     ask, make = document["paths"]["/v1/llm/ask"]["post"], document["paths"]["/v1/things"]["post"]
     assert ask["security"] == [{"accessToken": []}]
-    assert codes(ask)["401"] == [
+    assert codes(document, ask)["401"] == [
         "not_authenticated",
         "invalid_access_token",
         "access_token_expired",
@@ -228,12 +245,21 @@ def test_caps_and_limits_share_a_status_and_describe_their_members(
     document: dict[str, Any],
 ) -> None:
     ask = document["paths"]["/v1/llm/ask"]["post"]
-    assert codes(ask)["429"] == ["monthly_cap_exceeded", "daily_limit_reached", "rate_limited"]
-    shape = ask["responses"]["429"]["content"]["application/problem+json"]["schema"]["allOf"]
-    assert shape[0] == {"$ref": "#/components/schemas/ModelProblem"}
-    assert {"retry_after_iso", "cap", "used", "reserved", "dimension"} <= shape[1][
-        "properties"
-    ].keys()
+    assert codes(document, ask)["429"] == [
+        "monthly_cap_exceeded",
+        "daily_limit_reached",
+        "rate_limited",
+    ]
+    assert problems_of(ask["responses"]["429"]) == [
+        "MonthlyCapExceededCallProblem",
+        "DailyLimitReachedCallProblem",
+        "RateLimitedCallProblem",
+    ]
+    spent = members(document, "MonthlyCapExceededCallProblem").keys()
+    assert {"retry_after_iso", "cap", "used", "reserved", "dimension", "error"} <= spent
+    assert "dimension" not in members(document, "DailyLimitReachedCallProblem")
+    make = document["paths"]["/v1/things"]["post"]["responses"]["413"]
+    assert "error" not in members(document, *problems_of(make))
 
 
 def test_operations_that_ignore_accept_list_no_406(document: dict[str, Any]) -> None:
@@ -243,6 +269,13 @@ def test_operations_that_ignore_accept_list_no_406(document: dict[str, Any]) -> 
     assert anything["responses"]["200"]["headers"].keys() == {"X-Request-ID", "ETag"}
 
 
+def test_only_problems_that_somebody_answers_are_components(document: dict[str, Any]) -> None:
+    components = document["components"]["schemas"]
+    assert {"Problem", "ProblemBase", "InvalidCredentialsProblem"} <= components.keys()
+    assert "StateInvalidProblem" not in components
+    assert "InvalidCredentialsCallProblem" not in components
+
+
 def test_headers_of_answers_are_described(document: dict[str, Any]) -> None:
     responses = document["paths"]["/v1/llm/ask"]["post"]["responses"]
     assert all("X-Request-ID" in response["headers"] for response in responses.values())
@@ -250,7 +283,7 @@ def test_headers_of_answers_are_described(document: dict[str, Any]) -> None:
     assert "Retry-After" in responses["429"]["headers"]
     assert "Retry-After" in responses["503"]["headers"]
     # Also a provider's failure may say when to come again.
-    assert all("Retry-After" in headers_of(status) for status in ("502", "504"))
+    assert all("Retry-After" in headers_of(status, has_etag=False) for status in ("502", "504"))
 
 
 def test_codes_are_one_closed_list(document: dict[str, Any]) -> None:
@@ -266,7 +299,7 @@ def test_codes_are_one_closed_list(document: dict[str, Any]) -> None:
         code
         for item in document["paths"].values()
         for operation in item.values()
-        for each in codes(operation).values()
+        for each in codes(document, operation).values()
         for code in each
     }
     assert named <= set(listed)
