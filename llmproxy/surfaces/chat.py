@@ -2,20 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-from jsonschema_rs import Draft202012Validator, ValidationError
-
-from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
+from config.api.problems import Fault, InvalidRequest
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST, COMPONENTS
+from llmproxy.surfaces.checking import RequestSchema
 from llmproxy.surfaces.model_request import ModelRequest, Surface
 
-# The validator copies each faulty value and lists every unknown member, so the number of both is limited.
-MAX_VALUES = 100_000
-MAX_MEMBERS = 5_000
-# A body with more values gets its first fault only.
-MAX_SEARCHED = 1_000
 # Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
 _OWN_MEMBERS = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
@@ -37,10 +30,7 @@ _DROPPED_FROM_MESSAGES = frozenset(
     }
 )
 
-# Faults repeat no value: it may be a prompt.
-_VALIDATOR = Draft202012Validator(
-    {**CHAT_REQUEST, "components": {"schemas": COMPONENTS}}, mask="The value"
-)
+_SCHEMA = RequestSchema(CHAT_REQUEST, COMPONENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +56,9 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
 
     Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
     """
-    size = _size(data)
-    faults = [*_stream_faults(data, stream=stream)]
-    if not _VALIDATOR.is_valid(data):
-        faults = [*_faults(data, size=size), *faults]
-    if faults:
-        raise InvalidRequest(errors=faults[:MAX_FAULTS])
+    unknown = _SCHEMA.check(data, besides=_stream_faults(data, stream=stream))
+    if unknown:
+        raise InvalidRequest(errors=unknown)
     streamed = bool(data.get("stream")) if stream is None else stream
     members = {
         name: value
@@ -120,68 +107,3 @@ def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
 def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fault]:
     if stream is not None and data.get("stream") not in (None, stream):
         yield Fault("/stream", "invalid", "This address does not support this value.")
-
-
-def _faults(data: dict[str, Any], *, size: int) -> Iterator[Fault]:
-    # The validator collects all faults at once, and a large body could have very many.
-    if size > MAX_SEARCHED:
-        yield from islice(_first_faults(data), 1)
-        return
-    for error in _VALIDATOR.iter_errors(data):
-        yield from _faults_of(error)
-
-
-def _size(data: dict[str, Any]) -> int:
-    """The number of values in a body. Raises ``MalformedRequest`` for too many."""
-    size = 0
-    level: list[Any] = [data]
-    while level:
-        lengths = list(map(len, level))
-        size += sum(lengths)
-        if size > MAX_VALUES:
-            raise MalformedRequest(f"A call holds at most {MAX_VALUES:,} values.")
-        if any(
-            length > MAX_MEMBERS and isinstance(each, dict)
-            for each, length in zip(level, lengths, strict=True)
-        ):
-            raise MalformedRequest(f"An object in a call holds at most {MAX_MEMBERS:,} members.")
-        within = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [value for each in within for value in each if isinstance(value, dict | list)]
-    return size
-
-
-def _first_faults(data: dict[str, Any]) -> Iterator[Fault]:
-    try:
-        _VALIDATOR.validate(data)
-    except ValidationError as error:
-        yield from _faults_of(error)
-
-
-def _faults_of(error: ValidationError) -> Iterator[Fault]:
-    place = error.instance_path
-    match error.kind.name:
-        case "additionalProperties":
-            for name in error.kind.as_dict()["unexpected"]:
-                yield Fault(pointer((*place, name)), "unknown", "This member is not supported.")
-        case "required":
-            name = error.kind.as_dict()["property"]
-            yield Fault(pointer((*place, name)), "required", "This member is required.")
-        case "anyOf" if meant := _meant(error):
-            for each in meant:
-                yield from _faults_of(each)
-        case _:
-            yield Fault(pointer(place), "invalid", f"{error.message}.")
-
-
-def _meant(error: ValidationError) -> list[ValidationError] | None:
-    """The faults by the one alternative whose type the value has; None where it has no or several."""
-    alternatives: list[list[ValidationError]] = error.kind.as_dict()["context"]
-    fitting = [
-        faults
-        for faults in alternatives
-        if not any(
-            each.kind.name == "type" and each.instance_path == error.instance_path
-            for each in faults
-        )
-    ]
-    return fitting[0] if len(fitting) == 1 else None

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest, MalformedRequest
-from llmproxy.surfaces.chat import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES, parse
+from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces.checking import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES
 
 HELLO = [{"role": "user", "content": "hello"}]
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}

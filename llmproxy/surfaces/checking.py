@@ -1,0 +1,131 @@
+"""Checks the body of a model call by the JSON Schema that is published for it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from jsonschema_rs import Draft202012Validator, ValidationError
+
+from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
+
+Json = dict[str, Any]
+# The sentence of a fault, by its place; ``*`` is any index.
+Refusals = Mapping[tuple[str, ...], str]
+
+# The validator copies each faulty value and lists every unknown member, so the number of both is limited.
+MAX_VALUES = 100_000
+MAX_MEMBERS = 5_000
+# A body with more values gets its first fault only.
+MAX_SEARCHED = 1_000
+NO_REFUSALS: Refusals = {}
+
+
+class RequestSchema:
+    """The schema of one kind of call, with the components that it refers to.
+
+    ``refusals`` say of members and values that are known why they are refused.
+    """
+
+    def __init__(self, schema: Json, components: Json, *, refusals: Refusals = NO_REFUSALS) -> None:
+        self._closed = _validator(schema, components)
+        self._open = _validator(schema, opened(components))
+        self._refusals = refusals
+
+    def check(self, data: Json, *, besides: Iterable[Fault] = ()) -> tuple[Fault, ...]:
+        """Returns the faults that are no more than members which the schema does not know.
+
+        Raises ``InvalidRequest`` with a pointer for each other fault, those ``besides`` the schema's among them, and
+        ``MalformedRequest`` for too many values or members.
+        """
+        size, faults = _size(data), [*besides]
+        if not self._closed.is_valid(data):
+            found = list(islice(self._faults(data, size=size), MAX_FAULTS))
+            # Faults of a closed schema that an open one does not find are unknown members.
+            if not faults and self._open.is_valid(data):
+                return tuple(found)
+            faults = [*found, *faults]
+        if faults:
+            raise InvalidRequest(errors=faults[:MAX_FAULTS])
+        return ()
+
+    def _faults(self, data: Json, *, size: int) -> Iterator[Fault]:
+        # The validator collects all faults at once, and a large body could have very many.
+        if size > MAX_SEARCHED:
+            yield from islice(self._first_faults(data), 1)
+            return
+        for error in self._closed.iter_errors(data):
+            yield from self._faults_of(error)
+
+    def _first_faults(self, data: Json) -> Iterator[Fault]:
+        try:
+            self._closed.validate(data)
+        except ValidationError as error:
+            yield from self._faults_of(error)
+
+    def _faults_of(self, error: ValidationError) -> Iterator[Fault]:
+        place = error.instance_path
+        match error.kind.name:
+            case "additionalProperties":
+                for name in error.kind.as_dict()["unexpected"]:
+                    yield Fault(pointer((*place, name)), "unknown", "This member is not supported.")
+            case "required":
+                name = error.kind.as_dict()["property"]
+                yield Fault(pointer((*place, name)), "required", "This member is required.")
+            case "anyOf" if meant := _meant(error):
+                for each in meant:
+                    yield from self._faults_of(each)
+            case _:
+                named = tuple("*" if isinstance(each, int) else each for each in place)
+                detail = self._refusals.get(named) or f"{error.message}."
+                yield Fault(pointer(place), "invalid", detail)
+
+
+def opened(schema: Any) -> Any:
+    """A schema whose objects take other members too."""
+    if isinstance(schema, list):
+        return [opened(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: opened(value)
+        for name, value in schema.items()
+        if name != "additionalProperties" or value is not False
+    }
+
+
+def _validator(schema: Json, components: Json) -> Draft202012Validator:
+    # Faults repeat no value: it may be a prompt.
+    return Draft202012Validator({**schema, "components": {"schemas": components}}, mask="The value")
+
+
+def _size(data: Json) -> int:
+    """The number of values in a body. Raises ``MalformedRequest`` for too many."""
+    size = 0
+    level: list[Any] = [data]
+    while level:
+        lengths = list(map(len, level))
+        size += sum(lengths)
+        if size > MAX_VALUES:
+            raise MalformedRequest(f"A call holds at most {MAX_VALUES:,} values.")
+        if any(
+            length > MAX_MEMBERS and isinstance(each, dict)
+            for each, length in zip(level, lengths, strict=True)
+        ):
+            raise MalformedRequest(f"An object in a call holds at most {MAX_MEMBERS:,} members.")
+        within = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for each in within for value in each if isinstance(value, dict | list)]
+    return size
+
+
+def _meant(error: ValidationError) -> list[ValidationError] | None:
+    """The faults by the one alternative whose type the value has; None where it has no or several."""
+    alternatives: list[list[ValidationError]] = error.kind.as_dict()["context"]
+    fitting = [
+        faults
+        for faults in alternatives
+        if not any(
+            each.kind.name == "type" and each.instance_path == error.instance_path
+            for each in faults
+        )
+    ]
+    return fitting[0] if len(fitting) == 1 else None
