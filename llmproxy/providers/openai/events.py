@@ -78,6 +78,9 @@ class EventTranslator:
             if delta := choice.get("delta"):
                 delta_size, is_plain = self._read(delta, choice)
                 size, is_ordinary = size + delta_size, is_ordinary and is_plain
+            elif delta is None:
+                # Azure's filter speaks without one, and SDKs read it.
+                choice["delta"], is_ordinary = {}, False
             finished = finished or bool(choice.get("finish_reason"))
             if choice.get("usage"):
                 # Moonshot reports here.

@@ -11,6 +11,8 @@ from llmproxy.providers.reading import size_of
 AUDIO_PER_BYTE = 800
 _REASONING = ("reasoning_content", "reasoning")
 _TEXTS = frozenset({"content", "refusal", *_REASONING})
+# The kinds of parts that are thinking, Mistral's and Databricks'.
+_THOUGHTS = frozenset({"thinking", "reasoning"})
 
 
 class NotPlain(TypeError):
@@ -35,8 +37,8 @@ def output_size(message: dict[str, Any]) -> int:
 def make_plain(message: dict[str, Any]) -> None:
     """Writes each text as a string, as clients read it.
 
-    Mistral's models stream their content in parts, those of their thinking among them, and some servers write a tool
-    call's arguments as an object. Raises ``TypeError`` for what is neither.
+    Mistral's models stream their content in parts, their thinking among them, and some servers write a tool call's
+    arguments as an object. Raises ``TypeError`` for what is neither.
     """
     thought = ""
     for name in _TEXTS & message.keys():
@@ -57,8 +59,8 @@ def _joined(parts: Any) -> tuple[str, str]:
     for part in parts if isinstance(parts, list) else [parts]:
         if isinstance(part, str):
             text += part
-        elif part.get("type") == "thinking":
-            thinking = part.get("thinking") or ""
+        elif part.get("type") in _THOUGHTS:
+            thinking = part.get("thinking") or part.get("summary") or ""
             thought += thinking if isinstance(thinking, str) else "".join(_joined(thinking))
         else:
             text += part.get("text") or ""

@@ -9,8 +9,8 @@ from llmproxy.providers.reading import count_of, usage_of, whole
 def reported(usage: Any) -> TokenUsage | None:
     """The token usage of a ``usage`` object, or None without one. An explicit zero is a report.
 
-    Output includes reasoning, except where a server (xAI's) reports it beside: then the total is above both counts, or
-    the reasoning above the output.
+    Output includes reasoning, except where a server (xAI's, Google's, Perplexity's) reports it beside: then the total
+    is above both counts, or the reasoning above the output.
     """
     if not isinstance(usage, dict):
         return None
@@ -46,5 +46,7 @@ def told(usage: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
 
 
 def _detail(usage: dict[str, Any], group: str, name: str) -> int:
+    """A count of a group, or of the usage itself, where Moonshot and Perplexity write it."""
     details = usage.get(group)
-    return (count_of(details.get(name)) or 0) if isinstance(details, dict) else 0
+    within = count_of(details.get(name)) if isinstance(details, dict) else None
+    return within or count_of(usage.get(name)) or 0
