@@ -394,6 +394,7 @@ PERSONAL_RECORDS = {
     "overrides": "usage.erasure.overrides",
     "stops of model calls": "usage.erasure.stops",
     "usage alerts": "usage.erasure.alerts",
+    "personal keys": "llmproxy.keys.personal_keys.of_person",
 }
 # The same of rows that stay, each with its column that is emptied.
 PERSONAL_COLUMNS = {"labels of calls": ("usage.erasure.labelled", "labels")}

@@ -29,6 +29,7 @@ urlpatterns = [
     path("v1/updates/", include("releases.updates_urls")),
     # Without trailing slashes, as their addresses have none.
     path("v1/", include("accounts.connections.urls")),
+    path("v1/", include("llmproxy.keys.urls")),
     path("v1/", include("telemetry.urls")),
     path("v1/", include("releases.micro_apps.urls")),
     path("v1/schema", SchemaView.as_view(), name="schema"),

@@ -35,7 +35,7 @@ class Caller:
     email: str
     epoch: int
     is_active: bool
-    session_id: UUID
+    session_id: UUID | None
     session_lasts: bool
     client_id: UUID | None
     client_name: str | None

@@ -9,13 +9,14 @@ calls' costs, in case this process dies.
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db.models import BooleanField, ExpressionWrapper, Q
+from django.db.models import BooleanField, ExpressionWrapper, F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -23,9 +24,11 @@ from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from config.api.problems import Problem
 from config.db.connections import release_connection
+from licensing.callers import Caller
 from licensing.models import Standing
-from licensing.permissions import LicenceSuspended
+from licensing.permissions import LicenceSuspended, NotEntitled
 from llmproxy.calls import Call, End
+from llmproxy.models import PersonalKey
 from llmproxy.upstream.exchange import Exchange
 from usage.caps import SoFar, begin_background_read, checkpoint
 from usage.stops import ModelCallsStopped, told_to_end
@@ -84,10 +87,10 @@ def end_refused() -> None:
     calls = list(_calls.values())
     if not calls:
         return
-    states = _states({each.call.caller.session_id for each in calls})
+    standings = _standings([each.call.caller for each in calls])
     stopped = told_to_end(record_ids=[each.call.id for each in calls], now=timezone.now())
     for each in calls:
-        reason = _reason(each.call, states.get(each.call.caller.session_id))
+        reason = _reason(each.call, standings.get(_held_by(each.call.caller)))
         if reason is None and each.call.id in stopped:
             reason = ModelCallsStopped()
         if reason is not None:
@@ -177,22 +180,45 @@ def _end_of(call: Call) -> End:
     return End.CLIENT_GONE if call.disconnected else End.TIMEOUT
 
 
-def _reason(call: Call, state: tuple[int, bool, bool, str | None] | None) -> Problem | None:
-    if state is None:
-        return AccessRevoked()
-    epoch, is_active, has_ended, status = state
-    if epoch != call.caller.epoch or not is_active or has_ended or status is None:
-        return AccessRevoked()
-    return LicenceSuspended() if status == Standing.SUSPENDED else None
+class _Standing(NamedTuple):
+    """A session's or personal key's access now."""
+
+    epoch: int
+    is_active: bool
+    is_over: bool
+    licence: str | None
+    # Whether the plan has personal keys, where it is one.
+    is_allowed: bool = True
 
 
-def _states(sessions: set[UUID]) -> dict[UUID, tuple[int, bool, bool, str | None]]:
+def _held_by(caller: Caller) -> UUID | None:
+    """The id of the session or personal key of a caller."""
+    return caller.session_id if caller.key is None else caller.key.id
+
+
+def _reason(call: Call, now: _Standing | None) -> Problem | None:
+    """The reason to end a call; None while its caller has access."""
+    if now is None or now.epoch != call.caller.epoch:
+        return AccessRevoked()
+    if not now.is_active or now.is_over or now.licence is None:
+        return AccessRevoked()
+    if not now.is_allowed:
+        return NotEntitled()
+    return LicenceSuspended() if now.licence == Standing.SUSPENDED else None
+
+
+def _standings(callers: Collection[Caller]) -> dict[UUID | None, _Standing]:
+    """The access of the callers' sessions and keys, by id; those that are gone are missing."""
+    sessions = {each.session_id for each in callers if each.session_id is not None}
+    keys = {each.key.id for each in callers if each.key is not None}
     over = Q(ended_at__isnull=False) | Q(expires_at__isnull=False, expires_at__lte=Now())
     is_over = ExpressionWrapper(over, BooleanField())
-    rows = Session.objects.filter(pk__in=sessions).values_list(
-        "pk", "user__epoch", "user__is_active", is_over, "user__client__licence__status"
-    )
-    return {pk: (epoch, active, over, status) for pk, epoch, active, over, status in rows}
+    columns = ("pk", "user__epoch", "user__is_active", is_over, "user__client__licence__status")
+    rows = [*Session.objects.filter(pk__in=sessions).values_list(*columns)] if sessions else []
+    if keys:
+        allowed = F("user__client__licence__plan__allows_keys")
+        rows += PersonalKey.objects.filter(pk__in=keys).values_list(*columns, allowed)
+    return {pk: _Standing(*state) for pk, *state in rows}
 
 
 def _start() -> None:

@@ -106,7 +106,13 @@ class Call:
                 self.end = end
                 self.spent, source = self._spent(end, unseen=self._unseen())
                 settlement = Settlement(
-                    self.id, self.caller.user_id, self.spent, source, end, self.first_byte_at
+                    self.id,
+                    self.caller.user_id,
+                    self.spent,
+                    source,
+                    end,
+                    self.first_byte_at,
+                    by_capped_key=self.caller.key is not None,
                 )
                 self._settled = settle_or_retry(settlement, self._excess(self.spent))
             return self._settled.is_set()
@@ -234,6 +240,8 @@ def admit(
     asked = Asked(
         user_id=caller.user_id,
         session_id=caller.session_id,
+        key_id=caller.key and caller.key.id,
+        key_cap=caller.key and caller.key.monthly_output_tokens,
         client_id=caller.client_id,
         provider=target.provider,
         request_id=request_id,

@@ -43,6 +43,7 @@ class Settlement(NamedTuple):
     source: UsageRecord.Source
     end: UsageRecord.End
     first_byte_at: datetime | None
+    by_capped_key: bool = False
 
 
 class Settled(Event):

@@ -21,6 +21,7 @@ from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, End, admit
 from llmproxy.catalogue import offered
 from llmproxy.client_disconnect import disconnect_check
+from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.relay import complete, stream
 from llmproxy.schema import (
     CHAT_EXAMPLES,
@@ -56,6 +57,7 @@ CALL_PROBLEMS = (
 class ModelCallViewSet(ViewSet):
     """Metered calls to a model."""
 
+    authentication_classes = (CallAuthentication,)
     permission_classes = (IsAuthenticated, LicenceWorks)
     # Calls have a limit of their own.
     throttle_classes = ()
@@ -122,8 +124,10 @@ class ModelCallViewSet(ViewSet):
 class ModelViewSet(ViewSet):
     """Lists the models, also for a suspended client."""
 
+    authentication_classes = (CallAuthentication,)
     permission_classes = (IsAuthenticated,)
 
+    @problems("not_entitled")
     @extend_schema(
         operation_id="llm_models",
         responses={

@@ -9,7 +9,7 @@ from config.console.actions import Action
 
 ENDS = (
     "Every session ends at once: tokens are refused from the next request on, "
-    "and running streams end within 15 seconds."
+    "and running streams end within 15 seconds. So does every personal key."
 )
 
 

@@ -31,8 +31,10 @@ MAX_DEPTH = 60
 REFUSED = "?"
 WORD = re.compile(r"[\w.:/<>+@-]{1,80}", re.ASCII)
 PATTERN = re.compile(r"[!-~]{1,120}")
-# Looks like a key or a token: capitals, small letters and digits in one long run, or JSON in base64.
-SECRET = re.compile(r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}", re.ASCII)
+# Looks like a key or a token: capitals, small letters and digits in one long run, JSON in base64, or a personal key.
+SECRET = re.compile(
+    r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}|sk-shell-", re.ASCII
+)
 
 log = logging.getLogger(__name__)
 # Known literals of the code.

@@ -23,7 +23,8 @@ from accounts.sessions.sign_in import Device, sign_in
 from config.encryption import encrypt
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
-from llmproxy.models import LanguageModel
+from llmproxy.keys.key_text import KeyText
+from llmproxy.models import LanguageModel, PersonalKey
 from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelease
 from telemetry.models import Event
 from tests.conftest import PASSWORD
@@ -32,6 +33,7 @@ from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.periods import Period
 
+KEY = KeyText(bytes(range(200, 232)))
 CONNECTION_SECRET = "ya29.a-token-of-a-third-party"
 JOB_SECRET = "https://shell.test/account/password/a-link-that-lets-people-in"
 
@@ -88,6 +90,7 @@ def world(plan: Plan, signing_key: None, by: Actor, now: datetime) -> World:
         told_at=now,
     )
     _connect(people[0], now)
+    _make_key(people[0], now)
     _release(now)
     Event.objects.create(
         event_id=uuid4(),
@@ -169,6 +172,18 @@ def _connect(user: User, now: datetime) -> None:
     revocation.save()
 
 
+def _make_key(user: User, now: datetime) -> None:
+    PersonalKey.objects.create(
+        user=user,
+        name="Editor <script>",
+        hash=KEY.hashed,
+        epoch=user.epoch,
+        monthly_output_tokens=5_000,
+        created_at=now,
+        expires_at=now + timedelta(days=30),
+    )
+
+
 def _release(now: datetime) -> None:
     channel, _ = ShellChannel.objects.get_or_create(name="stable")
     release = ShellRelease.objects.create(
@@ -209,6 +224,8 @@ def _secrets(people: list[User], pairs: list[Any]) -> list[str]:
         JOB_SECRET,
         CONNECTION_SECRET,
         PASSWORD,
+        KEY.text,
+        KEY.hashed.hex(),
         *(text for pair in pairs for text in (pair.access, pair.refresh)),
     ]
     for token in RefreshToken.objects.all():

@@ -1,0 +1,138 @@
+"""Personal keys: made and ended by their person, ended by operators, and good for model calls alone.
+
+A key is of the epoch in which it was made, so it ends with its person's access by the row that ends every session: a
+revocation, a new password, a move to another client. What plan and licence refuse, they refuse while they do.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from accounts.audit import Actor, record
+from accounts.sessions.authentication import AccessRevoked
+from accounts.sessions.revocation import lock_user
+from config.api.problems import Fault, InvalidRequest, Problem, instant
+from licensing.callers import Caller, HeldKey, KeyHolders
+from licensing.models import Licence
+from licensing.permissions import NotEntitled
+from llmproxy.keys.key_text import KeyText
+from llmproxy.models import PersonalKey
+from usage.limits import LEAST_OUTPUT, effective_of_all
+
+MOST = 10
+MOST_DAYS = 90
+# How often the last use of a key is written.
+USE_PRECISION = timedelta(minutes=1)
+NO_KEYS = "Your organisation's plan does not include personal keys."
+
+_holders = KeyHolders(PersonalKey)
+
+
+class TooManyKeys(Problem):
+    code = "too_many_keys"
+    status = 409
+    title = "Too many personal keys"
+    default_detail = f"You have {MOST} personal keys already. End one that you do not need."
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made, with its text, which is not stored."""
+
+    row: PersonalKey
+    text: str = field(repr=False)
+
+
+def make_key(
+    *,
+    caller: Caller,
+    name: str,
+    days: int,
+    monthly_output_tokens: int | None,
+    by: Actor,
+    now: datetime,
+) -> NewKey:
+    """Makes a key of the caller, with a cap of its own if it is given one.
+
+    Raises ``NotEntitled`` where the plan has no keys, ``TooManyKeys``, ``InvalidRequest`` for a cap above the
+    person's, and ``AccessRevoked`` if their access was ended meanwhile.
+    """
+    text = KeyText.new()
+    with transaction.atomic():
+        # Keys are counted one after another, and none is made in an epoch that has passed.
+        user = lock_user(caller.user_id)
+        if user.epoch != caller.epoch or not user.is_active:
+            raise AccessRevoked
+        if not Licence.objects.filter(client__users=user, plan__allows_keys=True).exists():
+            raise NotEntitled(NO_KEYS)
+        _check_cap(monthly_output_tokens, user_id=user.pk, now=now)
+        if PersonalKey.objects.filter(user=user).live(at=now).count() >= MOST:
+            raise TooManyKeys
+        key = PersonalKey.objects.create(
+            user=user,
+            name=name,
+            hash=text.hashed,
+            epoch=user.epoch,
+            monthly_output_tokens=monthly_output_tokens,
+            created_at=now,
+            expires_at=now + timedelta(days=days),
+        )
+        _record("personal_key:made", key, by=by, now=now, after=_seen(key))
+    return NewKey(key, text.text)
+
+
+def _check_cap(cap: int | None, *, user_id: UUID, now: datetime) -> None:
+    theirs = effective_of_all(user_ids=[user_id], now=now)[user_id].output
+    if cap is not None and theirs is not None and cap > max(theirs, LEAST_OUTPUT):
+        detail = f"A key's own cap is at most yours, of {theirs:,} tokens."
+        raise InvalidRequest(errors=[Fault("/monthly_output_tokens", "max_value", detail)])
+
+
+def end_key(*, key: PersonalKey, by: Actor, now: datetime, reason: str = "") -> bool:
+    """Ends a key; its running calls end within seconds. Returns False if it had ended before."""
+    with transaction.atomic():
+        if not PersonalKey.objects.filter(pk=key.pk, ended_at=None).update(ended_at=now):
+            return False
+        _record("personal_key:ended", key, by=by, now=now, reason=reason, before=_seen(key))
+    return True
+
+
+def holder_of(text: KeyText, *, now: datetime) -> tuple[Caller, HeldKey] | None:
+    """The caller with this key, in one query, or None for a key that does not exist. Notes its use each minute."""
+    caller = _holders.load(hashed=text.hashed)
+    if caller is None or caller.key is None:
+        return None
+    last = caller.key.last_used_at
+    if caller.may_call and (last is None or last <= now - USE_PRECISION):
+        _note_use(caller.key.id, now=now)
+    return caller, caller.key
+
+
+def of_person(user_id: UUID) -> QuerySet[Any]:
+    """The keys of a person, for erasure."""
+    return PersonalKey.objects.filter(user=user_id)
+
+
+def _note_use(key_id: UUID, *, now: datetime) -> None:
+    # Of calls at the same moment one writes.
+    due = Q(last_used_at=None) | Q(last_used_at__lte=now - USE_PRECISION)
+    PersonalKey.objects.filter(due, pk=key_id).update(last_used_at=now)
+
+
+def _record(action: str, key: PersonalKey, **given: Any) -> None:
+    # A person's events are found by their id.
+    record(action, target=key.user.email, target_id=key.user_id, **given)
+
+
+def _seen(key: PersonalKey) -> dict[str, Any]:
+    """The key in the audit log."""
+    return {
+        "key": str(key.pk),
+        "name": key.name,
+        "expires_at": instant(key.expires_at),
+        "monthly_output_tokens": key.monthly_output_tokens,
+    }
