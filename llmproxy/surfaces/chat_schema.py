@@ -11,6 +11,7 @@ builds on its own, is a component. What code generators need:
 - An array has ``items``, be it ``{}``.
 - ``_or_null`` puts components and lists of words into ``anyOf``, and gives plain values a list of types. A value that
   is a word or an object is ``anyOf`` the two. The faults within keep their places (``llmproxy.surfaces.chat``).
+- No member is ``null`` alone: ``_NOTHING`` is null or an empty object.
 - ``only`` a value is a ``const``: no list of booleans.
 - Conditions stand in ``if``/``then``/``else``, which generators pass over, and not in ``allOf``, which they do not.
 """
@@ -71,6 +72,7 @@ _FLAG: Schema = {"type": ["boolean", "null"]}
 _OPEN: Schema = {"type": "object", "additionalProperties": True}
 _FREE: Schema = {**_OPEN, "description": "A JSON Schema that the caller chooses."}
 _ANY_LIST: Schema = {"type": ["array", "null"], "items": {}}
+_NOTHING: Schema = {**_or_null(_OPEN), "maxProperties": 0}
 _LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": 1_000_000}
 
 _PART: Schema = {
@@ -141,8 +143,8 @@ _MESSAGE: Schema = {
             "reasoning_details": _ANY_LIST,
             "provider_specific_fields": _or_null(_OPEN),
             "parsed": {},
-            "audio": {"type": "null"},
-            "function_call": {"type": "null"},
+            "audio": _NOTHING,
+            "function_call": _NOTHING,
         },
         "role",
     ),

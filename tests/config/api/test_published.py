@@ -98,6 +98,16 @@ def test_no_list_of_words_holds_booleans_or_null(document: Described) -> None:
     assert [at for at, words in lists if not all(type(word) in {str, int} for word in words)] == []
 
 
+def test_no_member_is_null_alone(document: Described) -> None:
+    """openapi-fetch takes such a member out of what it sends, and then refuses it."""
+    members = [
+        (f"{at}/{name}", types(member))
+        for at, each in schemas(document)
+        for name, member in each.get("properties", {}).items()
+    ]
+    assert [at for at, kinds in members if kinds == {"null"}] == []
+
+
 def test_every_reference_leads_to_a_component_and_every_component_is_used(
     document: Described,
 ) -> None:
