@@ -1,5 +1,7 @@
 """Model calls over HTTP: parse, admit, relay."""
 
+from collections.abc import Callable
+from functools import partial
 from json import dumps
 from typing import Any, cast
 
@@ -34,6 +36,7 @@ from llmproxy.schema import (
 from llmproxy.serializers import ModelListSerializer
 from llmproxy.surfaces.chat import parse
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST
+from llmproxy.surfaces.model_request import ModelRequest
 
 # The problems of a model call in the schema.
 CALL_PROBLEMS = (
@@ -74,7 +77,7 @@ class ModelCallViewSet(ViewSet):
     )
     def complete(self, request: Request) -> HttpResponseBase:
         """Ask a model and receive its answer in one piece."""
-        return self._answer(request, streamed=False)
+        return self._answer(request, partial(parse, stream=False))
 
     @problems(*CALL_PROBLEMS)
     @extend_schema(
@@ -87,7 +90,7 @@ class ModelCallViewSet(ViewSet):
     )
     def stream(self, request: Request) -> HttpResponseBase:
         """Ask a model and receive its answer as server-sent events."""
-        return self._answer(request, streamed=True)
+        return self._answer(request, partial(parse, stream=True))
 
     @problems(*CALL_PROBLEMS)
     @extend_schema(
@@ -100,13 +103,15 @@ class ModelCallViewSet(ViewSet):
     )
     def chat(self, request: Request) -> HttpResponseBase:
         """Ask a model with OpenAI's SDKs; ``stream`` in the body selects events or one piece."""
-        return self._answer(request, streamed=None)
+        return self._answer(request, partial(parse, stream=None))
 
-    def _answer(self, request: Request, *, streamed: bool | None) -> HttpResponseBase:
+    def _answer(
+        self, request: Request, read: Callable[[dict[str, Any]], ModelRequest]
+    ) -> HttpResponseBase:
         now = timezone.now()
         caller = caller_of(request)
         ratelimits.count("llm.user", key=str(caller.user_id), now=now)
-        asked = parse(cast("dict[str, Any]", request.data), stream=streamed)
+        asked = read(cast("dict[str, Any]", request.data))
         # A chunked body has a length too: the most that it may be.
         size = int(request.META.get("CONTENT_LENGTH") or 0)
         call = admit(caller=caller, request=asked, request_id=request_id(), now=now, size=size)

@@ -18,6 +18,8 @@ MAX_MEMBERS = 5_000
 # A body with more values gets its first fault only.
 MAX_SEARCHED = 1_000
 NO_REFUSALS: Refusals = {}
+# The member by which an object says which of several alternatives it is.
+KIND = "type"
 
 
 class RequestSchema:
@@ -74,6 +76,10 @@ class RequestSchema:
             case "anyOf" if meant := _meant(error):
                 for each in meant:
                     yield from self._faults_of(each)
+            case "const" if place and place[-1] == KIND:
+                named = tuple("*" if isinstance(each, int) else each for each in place)
+                detail = self._refusals.get(named) or "No kind of this name is supported here."
+                yield Fault(pointer(place), "invalid", detail)
             case _:
                 named = tuple("*" if isinstance(each, int) else each for each in place)
                 detail = self._refusals.get(named) or f"{error.message}."
@@ -118,14 +124,30 @@ def _size(data: Json) -> int:
 
 
 def _meant(error: ValidationError) -> list[ValidationError] | None:
-    """The faults by the one alternative whose type the value has; None where it has no or several."""
+    """The faults by the one alternative of the value's JSON type, and of the kind that an object says it is.
+
+    Where no alternative is of that kind, or an object says none, the fault of that member. None where several
+    alternatives may be meant.
+    """
     alternatives: list[list[ValidationError]] = error.kind.as_dict()["context"]
-    fitting = [
-        faults
-        for faults in alternatives
-        if not any(
-            each.kind.name == "type" and each.instance_path == error.instance_path
-            for each in faults
-        )
-    ]
-    return fitting[0] if len(fitting) == 1 else None
+    place = error.instance_path
+    typed = [each for each in alternatives if not _of_kind("type", place, each)]
+    wrong = [_of_kind("const", [*place, KIND], each) for each in typed]
+    fitting = [each for each, faults in zip(typed, wrong, strict=True) if not faults]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not fitting:
+        return wrong[0] if wrong else None
+    missing = [[each for each in faults if _lacks_kind(each, place)] for faults in fitting]
+    return missing[0] if all(missing) else None
+
+
+def _of_kind(
+    kind: str, place: list[str | int], faults: list[ValidationError]
+) -> list[ValidationError]:
+    return [each for each in faults if each.kind.name == kind and each.instance_path == place]
+
+
+def _lacks_kind(error: ValidationError, place: list[str | int]) -> bool:
+    is_required = error.kind.name == "required" and error.instance_path == place
+    return is_required and error.kind.as_dict()["property"] == KIND
