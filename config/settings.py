@@ -435,6 +435,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
         {"name": "access", "description": "Sign-in, sessions, passwords and the keys of tokens."},
         {"name": "licence", "description": "What the shell may do now."},
         {"name": "models", "description": "Metered calls to models."},
+        {"name": "personal keys", "description": "Static keys for editors and command lines."},
         {"name": "usage", "description": "Tokens used, and what is left."},
         {"name": "releases", "description": "Updates of the shell, and micro apps."},
         {"name": "telemetry", "description": "Events that shells report."},
