@@ -3,7 +3,7 @@
 django-ratelimit counts by ``add(key, 1, timeout)`` and, for a key that exists already, ``incr(key)``. Here ``add``
 increments and sets the expiry in one atomic step, and the next ``incr`` of the same thread returns that result, so
 that a count is one round trip. django-ratelimit reads by ``add(key, 0, timeout)`` and ``get(key)``, likewise. The
-cache therefore holds whole numbers and supports no ``set``.
+cache therefore holds whole numbers alone.
 
 Counts that this process made while Redis was away stay here when Redis is back.
 """
@@ -65,6 +65,18 @@ class CounterCache(BaseCache):
         if number is None:
             number = self._run(lambda counters: counters.read(full_key))
         return default if number is None else number
+
+    def set(
+        self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None
+    ) -> None:
+        full_key, seconds = self.make_key(key, version), self._seconds(timeout)
+        self._run(lambda counters: counters.set(full_key, value, seconds))
+
+    def delete(self, key: str, version: int | None = None) -> bool:
+        full_key = self.make_key(key, version)
+        # It may have been set here while Redis was away.
+        is_here = _process.delete(full_key)
+        return self._run(lambda counters: counters.delete(full_key)) or is_here
 
     def clear(self) -> None:
         """Removes every key of this prefix and version, here and in Redis."""

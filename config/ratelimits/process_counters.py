@@ -38,6 +38,15 @@ class ProcessCounters:
         number, ends = self._numbers.get(key, (0, 0.0))
         return number if ends > monotonic() else None
 
+    def set(self, key: str, number: int, seconds: int | None) -> None:
+        with self._lock:
+            self._make_room()
+            self._numbers[key] = number, inf if seconds is None else monotonic() + seconds
+
+    def delete(self, key: str) -> bool:
+        with self._lock:
+            return self._numbers.pop(key, None) is not None
+
     def clear(self, prefix: str) -> None:
         with self._lock:
             for key in [each for each in self._numbers if each.startswith(prefix)]:

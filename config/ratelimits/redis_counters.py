@@ -116,6 +116,12 @@ class RedisCounters(Batches[_Count]):
         number = self.run(lambda client: client.get(key))
         return None if number is None else int(number)
 
+    def set(self, key: str, number: int, seconds: int | None) -> None:
+        self.run(lambda client: client.set(key, number, ex=seconds))
+
+    def delete(self, key: str) -> bool:
+        return bool(self.run(lambda client: client.delete(key)))
+
     def clear(self, prefix: str) -> None:
         # Never the whole database, which others may share.
         pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"

@@ -414,3 +414,13 @@ def test_expired_numbers_are_evicted_first() -> None:
     assert [counters.read(f"living {number}") for number in range(10)] == [1] * 10
     assert counters.read("new") == 1
     assert len(counters._numbers) == 11
+
+
+def test_a_number_can_be_set_and_deleted(counters: CounterCache) -> None:
+    counters.set("a", -7, 60)
+    assert counters.get("a") == -7
+    counters.set("a", 3, 60)
+    assert counters.get("a") == 3
+    assert counters.delete("a")
+    assert not counters.delete("a")
+    assert counters.get("a") is None

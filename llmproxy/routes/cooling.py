@@ -1,0 +1,108 @@
+"""Routes that cool down: after failures in a row, or for as long as their provider asked.
+
+A route cools down for all processes, by the cache of counters; while Redis is away, for each by itself. After failures
+one call at a time then tries the route, and the others wait until that one begins to be answered.
+"""
+
+import logging
+import time
+from collections import Counter
+from datetime import datetime
+from typing import NamedTuple
+
+from django.core.cache import cache
+
+log = logging.getLogger(__name__)
+
+# Failures in a row, in one process.
+FAILURES = 3
+COOL_SECONDS = 30
+# A failed route that nobody has asked for so long counts as new.
+REMEMBERED_SECONDS = 600
+# A try that has not begun to be answered for so long lets another begin.
+TRY_SECONDS = 60
+# What a process has read of a route holds for so long, so that not every call asks for it.
+HOLDS_SECONDS = 1.0
+
+
+class RouteKey(NamedTuple):
+    """A provider, and its name for a model."""
+
+    provider: str
+    model: str
+
+
+class Cooling(NamedTuple):
+    """The seconds until a route is asked again, and whether its provider asked for them."""
+
+    seconds: int
+    is_asked: bool
+
+
+# Failures in a row by route, and the time on the monotonic clock of the first one.
+_failures: Counter[RouteKey] = Counter()
+_failing_since: dict[RouteKey, float] = {}
+# The end of each route's cooling as last read, and when it was. In seconds of the Unix time; negative where the
+# provider asked for it.
+_seen: dict[RouteKey, tuple[float, int]] = {}
+
+
+def cooling(route: RouteKey, *, now: datetime) -> Cooling | None:
+    """Whether a route cools down. None lets the caller ask it."""
+    until, at = _until(route), now.timestamp()
+    if until and abs(until) > at:
+        return Cooling(max(1, round(abs(until) - at)), is_asked=until < 0)
+    if until <= 0 or cache.add(_key("try", route), 1, TRY_SECONDS):
+        return None
+    return Cooling(1, is_asked=False)
+
+
+def shown(route: RouteKey, *, now: datetime) -> Cooling | None:
+    """Whether a route cools down, for operators."""
+    until, at = cache.get(_key("cools", route)) or 0, now.timestamp()
+    return Cooling(round(abs(until) - at), is_asked=until < 0) if abs(until) > at else None
+
+
+def note_failure(route: RouteKey, *, wait: int | None, now: datetime) -> None:
+    """Notes that a route has failed; ``wait`` are the seconds for which its provider asked."""
+    _failures[route] += 1
+    _failing_since.setdefault(route, time.monotonic())
+    if wait:
+        _cool(route, -(now.timestamp() + wait), seconds=wait, kept=wait)
+    elif _failures[route] >= FAILURES or _until(route) > 0:
+        kept = COOL_SECONDS + REMEMBERED_SECONDS
+        _cool(route, now.timestamp() + COOL_SECONDS, seconds=COOL_SECONDS, kept=kept)
+        cache.delete(_key("try", route))
+
+
+def note_beginning(route: RouteKey) -> None:
+    """Notes that a route has begun to answer."""
+    if _seen.get(route, (0.0, 0))[1] > 0:
+        cache.delete(_key("cools", route))
+        cache.delete(_key("try", route))
+        _seen[route] = time.monotonic(), 0
+        log.info("route_answers_again", extra=route._asdict())
+
+
+def note_answer(route: RouteKey, *, asked_at: float) -> None:
+    """Notes a whole answer; one that was asked for before the failures began says nothing."""
+    if route in _failing_since and asked_at > _failing_since[route]:
+        del _failing_since[route], _failures[route]
+
+
+def _cool(route: RouteKey, until: float, *, seconds: int, kept: int) -> None:
+    cache.set(_key("cools", route), round(until), kept)
+    _seen[route] = time.monotonic(), round(until)
+    log.warning("route_cools_down", extra={**route._asdict(), "seconds": seconds})
+
+
+def _until(route: RouteKey) -> int:
+    read_at, until = _seen.get(route, (0.0, 0))
+    if route not in _seen or time.monotonic() - read_at > HOLDS_SECONDS:
+        until = cache.get(_key("cools", route)) or 0
+        _seen[route] = time.monotonic(), until
+    return until
+
+
+def _key(kind: str, route: RouteKey) -> str:
+    return f"llm:{kind}:{route.provider}:{route.model}"
