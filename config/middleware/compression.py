@@ -1,4 +1,4 @@
-"""Compresses the API's schema and static files where the caller accepts gzip.
+"""Compresses the API's schema and static files where the caller accepts gzip (docs/adr/0058).
 
 These are the same for everybody. Answers to people are never compressed, because their length would tell of their
 content where an attacker chooses a part of it; nor are streams, which a compressor would hold back.
