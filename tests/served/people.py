@@ -42,6 +42,7 @@ def add_person(
         plan = Plan.objects.create(
             name=f"Plan {number}",
             entitlements=["notes"],
+            allows_keys=True,
             **{f"{name}_tokens": cap for name, cap in caps.items()},
         )
         client = create_client(name=f"Client {number}", plan=plan, by=BY, now=now)

@@ -188,7 +188,8 @@ def sensible(scene: Scene) -> Iterator[Call]:
         "/v1/connections/local/authorize", {"redirect_uri": scene.third_party.redirect_uri}
     )
     state = begun.json()["state"]
-    secret.also(state)
+    key = shell.post("/v1/keys", {"name": "Another editor"}).json()
+    secret.also(state, key["key"])
     new = secret.word("new-password")
     event = {"id": str(uuid4()), "name": "opened", "occurred_at": datetime.now(UTC).isoformat()}
     bodies: dict[str, Any] = {
@@ -197,6 +198,7 @@ def sensible(scene: Scene) -> Iterator[Call]:
         "POST /v1/auth/logout": {"refresh": leaving.refresh_token},
         "POST /v1/auth/password/reset": {"email": person.email},
         "POST /v1/auth/password/change": {"current": person.password, "new": new},
+        "POST /v1/keys": {"name": "Editor"},
         "POST /v1/telemetry": {"events": [{**event, "properties": {"note": secret.told}}]},
         "POST /v1/connections/{provider}/authorize": {
             "redirect_uri": scene.third_party.redirect_uri
@@ -218,7 +220,8 @@ def sensible(scene: Scene) -> Iterator[Call]:
     for operation in scene.routes.described:
         path = f"{scene.routes.path(operation)}{queries.get(operation, '')}"
         if "{id}" in operation:
-            path = path[: -len(str(uuid4()))] + claims_of(ending.access)["sid"]
+            ended = key["id"] if "keys" in operation else claims_of(ending.access)["sid"]
+            path = path[: -len(str(uuid4()))] + ended
         given = publishing if "publish" in operation else headers
         body = bodies.get(operation, {"note": secret.word("note")})
         is_read = operation.startswith(("GET", "HEAD"))
@@ -229,7 +232,9 @@ def failing_calls(scene: Scene) -> Iterator[Call]:
     """The provider repeats what it was told, falls silent, breaks off, or says nothing that can be read."""
     shell = scene.signed_in(scene.person())
     word, key = scene.secret.word("echo"), scene.secret.word("provider-key")
-    headers = {"Authorization": f"Bearer {shell.access}"}
+    personal = shell.post("/v1/keys", {"name": "Editor"}).json()["key"]
+    scene.secret.also(personal)
+    headers = {"x-api-key": personal}
     for directive in (
         f'fault=status:400 message="{word}"',
         f'fault=status:401 message="{key} is no key"',

@@ -20,7 +20,9 @@ SAID = "canary-7kQz"
 @pytest.fixture
 def held(database: Database, person: Person, shell: Shell) -> set[str]:
     """Every secret of a person who has done everything that can be done, well and badly."""
-    held = {shell.access, shell.refresh_token, person.password}
+    key = shell.post("/v1/keys", {"name": "Editor"}).json()["key"]
+    held = {shell.access, shell.refresh_token, person.password, key}
+    _show_key(shell, key)
     _call_models(shell)
     shell.post("/v1/auth/logout", data=f'{{"refresh": "{SAID}'.encode())
     shell.get(f"/v1/nowhere/{SAID}?{SAID}={SAID}", headers={"X-Request-ID": f"{SAID} {SAID}"})
@@ -35,6 +37,15 @@ def held(database: Database, person: Person, shell: Shell) -> set[str]:
         revoke_all(user_id=person.id, by=BY, reason="The test says so.", now=datetime.now(UTC))
     shell.complete(SAID)
     return held
+
+
+def _show_key(shell: Shell, key: str) -> None:
+    """A personal key as it is meant, where it is not, and in places that are written down."""
+    for headers in ({"x-api-key": key, "Authorization": ""}, {"Authorization": f"Bearer {key}"}):
+        assert shell.get("/v1/llm/models", headers=headers).status_code == 200
+        assert shell.get("/v1/auth/me", headers=headers).status_code == 401
+    shell.get(f"/v1/nowhere/{key}?key={key}", headers={"X-Request-ID": key, "User-Agent": key})
+    shell.post("/v1/llm/complete", {"model": key, "messages": []}, headers={"x-api-key": key})
 
 
 def _call_models(shell: Shell) -> None:
