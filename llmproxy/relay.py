@@ -85,10 +85,10 @@ def complete(call: Call) -> dict[str, Any]:
 class Stream:
     """The answer of a call as server-sent events for a WSGI server: iterate, and close at any point.
 
-    Made by :func:`stream`, which has already waited one keep-alive interval for the first byte.
+    Made by :func:`stream`, which has already waited one keep-alive interval for the first event.
     """
 
-    def __init__(self, call: Call, exchange: Exchange, first: bytes | None) -> None:
+    def __init__(self, call: Call, exchange: Exchange) -> None:
         self._call = call
         self._exchange = exchange
         self._parser = EventParser()
@@ -103,7 +103,32 @@ class Stream:
         self._sent_at = time.monotonic()
         # Kept because reading a setting is too slow for each chunk.
         self._keep_alive = settings.LLM_KEEPALIVE_SECONDS
-        self._parts = self._relay(first)
+        self._parts = self._relay()
+        # The caller's part of the first bytes, and the failure that they end with.
+        self._first = bytearray()
+        self._failed: Problem | None = None
+
+    def begin(self) -> None:
+        """Waits one keep-alive interval for the first event; raises a failure that comes in its place."""
+        until = time.monotonic() + self._keep_alive
+        if self._exchange.head(self._keep_alive) is None:
+            return
+        _check_head(self._call, self._exchange)
+        while not _has_event(self._first) and not self._over:
+            chunk = self._exchange.chunk(max(0.0, until - time.monotonic()))
+            if chunk is None:
+                return
+            is_first = self._call.first_byte_at is None
+            if is_first and (not chunk or chunk.lstrip().startswith(NO_EVENTS)):
+                raise ProviderError
+            self._failed = self._read(chunk, self._first)
+            if self._failed is not None and not _has_event(self._first):
+                if chunk:
+                    # An error in place of an answer is a refusal, whatever the status.
+                    self._call.refused, self._call.began = True, False
+                raise self._failed
+            if time.monotonic() >= until:
+                return
 
     def __iter__(self) -> Iterator[bytes]:
         return self._parts
@@ -133,21 +158,20 @@ class Stream:
                 if chunk is None or self._read(chunk, bytearray()) is not None:
                     return
 
-    def _relay(self, first: bytes | None) -> Generator[bytes]:
+    def _relay(self) -> Generator[bytes]:
         try:
-            if first is None:
-                yield KEEP_ALIVE
-            chunk = first
+            if self._over or self._failed is not None:
+                yield from self._end(self._first, self._failed)
+            else:
+                yield bytes(self._first) or KEEP_ALIVE
             while not self._over:
-                if chunk is None:
-                    chunk = self._next_chunk()
+                chunk = self._next_chunk()
                 if chunk is None:
                     self._sent_at = time.monotonic()
                     yield KEEP_ALIVE
                     continue
                 out = bytearray()
                 failure = self._read(chunk, out)
-                chunk = None
                 if self._over or failure is not None:
                     yield from self._end(out, failure)
                 elif out or self._is_silent():
@@ -256,11 +280,13 @@ def stream(call: Call) -> Stream:
     """Starts a streamed answer. A failure within one keep-alive interval is settled and raised."""
     exchange = _open(call)
     try:
-        return Stream(call, exchange, _first_bytes(call, exchange))
+        answer = Stream(call, exchange)
+        answer.begin()
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
         exchange.close()
         call_watch.forget(call)
         raise _settle_failure(call, error) from None
+    return answer
 
 
 def _with_blank_line(event: bytes) -> bytes:
@@ -268,16 +294,9 @@ def _with_blank_line(event: bytes) -> bytes:
     return event if not event or event.endswith(BLANK_LINES) else event + b"\n\n"
 
 
-def _first_bytes(call: Call, exchange: Exchange) -> bytes | None:
-    """The provider's first bytes, None if none come within one keep-alive interval."""
-    until = time.monotonic() + settings.LLM_KEEPALIVE_SECONDS
-    if exchange.head(settings.LLM_KEEPALIVE_SECONDS) is None:
-        return None
-    _check_head(call, exchange)
-    chunk = exchange.chunk(max(0.0, until - time.monotonic()))
-    if chunk == b"" or (chunk or b"").lstrip().startswith(NO_EVENTS):
-        raise ProviderError
-    return chunk
+def _has_event(out: bytearray) -> bool:
+    """Whether there is more than comments for the caller."""
+    return bool(out.replace(KEEP_ALIVE, b""))
 
 
 def _check_head(call: Call, exchange: Exchange) -> None:

@@ -113,6 +113,71 @@ def test_an_answer_that_is_no_stream_fails_before_the_first_byte(
     assert (record.end, record.output_tokens) == ("provider_failed", 0)
 
 
+BUSY = {"error": {"message": "Busy.", "code": 429, "retry_after": 7}}
+BUSY_EVENT = b"data: %s\n\n" % dumps(BUSY).encode()
+ROLE = (
+    b'data: {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": null}]}\n\n'
+)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [BUSY_EVENT],
+        [BUSY_EVENT[:9], BUSY_EVENT[9:], DONE],
+        [b": waiting\n\n", b": still waiting\n\n" + BUSY_EVENT],
+        [b'data: {"choices": [], "prompt_filter_results": []}\n\n', BUSY_EVENT],
+        [b"data: " + dumps({"object": "error", **BUSY["error"]}).encode() + b"\n\n"],
+    ],
+)
+def test_an_error_as_the_first_event_is_a_refusal_that_costs_nothing(
+    play: Play, parts: list[bytes]
+) -> None:
+    with play(plays(*parts)) as call, pytest.raises(ProviderUnavailable) as caught:
+        stream(call)
+    assert caught.value.headers == {"Retry-After": "7"}
+    record = UsageRecord.objects.get()
+    assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
+
+
+@pytest.mark.parametrize("parts", [[ROLE, BUSY_EVENT], [ROLE + BUSY_EVENT]])
+def test_an_error_after_an_event_is_an_event_however_they_come(
+    play: Play, parts: list[bytes]
+) -> None:
+    with play(plays(*parts)) as call:
+        answer = read(stream(call))
+    assert answer.startswith(ROLE)
+    error = loads(answer.removeprefix(ROLE).removeprefix(b"data: "))["error"]
+    assert (error["code"], error["status"]) == ("provider_unavailable", 503)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.input_tokens) == ("provider_failed", record.reserved_input)
+
+
+def test_comments_alone_do_not_hold_back_a_stream_for_longer_than_a_silence(
+    play: Play, settings
+) -> None:
+    settings.LLM_KEEPALIVE_SECONDS = 0.2
+
+    def script(peer: Peer) -> None:
+        peer.send(CHUNKED)
+        while not begun.wait(0.02):
+            peer.chunk(b": waiting\n\n")
+        peer.chunk(chunk("one") + chunk(None) + DONE)
+        peer.chunk(b"")
+
+    begun = Event()
+    with play(script) as call:
+        answer = stream(call)
+        assert next(answer).startswith(b": keep-alive\n\n")
+        begun.set()
+        assert read(answer).endswith(chunk("one") + chunk(None) + DONE)
+
+
+def test_a_stream_of_comments_alone_is_no_answer(play: Play) -> None:
+    with play(plays(b": waiting\n\n")) as call, pytest.raises(ProviderError):
+        stream(call)
+
+
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": None, "completion_tokens": None}])
 def test_an_empty_usage_is_no_report(play: Play, usage: object) -> None:
     def script(peer: Peer) -> None:

@@ -132,7 +132,7 @@ def _event(data: Json, *, name: str = "") -> bytes:
 
 
 def heard_by_the_sdk(body: bytes) -> Json:
-    """What OpenAI's SDK makes of a stream: the message, the finish reason, and the usage."""
+    """What OpenAI's SDK makes of a stream."""
     answer = httpx.Response(200, content=body, headers={"Content-Type": "text/event-stream"})
     transport = httpx.MockTransport(lambda request: answer)
     with (
@@ -144,21 +144,17 @@ def heard_by_the_sdk(body: bytes) -> Json:
     ):
         # The helper raises for an answer that is cut at its limit; what it has put together is there all the same.
         stream.until_done()
-        final = stream.current_completion_snapshot
+        return as_heard(stream.current_completion_snapshot)
+
+
+def as_heard(final: Any) -> Json:
+    """The message and the finish reason, without what the SDK adds and what nobody said."""
     (choice, *_) = final.choices
-    return {
-        "message": _told(choice.message.model_dump()),
-        "finish": choice.finish_reason,
-        "usage": final.usage.model_dump(exclude_none=True) if final.usage else None,
-    }
-
-
-def _told(message: Json) -> Json:
-    """A message without what the SDK adds to it, and without what nobody said."""
+    message = choice.message.model_dump()
     kept = {name: value for name, value in message.items() if value not in (None, "", [])}
     for call in kept.get("tool_calls", ()):
         call["function"].pop("parsed_arguments", None)
-    return kept
+    return {"message": kept, "finish": choice.finish_reason}
 
 
 def main() -> None:
@@ -169,7 +165,7 @@ def main() -> None:
             heard = heard_by_the_sdk(b"".join(shape.events()))
             # Texts of every delta are put together, also the role of servers that say it in each.
             heard["message"]["role"] = ASSISTANT
-            line["heard"] = {name: heard[name] for name in ("message", "finish")}
+            line["heard"] = heard
         lines.append(json.dumps(line, ensure_ascii=False))
     FILE.write_text("\n".join(lines) + "\n")
 
