@@ -219,8 +219,7 @@ def admit(
     assert caller.client_id is not None
     model = choose(request.model, surface=request.surface, caller=caller)
     target = model.targets[0]
-    codec = target.codec(request.surface)
-    codec.check(request)
+    target.check(request)
     image_addresses.check(request.fetched_images(), base_url=target.base_url)
     plan, prompt = PlanCaps.of(caller), request.prompt
     if size > LARGE:
@@ -235,7 +234,7 @@ def admit(
         prompt,
         measures=tuple(dict.fromkeys(each.measure for each in model.targets)),
         images=sum(_image_tokens(image, model) for image in images_in(prompt)),
-        overhead=codec.prompt_overhead(request),
+        overhead=target.codec(request.surface).prompt_overhead(request),
     )
     asked = Asked(
         user_id=caller.user_id,
@@ -251,6 +250,7 @@ def admit(
         counted_input=estimate.counted,
         output_wanted=min(request.output_wanted or model.output_limit, model.output_limit),
         prices=target.prices,
+        labels=request.labels,
     )
     reservation = reserve(asked=asked, plan=plan, now=now)
     release_connection()

@@ -11,6 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 from json import dumps
 from typing import Any, NamedTuple
 
+from llmproxy.tokens.files import audio_tokens, file_tokens
 from llmproxy.tokens.tokenizers import tokens_in
 from llmproxy.tokens.tool_definitions import frames_and_texts
 
@@ -52,8 +53,9 @@ def prompt_estimate(
 ) -> Estimate:
     """The estimate for the prompt of a valid call. ``overhead`` are tokens that the provider adds to any prompt.
 
-    Its ``images`` count so many tokens, whatever the factor.
+    Its ``images`` count so many tokens, whatever the factor, and so do its files and audio.
     """
+    images += _file_tokens(members)
     counts = [overhead + _counted(members, measure) for measure in measures]
     most = max(
         count if measure.is_exact else int((count * measure.factor).to_integral(ROUND_CEILING))
@@ -95,31 +97,77 @@ def _counted(members: dict[str, Any], measure: Measure) -> int:
     return frames + tokens_in(texts, tokenizer=tokenizer)
 
 
+def _file_tokens(members: dict[str, Any]) -> int:
+    return sum(
+        audio_tokens(part["input_audio"])
+        if part["type"] == "input_audio"
+        else file_tokens(part["file"])
+        for message in members["messages"]
+        if isinstance(content := message.get("content"), list)
+        for part in content
+        if part["type"] in ("input_audio", "file")
+    )
+
+
 def _texts(members: dict[str, Any], measure: Measure) -> Iterator[str | None]:
     for message in members["messages"]:
         yield from _content(message.get("content"))
         yield message.get("name")
         yield message.get("refusal")
+        yield from _thoughts(message)
         for call in message.get("tool_calls") or ():
-            yield call["function"]["name"]
-            yield call["function"]["arguments"]
+            called = call.get("function") or call["custom"]
+            yield called["name"]
+            yield called.get("arguments") or called.get("input")
+            yield _json(call.get("extra_content"))
             # OpenAI's models do not see the ids of calls.
             yield None if measure.is_exact else call["id"]
         yield None if measure.is_exact else message.get("tool_call_id")
+    # What of a prediction does not come true is paid for as output, beside the answer.
+    yield from _content((members.get("prediction") or {}).get("content"))
+    yield from (_json(each) for each in members.get("unlisted", ()))
     # Members that a provider may write into its prompt in a way that is not known.
     for name in ("response_format", "tool_choice") if measure.is_exact else _JSON_MEMBERS:
         if isinstance(members.get(name), dict | list):
-            yield dumps(members[name], ensure_ascii=False)
+            yield _json(members[name])
 
 
 _JSON_MEMBERS = ("tools", "response_format", "tool_choice")
 
 
+def _json(value: Any) -> str | None:
+    return dumps(value, ensure_ascii=False) if value else None
+
+
+def _thoughts(message: dict[str, Any]) -> Iterator[str | None]:
+    """What an answer thought. Some servers say the same text in several members."""
+    details = message.get("reasoning_details") or ()
+    texts = [part.get("text") for part in details if isinstance(part, dict)]
+    said = "".join(text for text in texts if isinstance(text, str))
+    yield from {said, message.get("reasoning_content"), message.get("reasoning")} - {None}
+    # Signatures and hidden thoughts stand for tokens too.
+    yield _json(
+        [
+            {
+                name: value
+                for name, value in part.items()
+                if name != "text" or not isinstance(value, str)
+            }
+            if isinstance(part, dict)
+            else part
+            for part in details
+        ]
+    )
+    yield _json(message.get("extra_content"))
+
+
 def _content(content: Any) -> Iterator[str | None]:
-    if isinstance(content, list):
-        yield from (part.get("text") or part.get("refusal") for part in content)
-    else:
+    if not isinstance(content, list):
         yield content
+        return
+    for part in content:
+        text = part.get("text") or part.get("refusal") or part.get("thinking")
+        yield text if isinstance(text, str) else _json(text)
 
 
 def images_in(members: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from config.api import problems
 from config.api.problems import Problem
 from llmproxy.estimates import Measure
 from llmproxy.sse import Event
-from llmproxy.surfaces.model_request import Surface
+from llmproxy.surfaces.model_request import ModelRequest, Surface
 from usage.caps import Prices
 
 # A comment that keeps a silent stream alive; every client skips it.
@@ -159,6 +159,12 @@ class Target(NamedTuple):
 
     def codec(self, surface: Surface) -> Codec:
         return self.dialect.codecs[surface]
+
+    def check(self, request: ModelRequest) -> None:
+        """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
+        if request.unknown and not self.passes_all:
+            raise problems.InvalidRequest(errors=request.unknown)
+        self.codec(request.surface).check(request)
 
     def post(
         self,

@@ -1,7 +1,8 @@
 """The JSON Schema (2020-12) of a model call: the supported members of OpenAI's chat completion.
 
 Requests are validated by the schema that is published, so the two cannot differ. Every object is closed except those
-that hold a caller's schema, so only members named here can reach a provider.
+that hold a caller's schema or what a provider wants back as it was, so only members named here can reach a provider.
+An optional member may be null. ``REFUSALS`` says of known members and values why they are refused.
 
 ``COMPONENTS`` are published by name, and refer to each other by :func:`ref`, so that generated clients have one type
 for each. A new member goes into the component that holds it; an object that several places hold, or that a caller
@@ -56,66 +57,138 @@ def _number(low: float, high: float) -> Schema:
     return {"type": ["number", "null"], "minimum": low, "maximum": high}
 
 
-def _by_kind(kind: str, *others: str) -> Schema:
-    """Holds an object of these types to its `type` and the member of that name."""
+def _by_kind(kind: str, *others: str, among: tuple[str, ...] = ()) -> Schema:
+    """Holds an object of these types to the member of the name of its `type`; the others are absent or null."""
+    kinds = among or (kind, *others)
+    of_others: Schema = {each: {"not": _THERE} for each in kinds if each != kind}
     return {
         "if": {"properties": {"type": {"const": kind}}},
-        "then": {"required": [kind], "maxProperties": 2},
-        **({"else": _by_kind(*others)} if others else {}),
+        "then": {
+            "required": [kind],
+            "properties": {kind: {"not": {"type": "null"}}, **of_others},
+        },
+        **({"else": _by_kind(*others, among=kinds)} if others else {}),
     }
 
 
+_THERE: Schema = {"type": ["object", "array", "string"], "additionalProperties": True, "items": {}}
+# The sentence of a fault, by its place; ``*`` is any index.
+REFUSALS: dict[tuple[str, ...], str] = {}
+
+
+def _refused(place: str, why: str, schema: Schema | None = None) -> Schema:
+    """A member that is known and refused, or taken with the values of this schema alone."""
+    REFUSALS[tuple(place.split("."))] = why
+    return {**(only(False) if schema is None else schema), "description": why}
+
+
 _TEXT: Schema = {"type": "string"}
-_NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
+_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+# Servers of tools join names by dots, slashes and colons.
+_NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_.:/-]{1,128}$"}
 _ID: Schema = {"type": "string", "maxLength": 256}
 _FLAG: Schema = {"type": ["boolean", "null"]}
 _OPEN: Schema = {"type": "object", "additionalProperties": True}
-_FREE: Schema = {**_OPEN, "description": "A JSON Schema that the caller chooses."}
+_FREE: Schema = _or_null({**_OPEN, "description": "A JSON Schema that the caller chooses."})
+_BACK: Schema = _or_null({**_OPEN, "description": "What the provider said, given back as it was."})
 _ANY_LIST: Schema = {"type": ["array", "null"], "items": {}}
 _NOTHING: Schema = {**_or_null(_OPEN), "maxProperties": 0}
-_LIMIT: Schema = {"type": ["integer", "null"], "minimum": 1, "maximum": 1_000_000}
+# Some programs say by 0 or -1 that they have no limit of their own.
+_LIMIT: Schema = {"type": ["integer", "null"], "minimum": -1, "maximum": 2_147_483_647}
+_CACHE: Schema = {
+    **_closed({"type": {"const": "ephemeral"}, "ttl": _or_null(_one_of("5m"))}, "type"),
+    "description": "The beginning of the prompt is cached up to here. Only providers of Anthropic's dialect read it.",
+}
+_BREAKPOINT: Schema = {
+    **_closed(
+        {"mode": {"const": "explicit"}, "ttl": _or_null({"type": "string", "maxLength": 8})}, "mode"
+    ),
+    "description": "The beginning of the prompt is cached up to here, in OpenAI's words.",
+}
 
+_KINDS_OF_PARTS: Schema = {
+    "text": _TEXT,
+    "refusal": _TEXT,
+    "image_url": _closed(
+        {
+            "url": {
+                "type": "string",
+                "pattern": "^(https://|data:image/)",
+                "description": "No literal address and no userinfo. `data:` alone where the provider is at a "
+                "loopback or private address.",
+            },
+            "detail": _or_null(_one_of("auto", "low", "high")),
+        },
+        "url",
+    ),
+    "input_audio": _closed(
+        {
+            "data": {"type": "string", "minLength": 1, "description": "In base64."},
+            "format": {"type": "string", "pattern": "^[a-z0-9]{2,16}$"},
+        },
+        "data",
+        "format",
+    ),
+    "file": _closed(
+        {
+            "file_data": {
+                "type": "string",
+                "pattern": "^(data:[A-Za-z0-9.+/-]{1,100};base64,|[A-Za-z0-9+/]{16})",
+                "description": "The file in base64.",
+            },
+            "filename": _or_null({"type": "string", "maxLength": 256}),
+            "file_id": _refused(
+                "messages.*.content.*.file.file_id",
+                "A file is sent whole, as file_data: everybody here shares the files of the provider's account.",
+                _or_null({"type": "string", "maxLength": 0}),
+            ),
+        },
+        "file_data",
+    ),
+    "thinking": {
+        "type": ["array", "string"],
+        "items": {},
+        "description": "A part of an answer, given back as it was.",
+    },
+}
 _PART: Schema = {
     **_closed(
         {
-            "type": _one_of("text", "image_url", "refusal"),
-            "text": _TEXT,
-            "refusal": _TEXT,
-            "image_url": _closed(
-                {
-                    "url": {
-                        "type": "string",
-                        "pattern": "^(https://|data:image/)",
-                        "description": "No literal address and no userinfo. `data:` alone where the provider is at a "
-                        "loopback or private address.",
-                    },
-                    "detail": _one_of("auto", "low", "high"),
-                },
-                "url",
-            ),
+            "type": _one_of(*_KINDS_OF_PARTS),
+            **{name: _or_null(schema) for name, schema in _KINDS_OF_PARTS.items()},
+            "cache_control": _or_null(ref("CacheControl")),
+            "prompt_cache_breakpoint": _or_null(ref("CacheBreakpoint")),
         },
         "type",
     ),
     "description": "A part of a message: its `type`, and the member of that name.",
-    **_by_kind("text", "image_url", "refusal"),
+    **_by_kind(*_KINDS_OF_PARTS),
 }
 
-_TOOL_CALL: Schema = _closed(
-    {
-        "id": _ID,
-        "type": {"const": "function"},
-        "function": _closed(
-            # OpenAI's SDKs add parsed arguments, which are not forwarded.
-            {"name": _NAME, "arguments": _TEXT, "parsed_arguments": {}},
-            "name",
-            "arguments",
-        ),
-        "index": {"type": "integer"},
-    },
-    "id",
-    "type",
-    "function",
-)
+_TOOL_CALL: Schema = {
+    **_closed(
+        {
+            "id": _ID,
+            "type": _or_null(_one_of("function", "custom")),
+            "function": _or_null(
+                _closed(
+                    # OpenAI's SDKs add parsed arguments, which are not forwarded.
+                    {"name": _NAME, "arguments": _TEXT_OR_NULL, "parsed_arguments": {}},
+                    "name",
+                    "arguments",
+                )
+            ),
+            "custom": _or_null(_closed({"name": _NAME, "input": _TEXT}, "name", "input")),
+            "index": {"type": ["integer", "null"]},
+            "extra_content": _BACK,
+        },
+        "id",
+    ),
+    "description": "A call of a tool; without a `type`, of a function.",
+    "if": {"properties": {"type": {"const": "custom"}}, "required": ["type"]},
+    "then": {"required": ["custom"], "properties": {"custom": {"not": {"type": "null"}}}},
+    "else": {"required": ["function"], "properties": {"function": {"not": {"type": "null"}}}},
+}
 
 _MESSAGE: Schema = {
     **_closed(
@@ -124,23 +197,25 @@ _MESSAGE: Schema = {
             "content": {
                 "type": ["string", "array", "null"],
                 "items": ref("ContentPart"),
-                "minItems": 1,
                 "maxItems": 10_000,
             },
             "name": _or_null({"type": "string", "maxLength": 64}),
             "tool_calls": {
                 "type": ["array", "null"],
                 "items": ref("ToolCall"),
-                "minItems": 1,
                 "maxItems": 1_000,
             },
-            "tool_call_id": _ID,
-            "refusal": {"type": ["string", "null"]},
-            # Callers may send an answer back unchanged; a provider does not read these members.
-            "annotations": _ANY_LIST,
-            "reasoning_content": {"type": ["string", "null"]},
-            "reasoning": {"type": ["string", "null"]},
+            "tool_call_id": _or_null(_ID),
+            "refusal": _TEXT_OR_NULL,
+            "cache_control": _or_null(ref("CacheControl")),
+            # What a provider thought, which some need back beside the calls of tools.
+            "reasoning_content": _TEXT_OR_NULL,
+            "reasoning": _TEXT_OR_NULL,
             "reasoning_details": _ANY_LIST,
+            "extra_content": _BACK,
+            # Callers may send an answer back unchanged; a provider does not read these members.
+            "id": _TEXT_OR_NULL,
+            "annotations": _ANY_LIST,
             "provider_specific_fields": _or_null(_OPEN),
             "parsed": {},
             "audio": _NOTHING,
@@ -149,56 +224,124 @@ _MESSAGE: Schema = {
         "role",
     ),
     "if": {"properties": {"role": {"const": "tool"}}},
-    "then": {"required": ["content", "tool_call_id"]},
+    "then": {
+        "required": ["content", "tool_call_id"],
+        "properties": {"tool_call_id": {"type": "string"}},
+    },
     "else": {
         "if": {"properties": {"role": {"enum": ["system", "developer", "user"]}}},
         "then": {
             "required": ["content"],
-            "properties": {"content": {"type": ["string", "array"], "items": {}}},
+            "properties": {"content": {"type": ["string", "array"], "items": {}, "minItems": 1}},
         },
     },
 }
 
-_TOOL: Schema = _closed(
-    {
-        "type": {"const": "function"},
-        "function": _closed(
-            {"name": _NAME, "description": _TEXT, "parameters": _FREE, "strict": _FLAG}, "name"
-        ),
-    },
-    "type",
-    "function",
-)
+_TOOL: Schema = {
+    **_closed(
+        {
+            "type": _refused(
+                "tools.*.type",
+                "A tool is a function, or custom: what the provider runs itself costs money outside tokens.",
+                _one_of("function", "custom"),
+            ),
+            "function": _or_null(
+                _closed(
+                    {
+                        "name": _NAME,
+                        "description": _TEXT_OR_NULL,
+                        "parameters": _FREE,
+                        "strict": _FLAG,
+                    },
+                    "name",
+                )
+            ),
+            "custom": _or_null(
+                _closed({"name": _NAME, "description": _TEXT_OR_NULL, "format": _FREE}, "name")
+            ),
+            "cache_control": _or_null(ref("CacheControl")),
+        },
+        "type",
+    ),
+    "description": "A tool: its `type`, and the member of that name.",
+    **_by_kind("function", "custom"),
+}
+_TOOL_CHOICE: Schema = {
+    **_closed(
+        {
+            "type": _one_of("function", "custom", "allowed_tools"),
+            "function": _closed({"name": _NAME}, "name"),
+            "custom": _closed({"name": _NAME}, "name"),
+            "allowed_tools": _closed(
+                {
+                    "mode": _one_of("auto", "required"),
+                    "tools": {"type": "array", "items": _OPEN, "minItems": 1, "maxItems": 1_024},
+                },
+                "mode",
+                "tools",
+            ),
+        },
+        "type",
+    ),
+    "description": "A choice among the tools: its `type`, and the member of that name.",
+    **_by_kind("function", "custom", "allowed_tools"),
+}
 
 _RESPONSE_FORMAT: Schema = {
     **_closed(
         {
             "type": _one_of("text", "json_object", "json_schema"),
-            "json_schema": _closed(
-                {"name": _NAME, "description": _TEXT, "schema": _FREE, "strict": _FLAG}, "name"
+            "json_schema": _or_null(
+                _closed(
+                    {
+                        "name": _NAME,
+                        "description": _TEXT_OR_NULL,
+                        "schema": _FREE,
+                        "strict": _FLAG,
+                    },
+                    "name",
+                )
             ),
         },
         "type",
     ),
     "if": {"properties": {"type": {"const": "json_schema"}}},
-    "then": {"required": ["json_schema"]},
+    "then": {"required": ["json_schema"], "properties": {"json_schema": {"not": {"type": "null"}}}},
 }
-
-_NAMED_TOOL_CHOICE: Schema = _closed(
-    {"type": {"const": "function"}, "function": _closed({"name": _NAME}, "name")},
+_PREDICTION: Schema = _closed(
+    {
+        "type": {"const": "content"},
+        "content": {
+            "type": ["string", "array"],
+            "items": _closed({"type": {"const": "text"}, "text": _TEXT}, "type", "text"),
+            "minItems": 1,
+            "maxItems": 10_000,
+        },
+    },
     "type",
-    "function",
+    "content",
 )
 
+_SEARCHED = "What a provider searches or runs costs money outside tokens."
+# Members that are taken as absent where they are null or false.
+REFUSED = {
+    "audio": "An answer is text: audio costs money outside tokens.",
+    "functions": "OpenAI has replaced this member by tools.",
+    "function_call": "OpenAI has replaced this member by tool_choice.",
+    "web_search_options": _SEARCHED,
+    "search_parameters": _SEARCHED,
+    "enable_search": _SEARCHED,
+    "plugins": _SEARCHED,
+}
 _CHAT_REQUEST: Schema = _closed(
     {
-        "model": {"type": "string", "minLength": 1, "maxLength": 120},
+        "model": {"type": ["string", "null"], "minLength": 1, "maxLength": 120},
         "messages": {"type": "array", "items": ref("Message"), "minItems": 1, "maxItems": 10_000},
         "max_tokens": _LIMIT,
         "max_completion_tokens": _LIMIT,
         "temperature": _number(0, 2),
         "top_p": _number(0, 1),
-        "stop": {"type": ["string", "array", "null"], "items": _TEXT, "maxItems": 4},
+        "stop": {"type": ["string", "array", "null"], "items": _TEXT, "maxItems": 64},
         "seed": {"type": ["integer", "null"]},
         "presence_penalty": _number(-2, 2),
         "frequency_penalty": _number(-2, 2),
@@ -209,26 +352,52 @@ _CHAT_REQUEST: Schema = _closed(
         "logprobs": _FLAG,
         "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
         "response_format": _or_null(ref("ResponseFormat")),
-        "tools": {"type": ["array", "null"], "items": ref("Tool"), "maxItems": 128},
+        "tools": {"type": ["array", "null"], "items": ref("Tool"), "maxItems": 1_024},
         "tool_choice": {
             "anyOf": [
                 _one_of("none", "auto", "required"),
-                ref("NamedToolChoice"),
+                ref("ToolChoice"),
                 {"type": "null"},
             ]
         },
         "parallel_tool_calls": _FLAG,
-        "reasoning_effort": _or_null(_one_of("none", "minimal", "low", "medium", "high", "xhigh")),
-        "stream": _FLAG,
-        "stream_options": _or_null(
+        "reasoning_effort": _or_null(
+            _one_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
+        ),
+        "verbosity": _or_null(_one_of("low", "medium", "high")),
+        "prediction": _or_null(ref("Prediction")),
+        "prompt_cache_key": _or_null({"type": "string", "maxLength": 1_024}),
+        "prompt_cache_retention": _or_null(_one_of("in_memory", "in-memory", "24h")),
+        "prompt_cache_options": _or_null(
             _closed(
-                {"include_usage": {"type": "boolean"}, "include_obfuscation": {"type": "boolean"}}
+                {
+                    "mode": _or_null(_one_of("implicit", "explicit")),
+                    "ttl": _or_null({"type": "string", "maxLength": 8}),
+                }
             )
         ),
-        "n": only(1),
-        "user": {"type": ["string", "null"]},
+        "safety_identifier": _or_null({"type": "string", "maxLength": 256}),
+        "service_tier": _refused(
+            "service_tier",
+            "This is auto or default: other tiers have prices of their own, which no budget here knows.",
+            _or_null(_one_of("auto", "default")),
+        ),
+        "modalities": _refused(
+            "modalities.*",
+            "An answer is text: audio and images cost money outside tokens.",
+            {"type": ["array", "null"], "items": {"const": "text"}, "maxItems": 8},
+        ),
+        "stream": _FLAG,
+        "stream_options": _or_null(_closed({"include_usage": _FLAG, "include_obfuscation": _FLAG})),
+        "n": _refused("n", "One answer a call: each further one costs like a call.", only(1)),
+        "user": _TEXT_OR_NULL,
         "metadata": _or_null(_OPEN),
-        "store": only(False),
+        "store": _refused(
+            "store",
+            "Nothing is stored at the provider, whose account everybody here shares.",
+            only(False),
+        ),
+        **{name: _refused(name, why) for name, why in REFUSED.items()},
     },
     "messages",
 )
@@ -239,7 +408,10 @@ COMPONENTS: Schema = {
     "ContentPart": _PART,
     "Tool": _TOOL,
     "ToolCall": _TOOL_CALL,
-    "NamedToolChoice": _NAMED_TOOL_CHOICE,
+    "ToolChoice": _TOOL_CHOICE,
+    "CacheControl": _CACHE,
+    "CacheBreakpoint": _BREAKPOINT,
+    "Prediction": _PREDICTION,
     "ResponseFormat": _RESPONSE_FORMAT,
 }
 CHAT_REQUEST: Schema = ref("ChatRequest")

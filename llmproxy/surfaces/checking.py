@@ -29,6 +29,7 @@ class RequestSchema:
     """
 
     def __init__(self, schema: Json, components: Json, *, refusals: Refusals = NO_REFUSALS) -> None:
+        self._schema, self._components = schema, components
         self._closed = _validator(schema, components)
         self._open = _validator(schema, opened(components))
         self._refusals = refusals
@@ -49,6 +50,10 @@ class RequestSchema:
         if faults:
             raise InvalidRequest(errors=faults[:MAX_FAULTS])
         return ()
+
+    def unlisted(self, data: Json) -> Iterator[Json]:
+        """Yields the members that the schema does not know, of each object of a call without other faults."""
+        return _unlisted(self._schema, data, components=self._components)
 
     def _faults(self, data: Json, *, size: int) -> Iterator[Fault]:
         # The validator collects all faults at once, and a large body could have very many.
@@ -97,6 +102,21 @@ def opened(schema: Any) -> Any:
         for name, value in schema.items()
         if name != "additionalProperties" or value is not False
     }
+
+
+def _unlisted(schema: Json, value: Any, *, components: Json) -> Iterator[Json]:
+    if "$ref" in schema:
+        schema = components[schema["$ref"].rpartition("/")[2]]
+    for alternative in schema.get("anyOf", ()):
+        yield from _unlisted(alternative, value, components=components)
+    if isinstance(value, list):
+        for each in value:
+            yield from _unlisted(schema.get("items", {}), each, components=components)
+    if isinstance(value, dict) and (known := schema.get("properties")):
+        if others := {name: each for name, each in value.items() if name not in known}:
+            yield others
+        for name in known.keys() & value.keys():
+            yield from _unlisted(known[name], value[name], components=components)
 
 
 def _validator(schema: Json, components: Json) -> Draft202012Validator:

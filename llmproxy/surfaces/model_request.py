@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from config.api.problems import Fault
+
 
 class Surface(StrEnum):
     """The addresses of model calls, each with its own shape of request, answer and events."""
@@ -17,13 +19,19 @@ class Surface(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A valid request. ``members`` are for the provider; ``output_wanted`` is in tokens, None where it is not said."""
+    """A valid request. ``members`` are for the provider; ``output_wanted`` is in tokens, None where it is not said.
+
+    ``unknown``: the faults of members that only a provider takes whose members an operator has opened. ``labels``: what
+    the caller says that the call is for.
+    """
 
     surface: Surface
     model: str | None
     members: dict[str, Any]
     output_wanted: int | None = None
     stream: bool = False
+    unknown: tuple[Fault, ...] = ()
+    labels: dict[str, Any] | None = None
 
     @property
     def prompt(self) -> dict[str, Any]:

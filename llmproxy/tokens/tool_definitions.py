@@ -44,10 +44,12 @@ def frames_and_texts(tools: Iterable[dict[str, Any]], *, tokenizer: str) -> tupl
     """The tokens that are no text, and the texts, of all tools of a valid call."""
     parts = [_Part(TOOLS_FRAME)]
     for tool in tools:
-        function = tool["function"]
+        function = tool.get("function") or tool["custom"]
         line = f"{function['name']}:{_described(function)}"
         parts.append(_Part(FUNCTION_FRAME[tokenizer], line))
         parts += _schema(function.get("parameters") or {})
+        if function.get("format"):
+            parts.append(_Part(0, _text(function["format"])))
     return sum(part.frame for part in parts), [part.text for part in parts]
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
 
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
@@ -385,6 +387,114 @@ class TestRequests:
         assert "A number." in asked["system"]
 
 
+class TestMembersOfOpenAI:
+    def test_hints_are_ignored(self) -> None:
+        hints = {
+            "verbosity": "low",
+            "prediction": {"type": "content", "content": "x"},
+            "service_tier": "default",
+            "prompt_cache_key": "k",
+            "prompt_cache_retention": "24h",
+            "prompt_cache_options": {"mode": "implicit"},
+        }
+        assert body(**hints) == body()
+
+    def test_whoever_asks_is_named_by_the_members_for_it(self) -> None:
+        assert body(safety_identifier="s-7")["metadata"] == {"user_id": "s-7"}
+
+    @pytest.mark.parametrize(
+        "mark",
+        [
+            {"cache_control": {"type": "ephemeral"}},
+            {"cache_control": {"type": "ephemeral", "ttl": "5m"}},
+            {"prompt_cache_breakpoint": {"mode": "explicit"}},
+        ],
+    )
+    def test_the_end_of_a_cached_beginning_is_passed_on(self, mark: dict[str, Any]) -> None:
+        marked = {"cache_control": {"type": "ephemeral"}}
+        part = {"type": "text", "text": "Long.", **mark}
+        asked = body(
+            {"role": "system", "content": [part, {"type": "text", "text": "Short."}]},
+            {"role": "user", "content": [part, {"type": "text", "text": " ", **mark}]},
+        )
+        assert asked["system"] == [
+            {"type": "text", "text": "Long.", **marked},
+            {"type": "text", "text": "Short."},
+        ]
+        assert asked["messages"][0]["content"] == [{"type": "text", "text": "Long.", **marked}]
+
+    def test_so_are_those_of_messages_and_tools(self) -> None:
+        mark = {"cache_control": {"type": "ephemeral"}}
+        asked = body(
+            {"role": "system", "content": "Be kind.", **mark},
+            {**HI, **mark},
+            {**CALLED, **mark},
+            {**RESULT, **mark},
+            tools=[{**WEATHER, **mark}],
+        )
+        assert asked["system"] == [{"type": "text", "text": "Be kind.", **mark}]
+        ends = [turn["content"][-1]["cache_control"] for turn in asked["messages"]]
+        assert [*ends, asked["tools"][0]["cache_control"]] == [mark["cache_control"]] * 4
+
+    def test_files_become_documents(self) -> None:
+        pdf = {"file_data": "data:application/pdf;base64,JVBERi0xLjQK", "filename": "a.pdf"}
+        words = {"file_data": "data:text/plain;base64,R3LDvMOfZQ=="}
+        parts = [{"type": "file", "file": each} for each in (pdf, words)]
+        (turn,) = body({"role": "user", "content": parts})["messages"]
+        assert turn["content"] == [
+            {
+                "type": "document",
+                "title": "a.pdf",
+                "source": {
+                    "type": "base64",
+                    "media_type": "application/pdf",
+                    "data": "JVBERi0xLjQK",
+                },
+            },
+            {
+                "type": "document",
+                "source": {"type": "text", "media_type": "text/plain", "data": "Grüße"},
+            },
+        ]
+
+    @pytest.mark.parametrize(
+        ("part", "pointer"),
+        [
+            ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, "/input_audio"),
+            ({"type": "file", "file": {"file_data": "data:application/zip;base64,UEsDBA=="}}, "/file/file_data"),
+            ({"type": "file", "file": {"file_data": "data:text/plain;base64,/w=="}}, "/file/file_data"),
+        ],
+    )  # fmt: skip
+    def test_parts_without_a_counterpart_are_refused(
+        self, part: dict[str, Any], pointer: str
+    ) -> None:
+        at = refused({"role": "user", "content": [{"type": "text", "text": "?"}, part]})
+        assert at == f"/messages/0/content/1{pointer}"
+
+    def test_tools_without_a_counterpart_are_refused(self) -> None:
+        custom = {"type": "custom", "custom": {"name": "shell"}}
+        dotted = {"type": "function", "function": {"name": "files.read"}}
+        called = {"id": "c", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+        turn = {"role": "assistant", "content": None, "tool_calls": [called]}
+        assert refused(tools=[WEATHER, custom]) == "/tools/1/type"
+        assert refused(tools=[dotted]) == "/tools/0/function/name"
+        assert refused(HI, turn) == "/messages/1/tool_calls/0/type"
+
+    @pytest.mark.parametrize(("mode", "choice"), [("auto", "auto"), ("required", "any")])
+    def test_only_the_allowed_tools_are_offered(self, mode: str, choice: str) -> None:
+        other = {"type": "function", "function": {"name": "other"}}
+        allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "weather"}}]}
+        asked = body(
+            tools=[other, WEATHER], tool_choice={"type": "allowed_tools", "allowed_tools": allowed}
+        )
+        assert [tool["name"] for tool in asked["tools"]] == ["weather"]
+        assert asked["tool_choice"] == {"type": choice}
+
+    def test_members_of_no_list_reach_a_provider_that_takes_all(self) -> None:
+        asked = body(top_k=5, context_management={"edits": []})
+        assert (asked["top_k"], asked["context_management"]) == (5, {"edits": []})
+
+
 class TestThinking:
     @pytest.mark.parametrize(
         ("effort", "limit", "budget"),
@@ -410,6 +520,39 @@ class TestThinking:
         else:
             assert asked["thinking"] == {"type": "adaptive", "display": "summarized"}
             assert asked["output_config"] == {"effort": asked_for}
+
+    @pytest.mark.parametrize("model", [MODEL, "claude-opus-5"])
+    def test_thoughts_given_back_let_the_model_think_on_after_a_tool(self, model: str) -> None:
+        """As it answered, whole or streamed, and as programs put streams together."""
+        hidden = {"type": "redacted_thinking", "data": "EmwKAhgB"}
+        blocks = [thought("Hm."), hidden, tool_use("weather", {"city": "Ulm"}, "call_1")]
+        given = message(*blocks, stop_reason="tool_use")
+        whole, _, _ = answered(json.dumps(given).encode())
+        state = ChatCompletionStreamState()
+        for chunk in chunks_of(pieces(given)):
+            state.handle_chunk(ChatCompletionChunk.model_validate({"model": "m", **chunk}))
+        streamed = state.get_final_completion().choices[0].message.model_dump()
+        for answer in (whole["choices"][0]["message"], streamed):
+            asked = body(HI, answer, RESULT, tools=[WEATHER], reasoning_effort="high", model=model)
+            assert asked["messages"][1] == {"role": "assistant", "content": blocks}
+            assert asked["thinking"]["type"] == ("enabled" if model == MODEL else "adaptive")
+
+    @pytest.mark.parametrize(
+        "details",
+        [
+            None,
+            [],
+            [{"type": "reasoning.text", "text": "Hm.", "index": 0}],
+            [{"type": "reasoning.text", "text": "Hm.", "signature": "x", "format": "google-gemini-v1"}],
+            [{"type": "reasoning.text", "text": 7, "signature": "x", "format": "anthropic-claude-v1"}],
+            [7, "x", None, {}],
+        ],
+    )  # fmt: skip
+    def test_thoughts_without_its_signature_are_left_out(self, details: Any) -> None:
+        answer = {**CALLED, "reasoning_content": "Hm.", "reasoning_details": details}
+        asked = body(HI, answer, RESULT, reasoning_effort="high")
+        assert [block["type"] for block in asked["messages"][1]["content"]] == ["tool_use"]
+        assert "thinking" not in asked
 
     def test_effort_and_schema_are_both_sent(self) -> None:
         form = {
@@ -671,10 +814,12 @@ class TestEvents:
         assert (said["reasoning_content"], said["content"]) == ("So be it", "Yes")
         assert [piece.size for piece in given if piece.size] == [5, 3, 3]
 
-    def test_redacted_thinking_is_counted_only(self) -> None:
+    def test_redacted_thinking_is_counted_and_handed_on_as_it_is(self) -> None:
         given = pieces(message({"type": "redacted_thinking", "data": "EmwKAhgB"}))
         assert sum(piece.size for piece in given) == 8
         assert put_together(chunks_of(given))["reasoning_content"] == ""
+        (delta,) = [chunk["choices"][0]["delta"] for chunk in chunks_of(given)[1:-1]]
+        assert [part["data"] for part in delta["reasoning_details"]] == ["EmwKAhgB"]
 
     @pytest.mark.parametrize(
         "odd",

@@ -1,21 +1,27 @@
 """What a model call may hold, and what is passed on of it."""
 
+import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from config.api.problems import InvalidRequest, MalformedRequest
+from llmproxy.estimates import Measure, prompt_estimate
 from llmproxy.surfaces.chat import parse
 from llmproxy.surfaces.checking import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES
+from tests.llmproxy.targets import target
 
 HELLO = [{"role": "user", "content": "hello"}]
+PDF = "data:application/pdf;base64,JVBERi0xLjQK"
 TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def faults(data: dict[str, Any], *, stream: bool | None = False) -> list[tuple[str, str]]:
+    """The faults of a call at a provider whose members are those of its dialect."""
     with pytest.raises(InvalidRequest) as refusal:
-        parse(data, stream=stream)
+        target().check(parse(data, stream=stream))
     return [(fault.pointer, fault.code) for fault in refusal.value.errors]
 
 
@@ -124,12 +130,232 @@ def test_a_forced_tool_choice_without_tools_is_forwarded() -> None:
     assert chat.members["tool_choice"] == "required"
 
 
-def test_members_that_servers_add_to_an_answer_are_not_forwarded() -> None:
-    added = {"reasoning": "Hm.", "reasoning_details": [{"text": "Hm."}], "reasoning_content": "Hm."}
-    answer = {"role": "assistant", "content": "Hi", "provider_specific_fields": {"x": 1}, **added}
+def test_thoughts_go_back_to_the_server_and_notes_of_programs_do_not() -> None:
+    thoughts = {
+        "reasoning": "Hm.",
+        "reasoning_content": "Hm.",
+        "reasoning_details": [{"text": "Hm."}],
+        "extra_content": {"google": {"thought_signature": "c2ln"}},
+    }
+    notes = {"provider_specific_fields": {"x": 1}, "id": "msg_1", "annotations": [{}]}
+    answer = {"role": "assistant", "content": "Hi", **notes, **thoughts}
     messages = [{"role": "user", "content": "x"}, answer, {"role": "user", "content": "y"}]
     sent = parse({"messages": messages}, stream=False).members["messages"]
-    assert sent[1] == {"role": "assistant", "content": "Hi"}
+    assert sent[1] == {"role": "assistant", "content": "Hi", **thoughts}
+
+
+def test_members_of_openais_dialect_are_forwarded() -> None:
+    function = {"type": "function", "function": {"name": "files.read"}}
+    custom = {"type": "custom", "custom": {"name": "shell", "format": {"type": "text"}}}
+    members = {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "file", "file": {"file_data": PDF, "filename": "a.pdf"}},
+                    {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+                    {"type": "text", "text": "?", "prompt_cache_breakpoint": {"mode": "explicit"}},
+                ],
+            },
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls"}}
+                ],
+            },
+        ],
+        "tools": [function, custom],
+        "tool_choice": {
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto", "tools": [function]},
+        },
+        "verbosity": "low",
+        "reasoning_effort": "max",
+        "prediction": {"type": "content", "content": [{"type": "text", "text": "x"}]},
+        "prompt_cache_key": "k",
+        "prompt_cache_retention": "24h",
+        "prompt_cache_options": {"mode": "explicit", "ttl": "30m"},
+        "safety_identifier": "s",
+        "service_tier": "auto",
+        "stop": [str(index) for index in range(16)],
+    }
+    chat = parse({**members, "modalities": ["text"], "max_completion_tokens": 9}, stream=False)
+    assert chat.members == members
+    # OpenAI takes the newer name of the limit not beside a prediction.
+    assert (chat.output_wanted, chat.limit_member) == (9, "max_tokens")
+
+
+def test_null_is_taken_wherever_a_member_is_optional() -> None:
+    image = {"url": "data:image/png;base64,AA", "detail": None}
+    call = {"id": "c1", "type": None, "index": None, "extra_content": None, "custom": None}
+    function = {"name": "f", "description": None, "parameters": None, "strict": None}
+    chat = parse(
+        {
+            "model": None,
+            "messages": [
+                {
+                    "role": "user",
+                    "name": None,
+                    "tool_calls": None,
+                    "tool_call_id": None,
+                    "content": [
+                        {"type": "image_url", "image_url": image, "text": None},
+                        {"type": "text", "text": "?", "cache_control": None},
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "tool_calls": [{**call, "function": {"name": "f", "arguments": None}}],
+                    "reasoning_content": None,
+                    "extra_content": None,
+                },
+            ],
+            "tools": [{"type": "function", "function": function, "custom": None}],
+            "response_format": {"type": "text", "json_schema": None},
+            "stream_options": {"include_usage": None},
+            **dict.fromkeys(("verbosity", "prediction", "service_tier", "modalities", "store")),
+        },
+        stream=False,
+    )
+    image = {"url": "data:image/png;base64,AA"}
+    assert chat.members == {
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "image_url", "image_url": image},
+                    {"type": "text", "text": "?"},
+                ],
+            },
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}
+                ],
+            },
+        ],
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "response_format": {"type": "text"},
+    }
+
+
+@pytest.mark.parametrize("content", ["x", None])
+def test_no_calls_of_tools_are_given_back_as_none(content: str | None) -> None:
+    answer = {"role": "assistant", "content": content, "tool_calls": []}
+    chat = parse({"messages": [*HELLO, answer]}, stream=False)
+    assert chat.members["messages"][1] == {"role": "assistant", "content": content}
+
+
+def test_content_without_parts_is_none() -> None:
+    messages = [
+        {"role": "assistant", "content": [], "tool_calls": [TOOL_CALL]},
+        {"role": "tool", "tool_call_id": "c1", "content": []},
+    ]
+    sent = parse({"messages": messages}, stream=False).members["messages"]
+    assert [each["content"] for each in sent] == [None, ""]
+
+
+@pytest.mark.parametrize("limit", [0, -1, None])
+def test_no_limit_of_the_callers_is_none(limit: int | None) -> None:
+    chat = parse({"messages": HELLO, "max_tokens": limit}, stream=False)
+    assert chat.output_wanted is None
+    chat = parse({"messages": HELLO, "max_tokens": limit, "max_completion_tokens": 7}, stream=False)
+    assert chat.output_wanted == 7
+
+
+def test_a_limit_is_a_whole_number_however_it_is_written() -> None:
+    assert repr(parse({"messages": HELLO, "max_tokens": 20.0}, stream=False).output_wanted) == "20"
+
+
+def test_what_a_caller_says_of_a_call_is_for_its_record() -> None:
+    chat = parse({"messages": HELLO, "user": "u", "metadata": {"a": "b"}}, stream=False)
+    assert chat.labels == {"user": "u", "metadata": {"a": "b"}}
+    assert chat.members == {"messages": HELLO}
+
+
+@pytest.mark.parametrize(
+    ("members", "pointer", "word"),
+    [
+        ({"n": 2}, "/n", "each further one"),
+        ({"store": True}, "/store", "account"),
+        ({"service_tier": "priority"}, "/service_tier", "prices of their own"),
+        ({"service_tier": "flex"}, "/service_tier", "prices of their own"),
+        ({"modalities": ["text", "audio"]}, "/modalities/1", "cost money outside tokens"),
+        ({"audio": {"voice": "alloy", "format": "wav"}}, "/audio", "costs money outside tokens"),
+        ({"web_search_options": {}}, "/web_search_options", "costs money outside tokens"),
+        ({"search_parameters": {"mode": "on"}}, "/search_parameters", "costs money"),
+        ({"tools": [{"type": "web_search"}]}, "/tools/0/type", "costs money outside tokens"),
+        ({"functions": [{"name": "f"}]}, "/functions", "tools"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f", "file_data": PDF}}]}]},
+            "/messages/0/content/0/file/file_id",
+            "as file_data",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("passes_all", [False, True])
+def test_what_costs_money_outside_tokens_is_refused_with_the_reason(
+    members: dict[str, Any], pointer: str, word: str, passes_all: bool
+) -> None:
+    with pytest.raises(InvalidRequest) as refusal:
+        target()._replace(passes_all=passes_all).check(
+            parse({"messages": HELLO, **members}, stream=False)
+        )
+    (fault,) = refusal.value.errors
+    assert fault.pointer == pointer
+    assert word in fault.detail
+
+
+class TestMembersOfNoList:
+    BODY: dict[str, Any] = {
+        "messages": [
+            {
+                "role": "user",
+                "prefix": True,
+                "content": [{"type": "text", "text": "?", "min_pixels": 9}],
+            }
+        ],
+        "tools": [{"type": "function", "function": {"name": "f"}, "eager": True}],
+        "top_k": 5,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+
+    def test_they_reach_a_provider_that_takes_all(self) -> None:
+        chat = parse(self.BODY, stream=False)
+        assert len(chat.unknown) == 5
+        assert chat.members == self.BODY
+        open_target = target()._replace(passes_all=True)
+        open_target.check(chat)
+        sent = open_target.codec(chat.surface).outgoing(chat, target=open_target, output_limit=9)
+        limit = {"model": "theirs", "max_completion_tokens": 9}
+        assert json.loads(sent.body) == self.BODY | limit
+
+    def test_they_are_refused_at_any_other(self) -> None:
+        assert sorted(faults(self.BODY)) == [
+            ("/chat_template_kwargs", "unknown"),
+            ("/messages/0/content/0/min_pixels", "unknown"),
+            ("/messages/0/prefix", "unknown"),
+            ("/tools/0/eager", "unknown"),
+            ("/top_k", "unknown"),
+        ]
+
+    def test_another_fault_is_a_fault_everywhere(self) -> None:
+        with pytest.raises(InvalidRequest) as refusal:
+            parse({**self.BODY, "temperature": 3}, stream=False)
+        assert "/temperature" in [fault.pointer for fault in refusal.value.errors]
+
+    def test_all_of_them_count(self) -> None:
+        long = "word " * 500
+        for body in (
+            {"messages": HELLO, "guidance": long},
+            {"messages": [{**HELLO[0], "guidance": long}]},
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "?", "of": long}]}]},
+            {"messages": HELLO, "tools": [{"type": "function", "function": {"name": "f"}, "of": long}]},
+        ):  # fmt: skip
+            prompt = parse(body, stream=False).prompt
+            measures = [Measure("o200k_base", Decimal(1))]
+            assert prompt_estimate(prompt, measures=measures).tokens > 500
 
 
 def test_the_smaller_of_two_limits_counts() -> None:
@@ -156,7 +382,7 @@ def test_the_smaller_of_two_limits_counts() -> None:
         ({"messages": HELLO, "store": True}, ("/store", "invalid")),
         ({"messages": HELLO, "stream": True}, ("/stream", "invalid")),
         ({"messages": HELLO, "temperature": 3}, ("/temperature", "invalid")),
-        ({"messages": HELLO, "max_tokens": 0}, ("/max_tokens", "invalid")),
+        ({"messages": HELLO, "max_tokens": -2}, ("/max_tokens", "invalid")),
         ({"messages": HELLO, "tool_choice": "maybe"}, ("/tool_choice", "invalid")),
         ({"messages": HELLO, "tool_choice": 5}, ("/tool_choice", "invalid")),
         ({"messages": HELLO, "tool_choice": {"type": "function", "function": 5}}, ("/tool_choice/function", "invalid")),

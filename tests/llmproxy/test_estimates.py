@@ -5,9 +5,11 @@ The vocabularies of the tokenizers come with LiteLLM, so nothing is downloaded: 
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable
 from decimal import Decimal
 from importlib.util import find_spec
@@ -172,6 +174,101 @@ print(max(pauses) / (time.thread_time() - start), len(pauses))
     )
     share, number = map(float, said.stdout.split())
     return share, number
+
+
+def answering(**members: object) -> dict[str, object]:
+    return {"messages": [{"role": "assistant", "content": None, **members}]}
+
+
+class TestWhatIsGivenBack:
+    LONG = "The committee met at the lake. " * 100
+
+    def test_a_prediction_counts_although_it_is_no_prompt(self) -> None:
+        for content in (self.LONG, [{"type": "text", "text": self.LONG}]):
+            predicted = {**saying("Hi"), "prediction": {"type": "content", "content": content}}
+            assert estimate(predicted) - estimate(saying("Hi")) == text_tokens(self.LONG)
+
+    @pytest.mark.parametrize(
+        "members",
+        [
+            {"reasoning_content": LONG},
+            {"reasoning": LONG},
+            {"reasoning_details": [{"type": "reasoning.text", "text": LONG}]},
+            {"reasoning_details": [{"type": "reasoning.encrypted", "data": LONG}]},
+            {"reasoning_details": [[LONG]]},
+            {"extra_content": {"google": {"thought_signature": LONG}}},
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": LONG}]}]},
+            {"tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": LONG}}]},
+            {
+                "tool_calls": [
+                    {
+                        "id": "c",
+                        "function": {"name": "f", "arguments": ""},
+                        "extra_content": {"google": {"thought_signature": LONG}},
+                    }
+                ]
+            },
+        ],
+    )
+    def test_thoughts_and_signatures_count_once(self, members: dict[str, object]) -> None:
+        least = text_tokens(self.LONG)
+        assert least <= estimate(answering(**members)) <= least + 60
+
+    def test_a_thought_that_a_server_says_in_several_members_counts_once(self) -> None:
+        details = [{"type": "reasoning.text", "text": part} for part in self.LONG.partition("at")]
+        members = answering(
+            reasoning=self.LONG, reasoning_content=self.LONG, reasoning_details=details
+        )
+        least = text_tokens(self.LONG)
+        assert least <= estimate(members) <= least + 60
+        other = answering(reasoning=self.LONG, reasoning_content=self.LONG[1:])
+        assert estimate(other) >= 2 * least - 10
+
+    def test_the_format_of_a_custom_tool_counts(self) -> None:
+        grammar = {"type": "grammar", "grammar": {"syntax": "lark", "definition": self.LONG}}
+        tool = {"type": "custom", "custom": {"name": "shell", "format": grammar}}
+        for measure in (*EXACT, Measure("factor", ONE)):
+            assert estimate({**saying("Hi"), "tools": [tool]}, measure) >= text_tokens(self.LONG)
+
+
+def wav_head(*, kind: int, channels: int, rate: int, bits: int) -> bytes:
+    shape = (16, kind, channels, rate, 0, 0, bits)
+    return struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 0, b"WAVE", b"fmt ", *shape, b"data", 0)
+
+
+class TestFiles:
+    def test_a_plain_wav_counts_by_its_length_in_seconds(self) -> None:
+        rate, seconds = 16_000, 10
+        head = wav_head(kind=1, channels=1, rate=rate, bits=16)
+        audio = {"data": b64encode(head + bytes(2 * rate * seconds)).decode(), "format": "wav"}
+        part = {"type": "input_audio", "input_audio": audio}
+        assert 320 <= estimate(saying([part])) <= 340
+
+    def test_other_audio_counts_as_the_most_compressed(self) -> None:
+        """A minute of speech at 8 kbit/s, of 32 tokens a second at most; no head is believed that is not plain."""
+        minute = bytes(60_000)
+        fast = wav_head(kind=1, channels=8, rate=2**31, bits=32)
+        odd = wav_head(kind=2, channels=1, rate=8_000, bits=4)
+        for data in (minute, fast + minute, odd + minute, b"RIFF"):
+            audio = {"data": b64encode(data).decode(), "format": "wav"}
+            part = {"type": "input_audio", "input_audio": audio}
+            assert estimate(saying([part])) >= 32 * len(data) // 1_000
+
+    def test_a_document_counts_by_its_bytes_and_as_a_page_at_least(self) -> None:
+        def tokens(head: str, size: int) -> int:
+            file = {"file_data": head + b64encode(bytes(size)).decode()}
+            return estimate(saying([{"type": "file", "file": file}]))
+
+        pdf = "data:application/pdf;base64,"
+        assert 4_000 <= tokens(pdf, 1_000) <= 4_020
+        assert 50_000 <= tokens(pdf, 400_000) <= 50_020
+        assert tokens("", 400_000) == tokens(pdf, 400_000)
+        assert 200_000 <= tokens("data:text/csv;base64,", 400_000) <= 200_020
+
+    def test_the_factor_of_a_route_is_of_texts_alone(self) -> None:
+        file = {"file_data": "data:application/pdf;base64,JVBERi0xLjQK"}
+        members = saying([{"type": "file", "file": file}])
+        assert estimate(members, Measure("factor", Decimal(2))) < 4_030
 
 
 class TestFrames:

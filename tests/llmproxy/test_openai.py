@@ -96,6 +96,42 @@ class TestOutgoing:
         assert outgoing.headers["Authorization"] == f"Bearer {settings.LLM_API_KEY()}"
         assert settings.LLM_API_KEY() not in outgoing.url + outgoing.body.decode()
 
+    @pytest.mark.parametrize(
+        "thoughts",
+        [
+            # DeepSeek and Qwen; servers of vLLM; OpenRouter; Mistral.
+            {"reasoning_content": "Hm."},
+            {"reasoning": "Hm.", "reasoning_content": "Hm."},
+            {"reasoning_details": [{"type": "reasoning.encrypted", "data": "c2ln", "index": 0}]},
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]},
+        ],
+    )
+    @pytest.mark.parametrize("host", ["https://api.deepseek.test/v1", "https://api.openai.com/v1"])
+    def test_thoughts_go_back_to_servers_that_write_them(
+        self, thoughts: dict[str, Any], host: str
+    ) -> None:
+        # The signature is Gemini's.
+        signed = {"google": {"thought_signature": "c2ln"}}
+        call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        bare = {"role": "assistant", "content": None, "tool_calls": [call]}
+        answer = {**bare, "tool_calls": [{**call, "extra_content": signed}], **thoughts}
+        result = {"role": "tool", "tool_call_id": "c1", "content": "42"}
+        asked = parse({"messages": [answer, result]}, stream=False)
+        to = target()._replace(base_url=host)
+        sent = json.loads(ChatCompletions().outgoing(asked, target=to, output_limit=40).body)
+        kept = bare if "openai.com" in host else answer
+        assert sent["messages"] == [kept, result]
+
+    def test_marks_for_anthropics_cache_are_not_sent(self) -> None:
+        mark = {"cache_control": {"type": "ephemeral"}}
+        part = {"type": "text", "text": "hi"}
+        function = {"type": "function", "function": {"name": "f"}}
+        messages = [{"role": "user", "content": [{**part, **mark}], **mark}]
+        asked = parse({"messages": messages, "tools": [{**function, **mark}]}, stream=False)
+        sent = json.loads(ChatCompletions().outgoing(asked, target=target(), output_limit=40).body)
+        assert sent["messages"] == [{"role": "user", "content": [part]}]
+        assert sent["tools"] == [function]
+
     def test_a_one_shot_request_has_no_stream_member(self) -> None:
         body = json.loads(
             ChatCompletions().outgoing(chat(), target=target(model="m"), output_limit=40).body

@@ -65,7 +65,7 @@ def test_a_suspended_licence_is_refused_and_nothing_reserved(
         {"messages": "none"},
         {**GOOD, "model": "gpt-unheard-of"},
         {**GOOD, "model": "\0"},
-        {**GOOD, "max_tokens": 0},
+        {**GOOD, "max_tokens": -2},
     ],
     ids=["body", "model", "no model of a database", "limit"],
 )

@@ -1,10 +1,15 @@
-"""Translates Anthropic's message to a chat completion. Thinking becomes ``reasoning_content``."""
+"""Translates Anthropic's message to a chat completion.
+
+Thinking becomes ``reasoning_content``, and with its signatures ``reasoning_details`` in OpenRouter's shape: a caller
+who gives these back lets the model think on after the call of a tool.
+"""
 
 import time
 from collections.abc import Callable
 from json import dumps
 from typing import Any
 
+from llmproxy.providers.anthropic.blocks import SIGNED
 from llmproxy.providers.failures import failure_of, is_failure
 from llmproxy.providers.protocol import PromptUsage, ProviderError, TokenUsage
 from llmproxy.providers.reading import count_of, parse_json_exactly, size_of, usage_of
@@ -88,6 +93,7 @@ def _completion(
 def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
     """The assistant's message, and its bytes that count as output."""
     text, thinking, hidden = "", "", 0
+    details: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
     for block in blocks:
         match block["type"]:
@@ -95,8 +101,11 @@ def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
                 text += block["text"] or ""
             case "thinking":
                 thinking += block["thinking"] or ""
+                signed = signature(block.get("signature"))
+                details.append(thought(block["thinking"] or "", len(details)) | signed)
             case "redacted_thinking":
                 hidden += len(block["data"])
+                details.append(hidden_thought(block["data"], len(details)))
             case "tool_use":
                 calls.append(tool_call(block["id"], block["name"], arguments_of(block)))
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
@@ -104,9 +113,24 @@ def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
         message |= {"content": text or None, "tool_calls": calls}
     if thinking:
         message["reasoning_content"] = thinking
+    if details:
+        message["reasoning_details"] = details
     functions = [call["function"] for call in calls]
     texts = [text, thinking, *(each["name"] + each["arguments"] for each in functions)]
     return message, hidden + sum(map(size_of, texts))
+
+
+def thought(text: str, index: int) -> dict[str, Any]:
+    return {"type": "reasoning.text", "text": text, "index": index}
+
+
+def signature(given: str | None) -> dict[str, Any]:
+    """The members that sign a thought; a server that signs none wants none back."""
+    return {"signature": given, "format": SIGNED} if given else {}
+
+
+def hidden_thought(data: str, index: int) -> dict[str, Any]:
+    return {"type": "reasoning.encrypted", "data": data, "format": SIGNED, "index": index}
 
 
 def arguments_of(block: dict[str, Any]) -> str:

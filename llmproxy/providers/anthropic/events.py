@@ -13,8 +13,11 @@ from config.api.problems import Problem
 from llmproxy.providers.anthropic.answer import (
     arguments_of,
     finish_reason,
+    hidden_thought,
     prompt,
     reported,
+    signature,
+    thought,
     tool_call,
 )
 from llmproxy.providers.chat_answers import DONE, error_event
@@ -28,10 +31,11 @@ _WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
 
 @dataclass(slots=True)
 class _Block:
-    """One content block: its kind, the number of a tool call, and arguments that no delta has brought."""
+    """One content block: its kind, the number of a tool call or thought, and arguments that no delta has brought."""
 
     kind: str = ""
     call: int | None = None
+    thought: int | None = None
     input: str | None = None
 
 
@@ -48,6 +52,7 @@ class EventTranslator:
         self._usage: dict[str, Any] = {}
         self._finished = False
         self._tools = 0
+        self._thoughts = 0
         # By index, since deltas of blocks may alternate. A delta without an index belongs to the newest block.
         self._blocks: dict[Any, _Block] = {}
         self._newest = _Block()
@@ -111,9 +116,12 @@ class EventTranslator:
             case "text":
                 return self._text("content", block["text"])
             case "thinking":
-                return self._text("reasoning_content", block["thinking"])
+                self._newest.thought = self._next_thought()
+                return self._thinking(self._newest, block["thinking"])
             case "redacted_thinking":
-                return Piece(size=len(block["data"]))
+                details = [hidden_thought(block["data"], self._next_thought())]
+                chunk = self._chunk({"reasoning_details": details})
+                return Piece(forward=chunk, size=len(block["data"]))
             case "tool_use":
                 self._newest.call = self._tools
                 self._newest.input = arguments_of(block)
@@ -127,7 +135,9 @@ class EventTranslator:
             case "text_delta":
                 return self._text("content", delta["text"])
             case "thinking_delta":
-                return self._text("reasoning_content", delta["thinking"])
+                return self._thinking(self._block(index), delta["thinking"])
+            case "signature_delta":
+                return self._signature(self._block(index), delta["signature"])
             case "input_json_delta":
                 block = self._block(index)
                 # Arguments never belong to a block that has none.
@@ -166,6 +176,23 @@ class EventTranslator:
         if not text:
             return Piece()
         return Piece(forward=self._chunk({member: text}), size=size_of(text))
+
+    def _next_thought(self) -> int:
+        self._thoughts += 1
+        return self._thoughts - 1
+
+    def _thinking(self, block: _Block, text: str) -> Piece:
+        if not text:
+            return Piece()
+        details = [] if block.thought is None else [thought(text, block.thought)]
+        delta = {"reasoning_content": text, "reasoning_details": details}
+        return Piece(forward=self._chunk(delta), size=size_of(text))
+
+    def _signature(self, block: _Block, given: str) -> Piece:
+        if not given or block.thought is None:
+            return Piece()
+        details = [thought("", block.thought) | signature(given)]
+        return Piece(forward=self._chunk({"reasoning_details": details}))
 
     def _arguments(self, block: _Block, text: str) -> Piece:
         # Calls of the provider's own tools are not forwarded.

@@ -5,6 +5,9 @@ probabilities are refused, unless their value has no effect (0, ``{}``, false, b
 become 1, the API's maximum. A temperature or ``top_p`` of 1 is the default and left out, because newer models refuse
 both members; either is left out while the model thinks.
 
+``verbosity``, ``prediction``, ``service_tier`` and OpenAI's members about its cache are hints, and ignored.
+``safety_identifier`` becomes ``metadata.user_id``.
+
 ``response_format``: a strict schema is passed on and enforced by the API. The system prompt describes a schema that is
 not strict, and ``json_object``, since the API can enforce closed schemas only.
 """
@@ -12,9 +15,10 @@ not strict, and ``json_object``, since the API can enforce closed schemas only.
 from json import dumps
 from typing import Any
 
+from llmproxy.providers.anthropic.blocks import THOUGHTS, Block, unsupported
 from llmproxy.providers.anthropic.thinking import thinking
 from llmproxy.providers.anthropic.tools import tools_and_choice
-from llmproxy.providers.anthropic.turns import Turn, system_prompt, turns, unsupported
+from llmproxy.providers.anthropic.turns import Turn, system_prompt, turns
 from llmproxy.surfaces.chat import Chat
 
 # The lowest top_p that the API takes while the model thinks.
@@ -40,15 +44,19 @@ def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, A
         model=model,
         output_limit=output_limit,
         forced=tools.get("tool_choice", {}).get("type") in ("any", "tool"),
-        unfinished=_is_unfinished(translated[-1]),
+        unfinished=_is_unfinished(translated),
     )
     thinks = thinking_members.get("thinking", {}).get("type") in ("enabled", "adaptive")
     body = {"model": model, "max_tokens": output_limit, "messages": translated, **tools}
     body |= thinking_members | _sampling(members, thinks=thinks) | _stop(members)
+    if chat.unknown:
+        body |= chat.unlisted
     if chat.stream:
         body["stream"] = True
     if system := _system(members):
         body["system"] = system
+    if identifier := members.get("safety_identifier"):
+        body["metadata"] = {"user_id": identifier}
     if schema := _strict_schema(members):
         form = {"format": {"type": "json_schema", "schema": schema}}
         body["output_config"] = {**body.get("output_config", {}), **form}
@@ -59,9 +67,13 @@ def _has_effect(value: Any) -> bool:
     return any(value.values()) if isinstance(value, dict) else bool(value)
 
 
-def _is_unfinished(last: Turn) -> bool:
+def _is_unfinished(translated: list[Turn]) -> bool:
+    """Whether the last turn continues an answer that does not begin with its thinking."""
+    *before, last = translated
+    if last["role"] == "assistant":
+        return True
     is_result = any(block["type"] == "tool_result" for block in last["content"])
-    return is_result or last["role"] == "assistant"
+    return is_result and not (before and before[-1]["content"][0]["type"] in THOUGHTS)
 
 
 def _sampling(members: dict[str, Any], *, thinks: bool) -> dict[str, Any]:
@@ -84,9 +96,14 @@ def _stop(members: dict[str, Any]) -> dict[str, Any]:
     return {"stop_sequences": sequences} if sequences else {}
 
 
-def _system(members: dict[str, Any]) -> str:
-    parts = [system_prompt(members["messages"]), _described_format(members)]
-    return "\n\n".join(part for part in parts if part)
+def _system(members: dict[str, Any]) -> str | list[Block]:
+    """One text, or blocks where one of them ends a cached beginning."""
+    blocks = system_prompt(members["messages"])
+    if form := _described_format(members):
+        blocks.append({"type": "text", "text": form})
+    if any("cache_control" in block for block in blocks):
+        return blocks
+    return "\n\n".join(block["text"] for block in blocks)
 
 
 def _described_format(members: dict[str, Any]) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 MIN_BUDGET = 1_024
 MAX_BUDGET = 32_000
 
-_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
+_EFFORTS = {
+    "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max",
+}  # fmt: skip
 # The share of the output limit that is the budget for thinking.
-_SHARES = {"low": 0.2, "medium": 0.5, "high": 0.8, "xhigh": 0.9}
+_SHARES = {"low": 0.2, "medium": 0.5, "high": 0.8, "xhigh": 0.9, "max": 0.9}
 # Claude up to 4.5; this list is complete.
 _BUDGET_MODELS = re.compile(
     r"claude-(?:instant|[123]|(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-\d{8})?(?!-?\d))"
@@ -29,7 +31,7 @@ def thinking(
     """The members ``thinking`` and ``output_config`` of the request, as far as the effort needs them.
 
     ``forced``: the model has to call a tool, which excludes thinking. ``unfinished``: the last turn continues an answer
-    whose thinking the caller never received, which excludes a budget.
+    whose thinking the caller did not give back, which excludes a budget.
     """
     if effort is None:
         return {}

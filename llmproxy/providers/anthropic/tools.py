@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from llmproxy.providers.anthropic.turns import unsupported
+from llmproxy.providers.anthropic.blocks import NAME, NAMES, cached, unsupported
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 
@@ -11,7 +11,11 @@ _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 def tools_and_choice(members: dict[str, Any]) -> dict[str, Any]:
     """The members ``tools`` and ``tool_choice`` of the request, where it needs them. Raises ``InvalidRequest``."""
     choice = members.get("tool_choice", "auto")
-    tools = [_tool(each["function"], index) for index, each in enumerate(members.get("tools", ()))]
+    tools = [_tool(each, index) for index, each in enumerate(members.get("tools", ()))]
+    if isinstance(choice, dict) and choice["type"] == "allowed_tools":
+        allowed = choice["allowed_tools"]
+        offered = {_name_of(each) for each in allowed["tools"]}
+        tools, choice = [each for each in tools if each["name"] in offered], allowed["mode"]
     if tools:
         single = members.get("parallel_tool_calls") is False
         return {"tools": tools, "tool_choice": _choice(choice, single=single)}
@@ -23,7 +27,17 @@ def tools_and_choice(members: dict[str, Any]) -> dict[str, Any]:
     return {"tools": past, "tool_choice": {"type": "none"}} if past else {}
 
 
-def _tool(function: dict[str, Any], index: int) -> dict[str, Any]:
+def _name_of(allowed: dict[str, Any]) -> Any:
+    function = allowed.get("function")
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def _tool(given: dict[str, Any], index: int) -> dict[str, Any]:
+    if given["type"] != "function":
+        raise unsupported(f"/tools/{index}/type", "This model takes functions alone.")
+    function = given["function"]
+    if not NAME.fullmatch(function["name"]):
+        raise unsupported(f"/tools/{index}/function/name", NAMES)
     schema = {"type": "object", **function.get("parameters", {})}
     if schema["type"] != "object":
         raise unsupported(
@@ -34,13 +48,15 @@ def _tool(function: dict[str, Any], index: int) -> dict[str, Any]:
         tool["description"] = function["description"]
     if function.get("strict"):
         tool["strict"] = True
-    return tool
+    return tool | cached(given)
 
 
 def _choice(choice: Any, *, single: bool) -> dict[str, Any]:
     if isinstance(choice, str):
         translated: dict[str, Any] = {"type": _CHOICES[choice]}
     else:
+        if choice["type"] != "function":
+            raise unsupported("/tool_choice/type", "This model takes functions alone.")
         translated = {"type": "tool", "name": choice["function"]["name"]}
     if single and translated["type"] != "none":
         translated["disable_parallel_tool_use"] = True

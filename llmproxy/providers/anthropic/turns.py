@@ -2,22 +2,28 @@
 
 Anthropic requires that the first turn is a user's, that user and assistant alternate, that no text is empty, and that
 tool results are at the head of the next turn of the user. So consecutive messages of one role become one turn, and all
-system messages become one prompt before the turns. A participant's ``name`` and an image's ``detail`` have no
-counterpart and are left out.
+system messages become one prompt before the turns. A participant's ``name`` has no counterpart and is left out.
 """
 
 import re
-from collections.abc import Iterable
 from hashlib import sha256
 from json import dumps, loads
 from typing import Any
 
-from config.api.problems import Fault, InvalidRequest
+from llmproxy.providers.anthropic.blocks import (
+    NAME,
+    NAMES,
+    THOUGHTS,
+    Block,
+    blocks_of,
+    cached,
+    text_block,
+    thoughts_of,
+    unsupported,
+)
 
-Block = dict[str, Any]
 Turn = dict[str, Any]
 
-IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 # The first turn where the conversation begins with an assistant's message.
 OPENING = "(The conversation begins.)"
 
@@ -28,18 +34,14 @@ MAX_ID_LENGTH = 64
 _HASH_LENGTH = 8
 
 
-def unsupported(pointer: str, detail: str) -> InvalidRequest:
-    return InvalidRequest(errors=[Fault(pointer, "unsupported", detail)])
-
-
-def system_prompt(messages: list[dict[str, Any]]) -> str:
+def system_prompt(messages: list[dict[str, Any]]) -> list[Block]:
     """The texts of all system and developer messages, in order."""
-    texts = []
+    blocks: list[Block] = []
     for index, message in enumerate(messages):
         if message["role"] in _SYSTEM_ROLES:
-            blocks = _blocks(message["content"], _content(index), images=False)
-            texts += [block["text"] for block in blocks]
-    return "\n\n".join(texts)
+            found = blocks_of(message["content"], _content(index), media=False)
+            blocks += _ending(found, message)
+    return blocks
 
 
 def turns(messages: list[dict[str, Any]]) -> list[Turn]:
@@ -48,13 +50,13 @@ def turns(messages: list[dict[str, Any]]) -> list[Turn]:
     for index, message in enumerate(messages):
         if message["role"] not in _SYSTEM_ROLES:
             role = "assistant" if message["role"] == "assistant" else "user"
-            _append(translated, role, list(_message_blocks(message, _content(index))))
+            _append(translated, role, _message_blocks(message, index))
     if not translated or translated[-1]["role"] == "assistant":
         _check_last_message(messages)
     if not translated:
         raise unsupported("/messages", "This model needs a message other than system messages.")
     if translated[0]["role"] == "assistant":
-        translated.insert(0, {"role": "user", "content": [_text(OPENING)]})
+        translated.insert(0, {"role": "user", "content": [text_block(OPENING)]})
     if translated[-1]["role"] == "assistant" and translated[-1]["content"][-1]["type"] == "text":
         # Anthropic refuses an unfinished answer that ends in white space.
         last = translated[-1]["content"][-1]
@@ -71,7 +73,7 @@ def _check_last_message(messages: list[dict[str, Any]]) -> None:
             raise unsupported(
                 _content(index), "This model cannot answer a message of white space alone."
             )
-        blocks = _blocks(message["content"], _content(index), images=False)
+        blocks = blocks_of(message["content"], _content(index), media=False)
         if blocks and any(each["role"] == "assistant" for each in messages[:index]):
             raise unsupported(
                 f"/messages/{index}",
@@ -90,17 +92,28 @@ def _append(translated: list[Turn], role: str, blocks: list[Block]) -> None:
         translated.append({"role": role, "content": blocks})
 
 
-def _message_blocks(message: dict[str, Any], pointer: str) -> Iterable[Block]:
-    content = message.get("content")
+def _message_blocks(message: dict[str, Any], index: int) -> list[Block]:
+    content, pointer = message.get("content"), _content(index)
     if message["role"] == "tool":
-        yield _tool_result(message, _blocks(content, pointer, images=True))
+        blocks = [_tool_result(message, blocks_of(content, pointer, media=True))]
     elif message["role"] == "user":
-        yield from _blocks(content, pointer, images=True)
+        blocks = blocks_of(content, pointer, media=True)
     else:
-        yield from _blocks(content, pointer, images=False)
-        yield from _blocks(message.get("refusal"), pointer, images=False)
-        for call in message.get("tool_calls") or ():
-            yield _tool_use(call)
+        blocks = [
+            *thoughts_of(message),
+            *blocks_of(content, pointer, media=False),
+            *blocks_of(message.get("refusal"), pointer, media=False),
+        ]
+        for number, call in enumerate(message.get("tool_calls") or ()):
+            blocks.append(_tool_use(call, f"/messages/{index}/tool_calls/{number}"))
+    return _ending(blocks, message)
+
+
+def _ending(blocks: list[Block], message: dict[str, Any]) -> list[Block]:
+    """A message's blocks: where it ends a cached beginning, its last block does."""
+    if blocks and blocks[-1]["type"] not in THOUGHTS:
+        blocks[-1] |= cached(message)
+    return blocks
 
 
 def _tool_result(message: dict[str, Any], blocks: list[Block]) -> Block:
@@ -108,8 +121,12 @@ def _tool_result(message: dict[str, Any], blocks: list[Block]) -> Block:
     return {**result, "content": blocks} if blocks else result
 
 
-def _tool_use(call: dict[str, Any]) -> Block:
+def _tool_use(call: dict[str, Any], pointer: str) -> Block:
+    if call["type"] != "function":
+        raise unsupported(f"{pointer}/type", "This model takes functions alone.")
     function = call["function"]
+    if not NAME.fullmatch(function["name"]):
+        raise unsupported(f"{pointer}/function/name", NAMES)
     return {
         "type": "tool_use",
         "id": call_id(call["id"]),
@@ -139,33 +156,3 @@ def call_id(given: str) -> str:
     # The hash keeps different ids different.
     digest = sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{allowed[: MAX_ID_LENGTH - _HASH_LENGTH - 1]}_{digest[:_HASH_LENGTH]}"
-
-
-def _blocks(content: Any, pointer: str, *, images: bool) -> list[Block]:
-    if content is None or isinstance(content, str):
-        return [_text(content)] if content and content.strip() else []
-    blocks = []
-    for index, part in enumerate(content):
-        if part["type"] == "image_url":
-            image = f"{pointer}/{index}/image_url"
-            if not images:
-                raise unsupported(image, "Only a user's or tool's message can hold an image.")
-            blocks.append(_image(part["image_url"]["url"], f"{image}/url"))
-        elif (text := part[part["type"]]).strip():
-            blocks.append(_text(text))
-    return blocks
-
-
-def _text(text: str) -> Block:
-    return {"type": "text", "text": text}
-
-
-def _image(url: str, pointer: str) -> Block:
-    if not url.startswith("data:"):
-        return {"type": "image", "source": {"type": "url", "url": url}}
-    head, _, data = url.removeprefix("data:").partition(",")
-    kind, *parameters = head.lower().split(";")
-    kind = "image/jpeg" if kind == "image/jpg" else kind
-    if kind not in IMAGES or "base64" not in parameters or not data:
-        raise unsupported(pointer, "This model supports JPEG, PNG, GIF and WebP images, in base64.")
-    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}

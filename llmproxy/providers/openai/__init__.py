@@ -5,6 +5,7 @@ from typing import Any
 from llmproxy.providers import chat_answers
 from llmproxy.providers.openai.answer import completion
 from llmproxy.providers.openai.events import EventTranslator
+from llmproxy.providers.openai.outgoing import outgoing_members
 from llmproxy.providers.protocol import ProviderRequest, Target, TokenUsage, Translator
 from llmproxy.surfaces.chat import Chat
 
@@ -19,8 +20,8 @@ class ChatCompletions:
         return 0
 
     def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
-        limit = {request.limit_member: output_limit}
-        body: dict[str, Any] = {**request.members, "model": target.model, **limit}
+        body = outgoing_members(request.members, target=target)
+        body |= {"model": target.model, request.limit_member: output_limit}
         if request.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return target.post("/chat/completions", body, streamed=request.stream)
