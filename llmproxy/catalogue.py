@@ -155,6 +155,29 @@ def _target(route: _Route) -> Target:
     )
 
 
+def target_of(route: Route) -> Target:
+    """Where a route leads, whatever its model or provider is switched to."""
+    at = route.provider
+    return _target(
+        _Route(
+            route.pk,
+            route.provider_name,
+            route.surfaces,
+            route.tokenizer,
+            str(route.token_factor),
+            route.input_price,
+            route.cached_input_price,
+            route.output_price,
+            at.name,
+            at.is_on,
+            at.dialect,
+            at.base_url,
+            None if at.api_key is None else bytes(at.api_key).hex(),
+            at.members,
+        )
+    )
+
+
 def _key_of(route: _Route) -> str:
     """The key of a provider, empty where its server wants none. Raises ``CannotDecrypt``."""
     if route.api_key is None:

@@ -10,7 +10,8 @@ from django.db import IntegrityError, transaction
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
 from licensing.models import Plan
-from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
+from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.routes.routing import rename
 from usage.limits import LEAST_OUTPUT
 
 NAME_TAKEN = Fault("/name", "unique", "A model of this name exists already.")
@@ -80,20 +81,14 @@ def _write(model: LanguageModel, offer: Offer, *, now: datetime) -> LanguageMode
 
 
 def write_route(model: LanguageModel, *, now: datetime) -> None:
-    """Gives the model its route to the provider of the settings. Another name there is counted in its own way,
-    by reports from now on, and has no prices until they are looked up."""
+    """Gives the model its route to the provider of the settings, unless it has routes to others alone."""
     provider, _ = Provider.objects.get_or_create(name=Provider.DEFAULT)
     of_both = {"model": model, "provider": provider}
     route = Route.objects.select_for_update(no_key=True).filter(**of_both).first()
-    route = route or Route(**of_both)
-    if route.provider_name == model.provider_name:
+    if route is None and model.routes.exists():
         return
-    route.provider_name, route.learns_since = model.provider_name, now
-    route.tokenizer = tokenizer_of(model.provider_name)
-    if not route.factor_is_set:
-        route.token_factor = Route.FIRST_FACTOR
-    if not route.prices_are_set:
-        route.input_price = route.cached_input_price = route.output_price = None
+    route = route or Route(**of_both)
+    rename(route, model.provider_name, now=now)
     route.save()
 
 

@@ -1,22 +1,23 @@
-"""The console pages of routes and providers."""
+"""The console page of the routes."""
 
 from collections.abc import Iterable
+from copy import copy
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin
 from django.http import HttpRequest
-from django.utils.html import format_html
-from django.utils.safestring import SafeString
 
 from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
-from config.console.columns import moment, yes_no
 from llmproxy.admin.prices import FreePrices, SetPrices, priced_at
-from llmproxy.models import Provider, Route
+from llmproxy.models import Route
+from llmproxy.routes.routing import Way, add_route, change_route, remove_route
+from llmproxy.routes.trial import MOST_SECONDS, try_route
+from llmproxy.surfaces.model_request import Surface
 from llmproxy.tokens.factors import HIGHEST, LOWEST, STEP, free_factor, set_factor
 
 
@@ -72,15 +73,126 @@ def counted_by(route: Route) -> str:
     return f"{route.get_tokenizer_display()} of {route.token_factor}, {by}"
 
 
+class WayForm(forms.ModelForm):  # type: ignore[type-arg]
+    surfaces = forms.MultipleChoiceField(
+        choices=[(each.value, each.value) for each in Surface],
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Where the model answers by this route; none chosen means wherever the dialect does.",
+    )
+
+    class Meta:
+        model = Route
+        fields = ("provider_name", "order", "surfaces")
+
+
+class NewWayForm(WayForm):
+    class Meta:
+        model = Route
+        fields = ("model", "provider", "provider_name", "order", "surfaces")
+
+
+class ChangedWayForm(ReasonForm, WayForm):
+    """The form of a route that exists; unlike a new one, its change needs a reason."""
+
+
+class AddRoute(Action):
+    name = "add"
+    label = "Add route"
+    permission = "add"
+    form_class = NewWayForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "Calls take a model's routes in their order, the next one where a provider fails before it answers."
+        yield "It has no prices, and its calls count for no budget, until update_prices or an operator sets them."
+
+    def form(self, target: None, data: Any, *, by: HttpRequest) -> NewWayForm:
+        return NewWayForm(data)
+
+    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
+        model, provider = given.pop("model"), given.pop("provider")
+        route = add_route(model=model, provider=provider, way=Way(**given), by=by, now=now)
+        return Result(f"{route} has been added. Try it.", route)
+
+
+class ChangeRoute(Action):
+    name = "way"
+    label = "Change route"
+    form_class = ChangedWayForm
+
+    def effects(self, target: Route) -> Iterable[str]:
+        yield "It counts for calls that start from now on; running calls are not affected."
+
+    def form(self, target: Route, data: Any, *, by: HttpRequest) -> ChangedWayForm:
+        return ChangedWayForm(data, instance=copy(target))
+
+    def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
+        reason = given.pop("reason")
+        route = change_route(route_id=target.pk, way=Way(**given), reason=reason, by=by, now=now)
+        return Result(f"{route} has been changed.", route)
+
+
+class RemoveRoute(Action):
+    name = "remove"
+    label = "Remove route"
+    permission = "delete"
+    destructive = True
+
+    def available(self, target: Route, *, by: HttpRequest) -> bool:
+        return target.model.routes.exclude(pk=target.pk).exists()
+
+    def effects(self, target: Route) -> Iterable[str]:
+        yield "Calls that start from now on take the other routes of the model; running calls go on."
+
+    def do(self, target: Route, *, by: Actor, **given: Any) -> Result:
+        remove_route(route_id=target.pk, by=by, **given)
+        return Result(f"{target} has been removed.")
+
+
+class TryRoute(Action):
+    name = "try"
+    label = "Try it"
+    form_class = forms.Form
+    atomic = False
+
+    def effects(self, target: Route) -> Iterable[str]:
+        yield "Its provider is asked one short question, whether it is on or off. The provider may bill a few tokens."
+        yield f"It may take {MOST_SECONDS:.0f} seconds."
+
+    def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
+        trial = try_route(route_id=target.pk, by=by, now=now)
+        if trial.failure:
+            return Result(f"{target} failed after {trial.seconds:.1f} s. {trial.failure}", target)
+        told = (
+            "no usage"
+            if trial.usage is None
+            else f"{trial.usage.input} and {trial.usage.output} tokens"
+        )
+        return Result(f"{target} answered in {trial.seconds:.1f} s and reported {told}.", target)
+
+
 @admin.register(Route)
 class RouteAdmin(ConsoleAdmin):
-    row_actions = (SetFactor(), FreeFactor(), SetPrices(), FreePrices())
-    list_display = ("__str__", "provider_name", "counted", "prices")
+    row_actions = (
+        TryRoute(),
+        ChangeRoute(),
+        SetFactor(),
+        FreeFactor(),
+        SetPrices(),
+        FreePrices(),
+        RemoveRoute(),
+    )
+    add_action = AddRoute()
+    list_display = ("__str__", "provider_name", "order", "surfaces_shown", "counted", "prices")
     list_filter = ("tokenizer", "factor_is_set", "prices_are_set")
     list_select_related = ("model", "provider")
     search_fields = ("model__name", "provider_name")
-    fields = ("model", "provider", "provider_name", "order", "counted", "prices")
-    readonly_fields = ("counted", "prices")
+    fields = ("model", "provider", "provider_name", "order", "surfaces_shown", "counted", "prices")
+    readonly_fields = ("surfaces_shown", "counted", "prices")
+
+    @admin.display(description="surfaces")
+    def surfaces_shown(self, route: Route) -> str:
+        return ", ".join(route.surfaces) or "all of the dialect"
 
     @admin.display(description="prompts counted by", ordering="token_factor")
     def counted(self, route: Route) -> str:
@@ -89,18 +201,3 @@ class RouteAdmin(ConsoleAdmin):
     @admin.display(description="prices of a million tokens")
     def prices(self, route: Route) -> str:
         return priced_at(route)
-
-
-@admin.register(Provider)
-class ProviderAdmin(ConsoleAdmin):
-    list_display = ("name", "dialect", "address", yes_no("is_on", "on"))
-    fields = (*list_display, moment("created_at"))
-    readonly_fields = ("dialect", "address")
-
-    @admin.display
-    def dialect(self, provider: Provider) -> str:
-        return settings.LLM_PROVIDER
-
-    @admin.display
-    def address(self, provider: Provider) -> SafeString:
-        return format_html("{} (LLM_BASE_URL)", settings.LLM_BASE_URL)

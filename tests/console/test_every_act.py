@@ -98,6 +98,9 @@ def filled(field: forms.Field, name: str, *, now: datetime) -> Any:
 # What a form needs that its fields do not tell, by model and act.
 SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "licence_customer": lambda licence: {"stripe_customer_id": "cus_NffrFeUfNV2Hib"},
+    "provider_add": lambda provider: {"base_url": "https://fourth.test"},
+    "provider_terms": lambda provider: {"base_url": provider.base_url},
+    "route_way": lambda route: {"provider_name": route.provider_name},
     "route_factor": lambda route: {"factor": "1.5"},
     "user_roles": lambda user: {"roles": "auditor"},
     "user_erase": lambda user: {"email": user.email},
@@ -135,6 +138,9 @@ def arranged(world: World, by: Actor, now: datetime) -> None:
             factor_is_set=name == "set",
             prices_are_set=name == "set",
         )
+    second = Provider.objects.create(name="second", base_url="https://second.test", is_on=False)
+    Route.objects.create(model=model, provider=second, provider_name="theirs", order=1)
+    Provider.objects.create(name="third", base_url="https://third.test")
 
 
 def app_versions(now: datetime) -> None:

@@ -1,0 +1,167 @@
+"""The console pages of the providers."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin
+from django.db.models import Count, Sum
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from accounts.audit import Actor
+from config.console.actions import Action, ReasonForm, Result
+from config.console.base import ConsoleAdmin
+from config.console.columns import moment, yes_no
+from config.money import shown
+from llmproxy.models import Provider
+from llmproxy.routes.providers import Terms, add_provider, change_provider, switch_provider
+from usage.models import UsageRecord
+
+SPEND_OF = timedelta(days=1)
+PROMPTS_GO_THERE = (
+    "Prompts of everybody whose calls take a route to it are sent to this address, with its key."
+)
+
+
+class TermsForm(forms.ModelForm):  # type: ignore[type-arg]
+    api_key = forms.CharField(
+        label="key",
+        required=False,
+        max_length=500,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="Stored encrypted and never shown again. Empty: the one that it has, or none.",
+    )
+
+    class Meta:
+        model = Provider
+        fields = ("name", "dialect", "base_url", "members", "calls_per_minute", "read_timeout")
+
+
+class ChangedTermsForm(ReasonForm, TermsForm):
+    """The form of a provider that exists; unlike a new one, its change needs a reason."""
+
+
+class AddProvider(Action):
+    name = "add"
+    label = "Add provider"
+    permission = "add"
+    form_class = TermsForm
+    grave = True
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield PROMPTS_GO_THERE
+        yield "No call goes there before a model has a route to it."
+
+    def form(self, target: None, data: Any, *, by: HttpRequest) -> TermsForm:
+        return TermsForm(data)
+
+    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
+        key = given.pop("api_key")
+        provider = add_provider(terms=Terms(**given), key=key, by=by, now=now)
+        return Result(f"{provider} has been added. Give models a route to it.", provider)
+
+
+class ChangeProvider(Action):
+    name = "terms"
+    label = "Change provider"
+    form_class = ChangedTermsForm
+    grave = True
+
+    def available(self, target: Provider, *, by: HttpRequest) -> bool:
+        return target.name != Provider.DEFAULT
+
+    def effects(self, target: Provider) -> Iterable[str]:
+        yield PROMPTS_GO_THERE
+        yield "It counts for calls that start from now on; running calls are not affected."
+        yield "Its key is bound to its name and address: to change either, give the key again."
+
+    def form(self, target: Provider, data: Any, *, by: HttpRequest) -> ChangedTermsForm:
+        # A copy: the form writes what was entered into its instance.
+        return ChangedTermsForm(data, instance=Provider.objects.get(pk=target.pk))
+
+    def do(self, target: Provider, *, by: Actor, now: datetime, **given: Any) -> Result:
+        key, reason = given.pop("api_key"), given.pop("reason")
+        provider = change_provider(
+            provider_id=target.pk, terms=Terms(**given), key=key, reason=reason, by=by, now=now
+        )
+        return Result(f"{provider} has been changed.", provider)
+
+
+class SwitchOff(Action):
+    name = "off"
+    label = "Switch off"
+    destructive = True
+
+    def available(self, target: Provider, *, by: HttpRequest) -> bool:
+        return target.is_on
+
+    def effects(self, target: Provider) -> Iterable[str]:
+        yield "Calls that start from now on take the next route of their model; running calls go on."
+        yield from sorted(
+            f"{route.model} has no other route, so its calls are refused."
+            for route in target.routes.select_related("model")
+            if not route.model.routes.exclude(pk=route.pk).filter(provider__is_on=True).exists()
+        )
+
+    def do(self, target: Provider, *, by: Actor, **given: Any) -> Result:
+        provider = switch_provider(provider_id=target.pk, on=False, by=by, **given)
+        return Result(f"{provider} is off.", provider)
+
+
+class SwitchOn(Action):
+    name = "on"
+    label = "Switch on"
+
+    def available(self, target: Provider, *, by: HttpRequest) -> bool:
+        return not target.is_on
+
+    def effects(self, target: Provider) -> Iterable[str]:
+        yield "Calls that start from now on may go there again."
+
+    def do(self, target: Provider, *, by: Actor, **given: Any) -> Result:
+        provider = switch_provider(provider_id=target.pk, on=True, by=by, **given)
+        return Result(f"{provider} is on.", provider)
+
+
+@admin.register(Provider)
+class ProviderAdmin(ConsoleAdmin):
+    row_actions = (ChangeProvider(), SwitchOff(), SwitchOn())
+    add_action = AddProvider()
+    list_display = ("name", "dialect_shown", "address", yes_no("is_on", "on"), "spend")
+    fields = (
+        *list_display,
+        "has_key",
+        "members",
+        "calls_per_minute",
+        "read_timeout",
+        moment("created_at"),
+    )
+    readonly_fields = ("dialect_shown", "address", "spend", "has_key")
+
+    @admin.display(description="dialect")
+    def dialect_shown(self, provider: Provider) -> str:
+        if provider.name == Provider.DEFAULT:
+            return settings.LLM_PROVIDER
+        return provider.get_dialect_display()
+
+    @admin.display
+    def address(self, provider: Provider) -> SafeString:
+        if provider.name == Provider.DEFAULT:
+            return format_html("{} (LLM_BASE_URL)", settings.LLM_BASE_URL)
+        return format_html("{}", provider.base_url)
+
+    @admin.display(boolean=True, description="has a key")
+    def has_key(self, provider: Provider) -> bool:
+        return provider.name == Provider.DEFAULT or provider.api_key is not None
+
+    @admin.display(description="calls and spend of 24 hours")
+    def spend(self, provider: Provider) -> str:
+        since = timezone.now() - SPEND_OF
+        calls = UsageRecord.objects.filter(provider=provider.name, opened_at__gte=since)
+        told = calls.aggregate(calls=Count("pk"), cost=Sum("cost"))
+        return f"{told['calls']:,} calls, {shown(told['cost'] or 0)}"

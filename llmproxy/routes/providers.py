@@ -1,0 +1,142 @@
+"""Adds and changes the providers of operators. ``default`` follows the settings (``LLM_*``) and is never changed here.
+
+A key is stored encrypted, bound to the provider's name and address, and shown to nobody again.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.db import IntegrityError, transaction
+from marshmallow import ValidationError
+
+from accounts.audit import Actor, record
+from config.api.problems import Fault, InvalidRequest
+from config.encryption import encrypt
+from config.env import HEADER_VALUE, address_or_empty
+from llmproxy.models import Provider, key_place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What an operator says of a provider; the address is as the SDK of its dialect takes it.
+
+    ``read_timeout`` is in seconds. None: as the settings say, or any number of calls.
+    """
+
+    name: str
+    dialect: str
+    base_url: str
+    members: str = Provider.Members.LISTED
+    calls_per_minute: int | None = None
+    read_timeout: int | None = None
+
+
+def add_provider(*, terms: Terms, key: str, by: Actor, now: datetime) -> Provider:
+    """Adds a provider, with its key ("" where its server wants none). Raises ``InvalidRequest``."""
+    with transaction.atomic():
+        provider = _write(Provider(), terms, key=key)
+        after = _audited(provider)
+        record("provider:added", by=by, now=now, target=provider, after=after)
+    return provider
+
+
+def change_provider(
+    *, provider_id: int, terms: Terms, key: str, reason: str, by: Actor, now: datetime
+) -> Provider:
+    """Changes a provider; running calls go on. An empty ``key`` keeps the one that it has.
+
+    Raises ``InvalidRequest``: also for another name or address without the key, which is bound to both.
+    """
+    with transaction.atomic():
+        provider = _locked(provider_id)
+        before = _audited(provider)
+        moves = (terms.name, terms.base_url) != (provider.name, provider.base_url)
+        if moves and provider.api_key is not None and not key:
+            sentence = "Give the key again: it is bound to the provider's name and address."
+            raise InvalidRequest(errors=[Fault("/api_key", "required", sentence)])
+        provider = _write(provider, terms, key=key)
+        record(
+            "provider:changed",
+            by=by,
+            now=now,
+            target=provider,
+            reason=reason,
+            before=before,
+            after={**_audited(provider), "new_key": bool(key)},
+        )
+    return provider
+
+
+def switch_provider(
+    *, provider_id: int, on: bool, reason: str, by: Actor, now: datetime
+) -> Provider:
+    """Switches a provider on or off for the calls that start from then on."""
+    with transaction.atomic():
+        provider = _locked(provider_id)
+        provider.is_on = on
+        provider.save(update_fields=["is_on"])
+        if on:
+            record("provider:switched_on", by=by, now=now, target=provider, reason=reason)
+        else:
+            record("provider:switched_off", by=by, now=now, target=provider, reason=reason)
+    return provider
+
+
+def _locked(provider_id: int) -> Provider:
+    return Provider.objects.select_for_update(no_key=True).get(pk=provider_id)
+
+
+def _write(provider: Provider, terms: Terms, *, key: str) -> Provider:
+    if Provider.DEFAULT in (provider.name, terms.name):
+        sentence = (
+            "The provider default is the one of the settings (LLM_*), and no other has its name."
+        )
+        raise InvalidRequest(errors=[Fault("/name", "invalid", sentence)])
+    faults = _faults(terms.base_url, "/base_url", address_or_empty)
+    parts = urlsplit(terms.base_url)
+    if not terms.base_url or parts.username is not None or parts.query or parts.fragment:
+        sentence = "Give the address alone: no name, password, query or fragment."
+        faults.append(Fault("/base_url", "invalid", sentence))
+    for name in ("calls_per_minute", "read_timeout"):
+        if getattr(terms, name) == 0:
+            faults.append(Fault(f"/{name}", "min_value", "At least 1, or empty."))
+    if key:
+        faults += _faults(key, "/api_key", HEADER_VALUE)
+    if faults:
+        raise InvalidRequest(errors=faults)
+    for name, value in asdict(terms).items():
+        setattr(provider, name, value)
+    provider.base_url = terms.base_url.rstrip("/")
+    if key:
+        place = key_place(name=provider.name, base_url=provider.base_url)
+        provider.api_key = encrypt(key.encode(), place=place)
+    try:
+        with transaction.atomic():
+            provider.save()
+    except IntegrityError:
+        fault = Fault("/name", "unique", "A provider of this name exists already.")
+        raise InvalidRequest(errors=[fault]) from None
+    return provider
+
+
+def _faults(value: str, pointer: str, check: Any) -> list[Fault]:
+    try:
+        check(value)
+    except ValidationError as refused:
+        return [Fault(pointer, "invalid", " ".join(map(str, refused.messages)))]
+    return []
+
+
+def _audited(provider: Provider) -> dict[str, Any]:
+    """The provider's fields in the audit log, where its key never is."""
+    return {
+        "name": provider.name,
+        "dialect": provider.dialect,
+        "base_url": provider.base_url,
+        "members": provider.members,
+        "calls_per_minute": provider.calls_per_minute,
+        "read_timeout": provider.read_timeout,
+        "has_key": provider.api_key is not None,
+    }
