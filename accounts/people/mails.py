@@ -67,6 +67,18 @@ def signed_in_elsewhere(*, user: User, device: str, address: str | None, now: da
     )
 
 
+def personal_key_made(*, user: User, address: str | None, ends: datetime, now: datetime) -> None:
+    """Informs the person of a new personal key, which the mail does not contain, nor its name: that may be anything."""
+    _queue(
+        "key",
+        to=user.email,
+        subject="A personal key was made",
+        address=address,
+        ends=ends.astimezone(UTC),
+        at=now.astimezone(UTC),
+    )
+
+
 def password_changed(*, user: User, now: datetime) -> None:
     """Informs the person that their password was changed."""
     _queue("changed", to=user.email, subject="Your password was changed", at=now.astimezone(UTC))

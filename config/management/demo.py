@@ -1,7 +1,7 @@
 """The demo of a local run: one client, one person, one operator, one key. Keeps existing rows."""
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -12,6 +12,7 @@ from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import Client, SigningKey, User
 from licensing.licences import create_client, set_terms
 from licensing.models import Plan
+from licensing.plans import PlanTerms, change_plan
 from llmproxy.models import LanguageModel
 from llmproxy.offering import write_route
 
@@ -43,12 +44,15 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
             rotate_signing_key(publish_ahead=timedelta(0), by=by, now=now)
         client = Client.objects.filter(name=CLIENT).first()
         if client is None:
-            client = create_client(
-                name=CLIENT, plan=Plan.objects.get(name="Starter"), by=by, now=now
+            plan = Plan.objects.get(name="Starter")
+            terms = replace(PlanTerms.of(plan), allows_keys=True)
+            plan = change_plan(
+                plan_id=plan.pk, terms=terms, reason="For editors of the demo.", by=by, now=now
             )
+            client = create_client(name=CLIENT, plan=plan, by=by, now=now)
             set_terms(
                 licence_id=client.licence.pk,
-                plan=client.licence.plan,
+                plan=plan,
                 entitlements=[APP],
                 reason="Something to publish an app for.",
                 by=by,

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.audit import Actor, record
+from accounts.people import mails
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
@@ -56,7 +57,7 @@ def make_key(
     by: Actor,
     now: datetime,
 ) -> NewKey:
-    """Makes a key of the caller, with a cap of its own if it is given one.
+    """Makes a key of the caller, with a cap of its own if it is given one; a mail tells them of it.
 
     Raises ``NotEntitled`` where the plan has no keys, ``TooManyKeys``, ``InvalidRequest`` for a cap above the
     person's, and ``AccessRevoked`` if their access was ended meanwhile.
@@ -82,6 +83,7 @@ def make_key(
             expires_at=now + timedelta(days=days),
         )
         _record("personal_key:made", key, by=by, now=now, after=_seen(key))
+        mails.personal_key_made(user=user, address=by.address, ends=key.expires_at, now=now)
     return NewKey(key, text.text)
 
 
@@ -129,10 +131,9 @@ def _record(action: str, key: PersonalKey, **given: Any) -> None:
 
 
 def _seen(key: PersonalKey) -> dict[str, Any]:
-    """The key in the audit log."""
+    """The key in the audit log, without its name: the log outlives the erasure of whoever wrote it."""
     return {
         "key": str(key.pk),
-        "name": key.name,
         "expires_at": instant(key.expires_at),
         "monthly_output_tokens": key.monthly_output_tokens,
     }

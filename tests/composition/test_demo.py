@@ -29,6 +29,7 @@ def test_the_demo_can_sign_in_and_a_second_run_keeps_it(tmp_path: Path, now: dat
     assert path.stat().st_mode & 0o777 == 0o600
     assert sign_in(email=demo["email"], password=demo["password"], device=Device(), now=now).access
     assert User.objects.get(email=demo["operator_email"]).is_superuser
+    assert Licence.objects.get().plan.allows_keys
 
     # As the demo of an earlier release.
     assert Route.objects.all().delete()[0] == 2

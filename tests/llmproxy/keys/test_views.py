@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from procrastinate.contrib.django.models import ProcrastinateJob
 from rest_framework.test import APIClient
 
 from accounts.models import AuditEvent, User
@@ -50,6 +51,17 @@ class TestMaking:
         assert event.after is not None
         assert event.after["key"] == body["id"]
         assert body["key"] not in str(event.after)
+        assert "Editor" not in str(event.after), "which erasure could not remove"
+
+    def test_the_person_is_told_by_mail_without_the_key(self, made: Make, user: User) -> None:
+        text = made(name="Editor <b>")
+        (job,) = ProcrastinateJob.objects.filter(task_name="mail.send")
+        assert job.args["to"] == [user.email]
+        assert job.args["subject"] == "A personal key was made"
+        said = str(job.args)
+        assert "change your password" in said.replace("\\n", " ")
+        assert text not in said
+        assert "Editor" not in said
 
     def test_without_days_it_lasts_as_long_as_any(self, made: Make) -> None:
         made()
