@@ -13,8 +13,10 @@ from accounts.models import Client, SigningKey, User
 from licensing.licences import create_client, set_terms
 from licensing.models import Plan
 from licensing.plans import PlanTerms, change_plan
-from llmproxy.models import LanguageModel
+from llmproxy.models import LanguageModel, Provider
 from llmproxy.offering import write_route
+from llmproxy.routes.providers import Terms, add_provider, change_provider
+from llmproxy.routes.routing import Way, add_route
 
 CLIENT = "Demo Company"
 APP = "notes"
@@ -60,7 +62,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
             )
         _person(PERSON, password, client=client)
         _person(OPERATOR, operator_password)
-        for name in (settings.LLM_DEFAULT_MODEL, "stand-in-large"):
+        for name in _models():
             model, _ = LanguageModel.objects.get_or_create(
                 name=name, defaults={"provider_name": name}
             )
@@ -74,6 +76,33 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
         operator_password=operator_password,
         publish_secret=published[0] if published else "",
     )
+
+
+def add_second_provider(address: str, *, now: datetime) -> None:
+    """Gives the models of the demo a second route, to a provider of Anthropic's dialect that takes any key."""
+    by = Actor.command("seed_demo")
+    terms = Terms(name="second", dialect=Provider.Dialect.ANTHROPIC, base_url=address)
+    with transaction.atomic():
+        provider = Provider.objects.filter(name=terms.name).first()
+        if provider is None:
+            provider = add_provider(terms=terms, key=secrets.token_urlsafe(), by=by, now=now)
+        elif provider.base_url != address:
+            change_provider(
+                provider_id=provider.pk,
+                terms=terms,
+                key=secrets.token_urlsafe(),
+                reason="The stand-in has another address in this run.",
+                by=by,
+                now=now,
+            )
+        for model in LanguageModel.objects.filter(name__in=_models()):
+            if not model.routes.filter(provider=provider).exists():
+                way = Way(provider_name=model.name, order=1, surfaces=[])
+                add_route(model=model, provider=provider, way=way, by=by, now=now)
+
+
+def _models() -> tuple[str, str]:
+    return settings.LLM_DEFAULT_MODEL, "stand-in-large"
 
 
 def _person(email: str, password: str, *, client: Client | None = None) -> None:

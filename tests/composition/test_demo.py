@@ -40,6 +40,16 @@ def test_the_demo_can_sign_in_and_a_second_run_keeps_it(tmp_path: Path, now: dat
     assert (User.objects.count(), SigningKey.objects.count()) == (2, 1)
 
 
+def test_the_second_provider_is_a_second_route_wherever_it_stands(tmp_path: Path) -> None:
+    for address in ("http://127.0.0.1:9", "http://127.0.0.1:9", "http://127.0.0.1:10"):
+        call_command("seed_demo", output=tmp_path / "demo.json", second_provider=address)
+        routes = Route.objects.filter(provider__name="second", provider__base_url=address)
+        assert sorted(routes.values_list("model__name", "order")) == [
+            ("stand-in-large", 1),
+            ("stand-in-small", 1),
+        ]
+
+
 def test_a_lost_file_gets_new_passwords_that_are_good(tmp_path: Path, now: datetime) -> None:
     path = tmp_path / "demo.json"
     call_command("seed_demo", output=path)

@@ -58,7 +58,7 @@ class Servers:
         self._folder = folder
         self._before = environment.read(folder / "env")
         logs = claim(folder / "log")
-        self.database = self.cache = self.provider = self.cdn = None
+        self.database = self.cache = self.provider = self.second = self.cdn = None
         if not environment.given("DATABASE_URL", environ):
             self.database = Postgres(folder=folder, sockets=sockets, log=logs / "postgres.log")
         self.without_cache = not environment.given("CACHE_URL", environ) and not redis.available()
@@ -66,6 +66,7 @@ class Servers:
             self.cache = redis.Redis(folder=folder, sockets=sockets, log=logs / "redis.log")
         if not environment.given("LLM_BASE_URL", environ):
             self.provider = self._port("LLM_BASE_URL")
+            self.second = ports.same_or_free(self.provider + 1)
         if not environment.given("CDN_URL", environ):
             self.cdn = self._port("CDN_URL")
 
@@ -89,6 +90,10 @@ class Servers:
         )
         environment.write(self._folder / "env", values)
         return values
+
+    @property
+    def second_url(self) -> str:
+        return f"http://127.0.0.1:{self.second}"
 
     def _port(self, name: str) -> int:
         """The port of last time if it is free, because published manifests name it."""
@@ -126,11 +131,15 @@ class Start:
         if servers.database is not None:
             self._step("roles", "split_database_roles")
         self.say("Database is up to date")
-        self._step("seed", "seed_demo", "--output", str(self._folder / "demo.json"))
+        second = () if servers.second is None else ("--second-provider", servers.second_url)
+        self._step("seed", "seed_demo", "--output", str(self._folder / "demo.json"), *second)
         self.say("Demo data is there")
         if servers.provider is not None:
             self._stand_in("provider", servers.provider, "--host", "127.0.0.1")
             self.say("Stand-in model provider answers")
+        if servers.second is not None:
+            self._stand_in("messages_provider", servers.second)
+            self.say("Second stand-in provider answers")
         if servers.cdn is not None:
             self._stand_in("cdn", servers.cdn, str(self._folder / "storage"))
             self.say("Stand-in CDN answers")

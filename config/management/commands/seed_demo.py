@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 
-from config.management.demo import Demo, seed
+from config.management.demo import Demo, add_second_provider, seed
 
 
 class Command(BaseCommand):
@@ -17,9 +17,18 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--output", type=Path, required=True, help="file to write (mode 600)")
+        parser.add_argument(
+            "--second-provider",
+            metavar="URL",
+            default="",
+            help="a provider of Anthropic's dialect, which takes over where the first fails",
+        )
 
-    def handle(self, *args: Any, output: Path, **options: Any) -> None:
-        demo = seed(known=_read(output), now=timezone.now())
+    def handle(self, *args: Any, output: Path, second_provider: str = "", **options: Any) -> None:
+        now = timezone.now()
+        demo = seed(known=_read(output), now=now)
+        if second_provider:
+            add_second_provider(second_provider, now=now)
         _write(output, demo)
         self.stdout.write(
             f"seed_demo: {demo.email} and {demo.operator_email} can sign in; see {output}"
