@@ -19,6 +19,7 @@ from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
 from config.money import shown
 from llmproxy.models import Provider
+from llmproxy.routes.health import MINUTES, health_of
 from llmproxy.routes.providers import Terms, add_provider, change_provider, switch_provider
 from usage.models import UsageRecord
 
@@ -132,7 +133,7 @@ class SwitchOn(Action):
 class ProviderAdmin(ConsoleAdmin):
     row_actions = (ChangeProvider(), SwitchOff(), SwitchOn())
     add_action = AddProvider()
-    list_display = ("name", "dialect_shown", "address", yes_no("is_on", "on"), "spend")
+    list_display = ("name", "dialect_shown", "address", yes_no("is_on", "on"), "health", "spend")
     fields = (
         *list_display,
         "has_key",
@@ -141,7 +142,7 @@ class ProviderAdmin(ConsoleAdmin):
         "read_timeout",
         moment("created_at"),
     )
-    readonly_fields = ("dialect_shown", "address", "spend", "has_key")
+    readonly_fields = ("dialect_shown", "address", "health", "spend", "has_key")
 
     @admin.display(description="dialect")
     def dialect_shown(self, provider: Provider) -> str:
@@ -158,6 +159,17 @@ class ProviderAdmin(ConsoleAdmin):
     @admin.display(boolean=True, description="has a key")
     def has_key(self, provider: Provider) -> bool:
         return provider.name == Provider.DEFAULT or provider.api_key is not None
+
+    @admin.display(description=f"calls of {MINUTES} minutes")
+    def health(self, provider: Provider) -> str:
+        found = health_of([provider.name], now=timezone.now())[provider.name]
+        said = [f"{found.answered:,} answered, {found.failed:,} failed"]
+        said += [
+            f"{model} is not asked for {each.seconds} s"
+            + (" as it wished" if each.is_asked else "")
+            for model, each in found.cooling.items()
+        ]
+        return "; ".join(said)
 
     @admin.display(description="calls and spend of 24 hours")
     def spend(self, provider: Provider) -> str:

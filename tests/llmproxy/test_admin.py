@@ -1,11 +1,15 @@
 """Language models in the console."""
 
+import re
+from datetime import datetime
+
 import pytest
 from django.urls import reverse
 
 from accounts.models import AuditEvent
 from licensing.models import Plan
 from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.routes import cooling, health
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db
@@ -116,3 +120,43 @@ def test_the_provider_of_the_settings_is_shown_and_cannot_be_changed(
     assert settings.LLM_BASE_URL in page.content.decode()
     assert [each["label"] for each in page.context["buttons"]] == ["Switch off"]
     assert settings.LLM_API_KEY() not in page.content.decode()
+
+
+def test_a_providers_page_tells_its_health_and_spend(console: Browser, now: datetime) -> None:
+    provider = Provider.objects.create(name="second", base_url="https://second.test")
+    page = reverse("admin:llmproxy_provider_change", args=[provider.pk])
+    assert "0 answered, 0 failed" in console.get(page).content.decode()
+    health.note("second", failed=True)
+    health.note("second", failed=False)
+    health.write_counts(now=now)
+    model = LanguageModel.objects.create(name="large", provider_name="large")
+    Route.objects.create(model=model, provider=provider, provider_name="theirs")
+    cooling.note_failure(cooling.RouteKey("second", "theirs"), wait=60, now=now)
+    shown = console.get(page).content.decode()
+    assert "1 answered, 1 failed" in shown
+    assert re.search(r"theirs is not asked for \d+ s as it wished", shown)
+    assert "0 calls, $0.00" in shown
+
+
+def test_a_provider_is_added_given_a_route_and_switched_off(console: Browser) -> None:
+    terms = {
+        "name": "second",
+        "dialect": "openai",
+        "base_url": "https://second.test/v1",
+        "members": "listed",
+        "api_key": "sk-theirs-0123456789",
+    }
+    console.post(reverse("admin:llmproxy_provider_add"), terms)
+    provider = Provider.objects.get(name="second")
+    page = console.get(reverse("admin:llmproxy_provider_change", args=[provider.pk]))
+    assert "sk-theirs" not in page.content.decode()
+    model = LanguageModel.objects.create(name="large", provider_name="large")
+    way = {"model": model.pk, "provider": provider.pk, "provider_name": "theirs", "order": 1}
+    console.post(reverse("admin:llmproxy_route_add"), {**way, "surfaces": ["chat"]})
+    route = Route.objects.get(provider=provider)
+    assert (route.surfaces, route.order) == (["chat"], 1)
+    off = reverse("admin:llmproxy_provider_off", args=[provider.pk])
+    assert "large has no other route" in console.get(off).content.decode()
+    console.post(off, {"reason": "an outage"})
+    provider.refresh_from_db()
+    assert not provider.is_on
