@@ -322,6 +322,7 @@ CORS_EXPOSE_HEADERS = [
     "retry-after",
     "www-authenticate",
     "x-manifest-signature",
+    "x-output-limit",
     "x-ratelimit-degraded",
     "x-ratelimit-limit-requests",
     "x-ratelimit-limit-tokens",

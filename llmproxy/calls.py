@@ -136,17 +136,19 @@ class Call:
         """Waits for a postponed settlement; returns whether it was made."""
         return self._settled is not None and self._settled.wait(seconds)
 
-    def remaining(self) -> dict[str, str]:
+    def remaining(self, *, now: datetime) -> dict[str, str]:
         """The headers of the tokens left: after the settlement, or until then as before this call.
 
-        The caps are those of the admission.
+        The caps are those of the admission. With them stands the output limit, where it is lower than was asked for.
         """
-        reserved = self.reservation
+        reserved, headers = self.reservation, {}
+        if reserved.output_limit < (self.request.output_wanted or 0):
+            headers["X-Output-Limit"] = str(reserved.output_limit)
         after = self._settled.after if self._settled is not None else None
-        if after is None:
-            return remaining_headers(month=reserved.remaining_month, day=reserved.remaining_day)
-        day = None if reserved.day_cap is None else reserved.day_cap - after.taken_today
-        return remaining_headers(month=after.remaining_month, day=day)
+        month, day, cap = reserved.remaining_month, reserved.remaining_day, reserved.day_cap
+        if after is not None:
+            month, day = after.remaining_month, None if cap is None else cap - after.taken_today
+        return headers | remaining_headers(month=month, day=day, day_cap=cap, now=now)
 
     def so_far(self) -> SoFar:
         """The charge if this process died now; unknown for a one-shot answer before its end."""

@@ -175,6 +175,18 @@ REMAINING = [
     )
     for period, what in (("Month", "this month, of the scarcer kind"), ("Day", "today"))
 ]
+REMAINING += [
+    OpenApiParameter(name, str, OpenApiParameter.HEADER, response=[200], description=description)
+    for name, description in {
+        "X-Output-Limit": "The output tokens of this answer at most, where that is less than was asked for.",
+        "x-ratelimit-limit-requests": "The calls that are allowed in a window.",
+        "x-ratelimit-remaining-requests": "Those that are left of it.",
+        "x-ratelimit-reset-requests": "When it begins anew, as `12s`.",
+        "x-ratelimit-limit-tokens": "The tokens that are allowed in a day, where there is such a limit.",
+        "x-ratelimit-remaining-tokens": "The tokens left of the day or the month, whichever are fewer.",
+        "x-ratelimit-reset-tokens": "When that day or month begins anew, as `3600s`.",
+    }.items()
+]
 
 CHAT_EXAMPLES = [
     OpenApiExample(

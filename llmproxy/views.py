@@ -110,18 +110,28 @@ class ModelCallViewSet(ViewSet):
     ) -> HttpResponseBase:
         now = timezone.now()
         caller = caller_of(request)
-        ratelimits.count("llm.user", key=str(caller.user_id), now=now)
-        asked = read(cast("dict[str, Any]", request.data))
-        # A chunked body has a length too: the most that it may be.
-        size = int(request.META.get("CONTENT_LENGTH") or 0)
-        call = admit(caller=caller, request=asked, request_id=request_id(), now=now, size=size)
-        call.is_disconnected = disconnect_check(request.META)
+        limits = ratelimits.count("llm.user", key=str(caller.user_id), now=now).headers()
         try:
-            response: HttpResponseBase = _streamed(call) if asked.stream else _whole(call)
+            asked = read(cast("dict[str, Any]", request.data))
+            # A chunked body has a length too: the most that it may be.
+            size = int(request.META.get("CONTENT_LENGTH") or 0)
+            call = admit(caller=caller, request=asked, request_id=request_id(), now=now, size=size)
+            call.is_disconnected = disconnect_check(request.META)
+            response = self._response(call)
         except Problem as problem:
-            problem.headers |= call.remaining()
+            problem.headers |= limits
             raise
-        for name, value in call.remaining().items():
+        for name, value in limits.items():
+            response[name] = value
+        return response
+
+    def _response(self, call: Call) -> HttpResponseBase:
+        try:
+            response: HttpResponseBase = _streamed(call) if call.request.stream else _whole(call)
+        except Problem as problem:
+            problem.headers |= call.remaining(now=timezone.now())
+            raise
+        for name, value in call.remaining(now=timezone.now()).items():
             response[name] = value
         return response
 

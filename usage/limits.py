@@ -6,6 +6,7 @@ The database does the arithmetic, so that admission stays one statement and ever
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
+from math import ceil
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -182,9 +183,19 @@ def small_prompt(cap: int) -> int:
     return max(1, min(SMALL_PROMPT, cap * SMALL_PERCENT // 100))
 
 
-def remaining_headers(*, month: int | None, day: int | None) -> dict[str, str]:
-    """The headers with the tokens left beside a call. None: no cap."""
-    return {
+def remaining_headers(
+    *, month: int | None, day: int | None, day_cap: int | None, now: datetime
+) -> dict[str, str]:
+    """The headers with the tokens left beside a call, in our words and in OpenAI's. None: no cap."""
+    period, lefts = Period.of(now), [left for left in (month, day) if left is not None]
+    openai: dict[str, str] = {}
+    if lefts:
+        until = period.next_day if min(lefts) == day else period.next_month
+        openai["x-ratelimit-remaining-tokens"] = str(max(0, min(lefts)))
+        openai["x-ratelimit-reset-tokens"] = f"{ceil((until - now).total_seconds())}s"
+    if day_cap is not None:
+        openai["x-ratelimit-limit-tokens"] = str(day_cap)
+    return openai | {
         f"X-Tokens-Remaining-{name}": "unlimited" if left is None else str(max(0, left))
         for name, left in (("Month", month), ("Day", day))
     }

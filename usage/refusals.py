@@ -67,7 +67,7 @@ def refusal(
         return ModelCallsStopped()
     period = Period.of(now)
     shares = _shares(balance, prompt=prompt, period=period, key=key)
-    headers = _headers(shares)
+    headers = _headers(shares, now=now)
     if balance.budget_spent:
         headers = {"x-should-retry": "false", **headers}
         return BudgetExceeded(now=now, until=period.next_month, headers=headers)
@@ -89,7 +89,9 @@ def reserved_for_now(
     capped = [share for share in shares if share.left is not None]
     scarcest = min(capped, key=_Share.spare, default=None)
     numbers: dict[str, Any] = scarcest.needs() if scarcest else {}
-    return CapReserved(now=now, until=now + RESERVED_RETRY, headers=_headers(shares), **numbers)
+    return CapReserved(
+        now=now, until=now + RESERVED_RETRY, headers=_headers(shares, now=now), **numbers
+    )
 
 
 def _shares(
@@ -110,10 +112,12 @@ def _shares(
     )
 
 
-def _headers(shares: tuple["_Share", ...]) -> dict[str, str]:
+def _headers(shares: tuple["_Share", ...], *, now: datetime) -> dict[str, str]:
     *month, day = (share.left for share in shares)
     known = [left for left in month if left is not None]
-    return remaining_headers(month=min(known, default=None), day=day)
+    return remaining_headers(
+        month=min(known, default=None), day=day, day_cap=shares[-1].cap, now=now
+    )
 
 
 class _Share(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
@@ -56,22 +56,43 @@ class AddressLimitMiddleware:
         return response
 
 
-def count(name: KeyedLimit, *, key: str, now: datetime) -> None:
+class Window(NamedTuple):
+    """What is left of a limit, and the seconds until it begins anew."""
+
+    limit: int
+    left: int
+    seconds: int
+
+    def headers(self) -> dict[str, str]:
+        """The headers in which OpenAI says it."""
+        return {
+            "x-ratelimit-limit-requests": str(self.limit),
+            "x-ratelimit-remaining-requests": str(self.left),
+            "x-ratelimit-reset-requests": f"{self.seconds}s",
+        }
+
+
+def count(name: KeyedLimit, *, key: str, now: datetime) -> Window:
     """Spends one of a limit; raises ``RateLimited`` when none was left for ``key``."""
-    _spend(name, key, allowance(name), now=now)
+    return _spend(name, key, allowance(name), now=now)
 
 
 def _spend(
     name: AddressLimit | KeyedLimit, key: str, allowed: tuple[int, int], *, now: datetime
-) -> None:
+) -> Window:
     rate = "{}/{}s".format(*allowed)
     usage: dict[str, Any] = get_usage(
         None, group=name, key=lambda *_: key, rate=rate, increment=True
     )
+    # The last second that time_left counts to belongs to this window still.
+    window = Window(
+        allowed[0], max(0, usage["limit"] - usage["count"]), max(0, usage["time_left"]) + 1
+    )
     if usage["should_limit"]:
-        # The last second that time_left counts to belongs to this window still.
-        until = now.replace(microsecond=0) + timedelta(seconds=usage["time_left"] + 1)
-        raise RateLimited(now=now, until=until)
+        until = now.replace(microsecond=0) + timedelta(seconds=window.seconds)
+        headers = window.headers() if name == "llm.user" else {}
+        raise RateLimited(now=now, until=until, headers=headers)
+    return window
 
 
 @lru_cache(maxsize=4096)

@@ -56,11 +56,48 @@ def call(caller: Caller, now: datetime) -> Call:
 
 
 def left(call: Call) -> tuple[str, str]:
-    headers = call.remaining()
+    headers = call.remaining(now=timezone.now())
     return headers["X-Tokens-Remaining-Month"], headers["X-Tokens-Remaining-Day"]
 
 
 class TestTokensLeft:
+    def test_openais_headers_say_the_scarcer_of_day_and_month(
+        self, call: Call, caller: Caller, now: datetime
+    ) -> None:
+        at = now.replace(hour=23, minute=59, second=30, microsecond=0)
+        headers = call.remaining(now=at)
+        assert headers["x-ratelimit-limit-tokens"] == "100000"
+        assert headers["x-ratelimit-remaining-tokens"] == "100000"
+        assert headers["x-ratelimit-reset-tokens"] == "30s"
+        MonthlyUsage.objects.update(output_used=99_000)
+        chat = parse({"messages": [{"role": "user", "content": "hello"}]}, stream=True)
+        scarce = admit(caller=caller, request=chat, request_id="req-2", now=now).remaining(now=at)
+        assert int(scarce["x-ratelimit-remaining-tokens"]) < 1_000
+        ends = (Period.of(at).next_month - at).total_seconds()
+        assert scarce["x-ratelimit-reset-tokens"] == f"{ends:.0f}s"
+
+    @pytest.mark.parametrize(
+        ("wanted", "told"), [(9_999, "4096"), (4_096, None), (100, None), (None, None)]
+    )
+    def test_an_output_limit_that_is_lower_than_asked_for_is_said(
+        self, caller: Caller, now: datetime, wanted: int | None, told: str | None
+    ) -> None:
+        body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": wanted}
+        call = admit(caller=caller, request=parse(body, stream=False), request_id="req-1", now=now)
+        assert call.remaining(now=now).get("X-Output-Limit") == told
+
+    def test_what_the_caller_says_of_a_call_is_on_its_record(
+        self, caller: Caller, now: datetime
+    ) -> None:
+        body = {
+            "messages": [{"role": "user", "content": "hello"}],
+            "user": "seat-7",
+            "metadata": {"project": "moon"},
+        }
+        admit(caller=caller, request=parse(body, stream=False), request_id="req-1", now=now)
+        labels = {"user": "seat-7", "metadata": {"project": "moon"}}
+        assert UsageRecord.objects.get().labels == labels
+
     def test_before_the_settlement_they_are_those_before_the_call(self, call: Call) -> None:
         assert left(call) == ("100000", "100000")
 

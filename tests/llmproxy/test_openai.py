@@ -9,6 +9,8 @@ import pytest
 from django.utils.http import http_date
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from config.api.problems import Problem
 from llmproxy.providers import refusals
@@ -106,7 +108,10 @@ class TestOutgoing:
             {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]},
         ],
     )
-    @pytest.mark.parametrize("host", ["https://api.deepseek.test/v1", "https://api.openai.com/v1"])
+    @pytest.mark.parametrize(
+        "host",
+        ["https://api.deepseek.test/v1", "https://api.openai.com/v1", "https://api.mistral.ai/v1"],
+    )
     def test_thoughts_go_back_to_servers_that_write_them(
         self, thoughts: dict[str, Any], host: str
     ) -> None:
@@ -119,7 +124,7 @@ class TestOutgoing:
         asked = parse({"messages": [answer, result]}, stream=False)
         to = target()._replace(base_url=host)
         sent = json.loads(ChatCompletions().outgoing(asked, target=to, output_limit=40).body)
-        kept = bare if "openai.com" in host else answer
+        kept = answer if "deepseek" in host else bare
         assert sent["messages"] == [kept, result]
 
     def test_marks_for_anthropics_cache_are_not_sent(self) -> None:
@@ -760,3 +765,104 @@ class TestRefusals:
         until = int(time.time()) + 600
         refusal = refusal_of(503, {"Retry-After": http_date(until)}, b"")
         assert 0 <= until - time.time() <= int(refusal.headers["Retry-After"]) <= 600
+
+
+class TestMembersOfNoList:
+    CHUNK: dict[str, Any] = {
+        "id": "c",
+        "choices": [{"index": 0, "delta": {"content": "Hi", "mood": "good"}, "beam": 1}],
+        "trace": "internal",
+    }
+    LISTED: dict[str, Any] = {
+        "id": "c",
+        "choices": [{"index": 0, "delta": {"content": "Hi"}}],
+    }
+
+    def test_they_do_not_reach_callers(self) -> None:
+        assert chunk_of(piece(self.CHUNK)) == self.LISTED
+        (choice,) = self.CHUNK["choices"]
+        whole = {**self.CHUNK, "choices": [{**choice, "message": choice["delta"]}]}
+        del whole["choices"][0]["delta"]
+        answer, _, _ = answered(json.dumps(whole).encode())
+        assert answer == {"id": "c", "choices": [{"index": 0, "message": {"content": "Hi"}}]}
+
+    def test_they_do_where_an_operator_has_opened_the_provider(self) -> None:
+        opened = target()._replace(passes_all=True)
+        translator = ChatCompletions().translator(chat(stream=True), target=opened, called=None)
+        assert chunk_of(translator.piece(event(self.CHUNK))) == self.CHUNK
+        body = json.dumps({"choices": [{"message": {"content": "Hi"}}], "trace": "x"}).encode()
+        answer, _, _ = ChatCompletions().answer(body, target=opened)
+        assert answer["trace"] == "x"
+
+    def test_a_call_of_a_custom_tool_counts_as_output(self) -> None:
+        call = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "sh", "input": "ls"}}
+        assert piece({"choices": [{"delta": {"tool_calls": [call]}}]}).size == 4
+
+
+def call_of(name: str = "weather", **members: Any) -> dict[str, Any]:
+    function = {"name": name, "arguments": '{"city": "Ulm"}'}
+    return {"index": 0, "id": "call_0", "type": "function", "function": function, **members}
+
+
+class TestSecondTurn:
+    """After the call of a tool, as OpenAI's SDK puts an answer together and gives it back."""
+
+    SIGNED: dict[str, Any] = {"google": {"thought_signature": "CtsBAR_MhbY="}}
+    # The deltas of a stream; the shapes are those that the servers send.
+    DELTAS: dict[str, list[dict[str, Any]]] = {
+        "deepseek": [
+            {"role": "assistant", "content": None, "reasoning_content": ""},
+            {"reasoning_content": "Hm."},
+            {"tool_calls": [call_of()]},
+        ],
+        "qwen": [
+            {"role": "assistant", "content": None, "reasoning_content": "Hm."},
+            {"content": "", "reasoning_content": None, "tool_calls": [call_of()]},
+        ],
+        "gemini": [{"role": "assistant", "tool_calls": [call_of(extra_content=SIGNED)]}],
+        "vllm": [
+            {"role": "assistant", "content": "", "reasoning": "Hm."},
+            {"tool_calls": [call_of()]},
+        ],
+    }
+    BACK: dict[str, dict[str, Any]] = {
+        "deepseek": {"reasoning_content": "Hm."},
+        "qwen": {"reasoning_content": "Hm."},
+        "gemini": {},
+        "vllm": {"reasoning": "Hm."},
+    }
+
+    def streamed(self, server: str) -> dict[str, Any]:
+        state = ChatCompletionStreamState()
+        translate = translator(chat(stream=True))
+        head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        for delta in self.DELTAS[server]:
+            chunk = {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+            got = chunk_of(translate.piece(event(chunk)))
+            state.handle_chunk(ChatCompletionChunk.model_validate(got))
+        return state.get_final_completion().choices[0].message.model_dump()
+
+    def whole(self, server: str) -> dict[str, Any]:
+        message: dict[str, Any] = {"content": None}
+        for delta in self.DELTAS[server]:
+            message |= {name: value for name, value in delta.items() if value}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+        head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+        answer, _, _ = answered(json.dumps({**head, "choices": [choice]}).encode())
+        return ChatCompletion.model_validate(answer).choices[0].message.model_dump()
+
+    @pytest.mark.parametrize("server", DELTAS)
+    @pytest.mark.parametrize("how", ["streamed", "whole"])
+    def test_what_a_server_thought_goes_back_to_it(self, server: str, how: str) -> None:
+        said = self.streamed(server) if how == "streamed" else self.whole(server)
+        result = {"role": "tool", "tool_call_id": "call_0", "content": "rain"}
+        asked = parse({"messages": [said, result]}, stream=False)
+        target().check(asked)
+        outgoing = ChatCompletions().outgoing(asked, target=target(), output_limit=40)
+        answer, given = json.loads(outgoing.body)["messages"]
+        (call,) = answer["tool_calls"]
+        assert call.get("extra_content") == (self.SIGNED if server == "gemini" else None)
+        assert json.loads(call["function"]["arguments"]) == {"city": "Ulm"}
+        thoughts = {name: value for name, value in answer.items() if name.startswith("reasoning")}
+        assert thoughts == self.BACK[server]
+        assert given == result

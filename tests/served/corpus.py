@@ -21,6 +21,9 @@ WORDS = frozenset({"title", "detail", "description", "message", "summary"})
 # Headers whose values differ from one answer to the next, or belong to the server.
 VARYING = frozenset(
     {"date", "server", "x-request-id", "etag", "content-length", "last-modified", "expires"}
+    # By the second, and by when the window of the rate limit began.
+    | {f"x-ratelimit-{what}-requests" for what in ("remaining", "reset")}
+    | {f"x-ratelimit-{what}-tokens" for what in ("remaining", "reset")}
 )
 SERVERS_OWN = frozenset({"connection", "transfer-encoding"})
 FORMS = (

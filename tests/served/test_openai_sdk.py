@@ -1,6 +1,7 @@
 """OpenAI's own Python SDK, pointed at the service as it is: an address, and the access token as its key."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -376,6 +377,26 @@ def test_a_prompt_that_is_too_long_for_the_model_has_openais_code(sdk: Sdk, word
         sdk.ask(stand_in(f'fault=status:400 message="{words}"'))
     assert raised.value.code == "context_length_exceeded"
     assert raised.value.response.json()["code"] == "provider_rejected"
+
+
+def test_an_answer_says_what_is_left_as_openai_does(sdk: Sdk) -> None:
+    for streamed in (False, True):
+        with sdk.chat.completions.with_streaming_response.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": "Hello"}],
+            max_tokens=1_000_000,
+            stream=streamed,
+        ) as answer:
+            headers = answer.headers
+        assert int(headers["x-ratelimit-limit-requests"]) > int(
+            headers["x-ratelimit-remaining-requests"]
+        )
+        assert int(headers["x-ratelimit-remaining-tokens"]) == min(
+            int(headers["X-Tokens-Remaining-Month"]), int(headers["X-Tokens-Remaining-Day"])
+        )
+        for what in ("requests", "tokens"):
+            assert re.fullmatch(r"\d+s", headers[f"x-ratelimit-reset-{what}"])
+        assert int(headers["X-Output-Limit"]) < 1_000_000
 
 
 def test_an_address_that_is_not_there_says_which_are(sdk: Sdk) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.openai.listed import drop_unlisted
 from llmproxy.providers.openai.texts import NotPlain, make_plain, output_size
 from llmproxy.providers.openai.usage import reported, told
 from llmproxy.providers.protocol import ProviderError, TokenUsage
@@ -11,7 +12,7 @@ from llmproxy.providers.reading import parse_json
 
 
 def completion(
-    body: bytes, *, key: Callable[[], str]
+    body: bytes, *, key: Callable[[], str], passes_all: bool = False
 ) -> tuple[dict[str, Any], TokenUsage | None, int]:
     """The completion, the tokens reported, and the bytes of its text. Raises a problem for an error of the provider."""
     try:
@@ -22,6 +23,8 @@ def completion(
         size = sum(_size(choice["message"]) for choice in choices)
         if (known := reported(answer.get("usage"))) is not None:
             answer["usage"] = told(answer["usage"], known)
+        if not passes_all:
+            drop_unlisted(answer)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ProviderError from None
     if not choices:

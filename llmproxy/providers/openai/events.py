@@ -10,6 +10,7 @@ from typing import Any
 from config.api.problems import Problem
 from llmproxy.providers.chat_answers import DONE, error_event
 from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.openai.listed import drop_unlisted, is_listed
 from llmproxy.providers.openai.texts import NotPlain, make_plain, output_size
 from llmproxy.providers.openai.usage import reported, told
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
@@ -25,10 +26,16 @@ class EventTranslator:
     """The translator of one stream."""
 
     def __init__(
-        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
+        self,
+        *,
+        include_usage: bool,
+        key: Callable[[], str],
+        called: str | None = None,
+        passes_all: bool = False,
     ) -> None:
         self._include_usage = include_usage
         self._key = key
+        self._passes_all = passes_all
         self._name = {} if called is None else {"model": called}
         # The last chunk, and the last usage of any chunk.
         self._chunk: dict[str, Any] = {}
@@ -86,6 +93,9 @@ class EventTranslator:
                 # Moonshot reports here.
                 within, is_ordinary = choice.pop("usage"), False
                 usage = usage or within
+        if not (self._passes_all or is_listed(chunk)):
+            drop_unlisted(chunk)
+            is_ordinary = False
         self._finished = self._finished or finished
         known = None if usage is None else self._report(usage)
         forward = b""

@@ -1,7 +1,7 @@
 """What of a conversation goes to a server of OpenAI's dialect.
 
 Thoughts and signatures go back as the server wrote them, because some refuse the second turn of a call of tools without
-them. OpenAI itself writes none and refuses them, so it gets none of another provider's.
+them. Others refuse them: OpenAI, which writes none, and Mistral, whose callers get them in another form than it wrote.
 """
 
 from typing import Any
@@ -11,22 +11,22 @@ from llmproxy.providers.protocol import Target
 
 Members = dict[str, Any]
 
-_OPENAI = (".openai.com", ".openai.azure.com", ".azure.com")
+_REFUSING = (".openai.com", ".azure.com", ".mistral.ai")
 # Read by providers of Anthropic's dialect alone.
 _OF_ANTHROPIC = frozenset({"cache_control"})
 _THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "extra_content"})
 
 
-def is_openai(base_url: str) -> bool:
-    """Whether the server at an address is OpenAI's own, or Azure's of its models."""
-    return (urlsplit(base_url).hostname or "").endswith(_OPENAI)
+def takes_thoughts(base_url: str) -> bool:
+    """Whether the server at an address takes back what a model thought."""
+    return not (urlsplit(base_url).hostname or "").endswith(_REFUSING)
 
 
 def outgoing_members(members: Members, *, target: Target) -> Members:
     """The members of a valid call, without those that the target's server does not know."""
     if target.passes_all:
         return dict(members)
-    dropped = _OF_ANTHROPIC | (_THOUGHTS if is_openai(target.base_url) else frozenset())
+    dropped = _OF_ANTHROPIC if takes_thoughts(target.base_url) else _OF_ANTHROPIC | _THOUGHTS
     sent = {**members, "messages": [_message(each, dropped) for each in members["messages"]]}
     if "tools" in members:
         sent["tools"] = [_without(tool, dropped) for tool in members["tools"]]

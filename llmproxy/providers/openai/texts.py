@@ -69,9 +69,9 @@ def _joined(parts: Any) -> tuple[str, str]:
 
 def _tool_call_texts(message: dict[str, Any]) -> Iterable[str | None]:
     for call in message["tool_calls"]:
-        function = call.get("function") or {}
+        function = call.get("function") or call.get("custom") or {}
         yield function.get("name")
-        arguments = function.get("arguments")
+        arguments = function.get("arguments", function.get("input"))
         if not isinstance(arguments, str | None):
             raise NotPlain
         yield arguments

@@ -166,6 +166,18 @@ def test_the_refusal_is_a_problem_with_its_end() -> None:
     assert abs(until - before - timedelta(seconds=seconds)) < timedelta(seconds=10)
 
 
+def test_a_call_says_what_is_left_of_its_limit(now: datetime) -> None:
+    first, second = (count("llm.user", key="ada", now=now) for _ in range(2))
+    assert (first.limit, first.left, second.left) == (2, 1, 0)
+    assert 0 < second.seconds <= 86_400
+    with pytest.raises(RateLimited) as refused:
+        count("llm.user", key="ada", now=now)
+    told = refused.value.headers
+    assert told["x-ratelimit-limit-requests"] == "2"
+    assert told["x-ratelimit-remaining-requests"] == "0"
+    assert told["x-ratelimit-reset-requests"].endswith("s")
+
+
 def test_a_browser_on_a_page_is_refused_by_a_page() -> None:
     statuses(2, "/admin/login/", method="POST")
     request = RequestFactory().post("/admin/login/", REMOTE_ADDR=HERE, HTTP_ACCEPT="text/html")

@@ -196,7 +196,7 @@ class TestItsCalls:
         key, record = PersonalKey.objects.get(), UsageRecord.objects.get()
         assert (record.key_id, record.session_id, record.user_id) == (key.pk, None, user.pk)
         assert KeyMonth.objects.get().output_reserved == 50
-        assert call.remaining()["X-Tokens-Remaining-Month"] == "1000"
+        assert call.remaining(now=now)["X-Tokens-Remaining-Month"] == "1000"
         call.settle(call_watch.End.PROVIDER_FAILED)
         assert KeyMonth.objects.get().output_reserved == 0
 
