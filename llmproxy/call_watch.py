@@ -29,6 +29,7 @@ from licensing.models import Standing
 from licensing.permissions import LicenceSuspended, NotEntitled
 from llmproxy.calls import Call, End
 from llmproxy.models import PersonalKey
+from llmproxy.routes import health
 from llmproxy.upstream.exchange import Exchange
 from usage.caps import SoFar, begin_background_read, checkpoint
 from usage.stops import ModelCallsStopped, told_to_end
@@ -73,8 +74,12 @@ _watch: threading.Thread | None = None
 
 
 def register(call: Call, exchange: Exchange) -> None:
-    """Watches a call until it is forgotten."""
-    _calls[call.id] = _WatchedCall(call, exchange)
+    """Watches a call until it is forgotten; later attempts at it replace the exchange."""
+    watched = _calls.setdefault(call.id, _WatchedCall(call, exchange))
+    watched.exchange = exchange
+    if call.cut:
+        # The watch may have cut the exchange before this one.
+        exchange.close()
     _start()
 
 
@@ -229,12 +234,16 @@ def _start() -> None:
             _watch.start()
 
 
+def _write_health() -> None:
+    health.write_counts(now=timezone.now())
+
+
 def _watching() -> None:
     """Runs as long as the process; without running calls it makes no query."""
     pause = threading.Event()
     while True:
         pause.wait(WATCH_SECONDS)
-        for act in (end_disconnected, end_refused, save_checkpoints, settle_held_up):
+        for act in (end_disconnected, end_refused, save_checkpoints, settle_held_up, _write_health):
             try:
                 act()
             except DatabaseError:

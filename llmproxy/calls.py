@@ -1,7 +1,7 @@
 """A model call, from its admission to its settlement."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
@@ -11,13 +11,20 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from config.api.problems import Problem
+from config.api.problems import InvalidRequest, Problem
 from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy import image_addresses
 from llmproxy.catalogue import Choice, choose
-from llmproxy.estimates import delivered_tokens, images_in, least_tokens, prompt_estimate
-from llmproxy.providers.protocol import PromptUsage, Target, TokenUsage
+from llmproxy.estimates import (
+    Estimate,
+    delivered_tokens,
+    images_in,
+    least_tokens,
+    prompt_estimate,
+)
+from llmproxy.providers.protocol import Codec, PromptUsage, Target, TokenUsage
+from llmproxy.routes.readiness import give_back, ready_target
 from llmproxy.settlement_retry import Excess, Settled, Settlement, settle_or_retry
 from llmproxy.surfaces.model_request import ModelRequest
 from usage.caps import Asked, Reservation, SoFar, refuse_hopeless, reserve
@@ -50,8 +57,9 @@ class Call:
     caller: Caller
     request: ModelRequest
     model: Choice
-    # Whom it asks.
+    # Whom it asks, and the targets that it can still go on to.
     target: Target
+    others: tuple[Target, ...] = ()
     reservation: Reservation
     input_estimate: int
     # When the request was sent, on the monotonic clock; None where the provider cannot have received it.
@@ -86,9 +94,30 @@ class Call:
     def id(self) -> UUID:
         return self.reservation.record_id
 
+    @property
+    def codec(self) -> Codec:
+        return self.target.codec(self.request.surface)
+
+    @property
+    def own_model_name(self) -> str | None:
+        """The model's name in the answer; None where it is the provider's name."""
+        return self.model.name if self.model.name != self.target.model else None
+
     def mark_first_byte(self) -> None:
         if self.first_byte_at is None:
             self.first_byte_at = timezone.now()
+
+    def begin_again(self, target: Target) -> None:
+        """Goes on to another target, as if nobody had been asked before."""
+        self.others = tuple(each for each in self.others if each is not target)
+        self.target = target
+        self.refused = self.began = False
+        self.sent_at = lambda: None
+        self.reported = self.prompt = self.first_byte_at = None
+
+    def unseen_output(self) -> int:
+        """The most output that the provider may have made since it was last heard of."""
+        return min(self._unseen(), self.reservation.output_limit)
 
     def is_runaway(self) -> bool:
         """Whether the provider has gone far past the output limit of the request."""
@@ -220,9 +249,7 @@ def admit(
     """Reserves a call's tokens and releases the database connection. ``size``: the bytes of the request."""
     assert caller.client_id is not None
     model = choose(request.model, surface=request.surface, caller=caller)
-    target = model.targets[0]
-    target.check(request)
-    image_addresses.check(request.fetched_images(), base_url=target.base_url)
+    targets = _able(model.targets, request)
     plan, prompt = PlanCaps.of(caller), request.prompt
     if size > LARGE:
         refuse_hopeless(
@@ -232,12 +259,9 @@ def admit(
             least_input=least_tokens(prompt),
             now=now,
         )
-    estimate = prompt_estimate(
-        prompt,
-        measures=tuple(dict.fromkeys(each.measure for each in model.targets)),
-        images=sum(_image_tokens(image, model) for image in images_in(prompt)),
-        overhead=target.codec(request.surface).prompt_overhead(request),
-    )
+    target = ready_target(targets, is_only=len(targets) == 1, now=now)
+    others = tuple(each for each in targets if each is not target)
+    estimate = estimate_of(request, (target, *others), model=model)
     asked = Asked(
         user_id=caller.user_id,
         session_id=caller.session_id,
@@ -254,19 +278,54 @@ def admit(
         prices=target.prices,
         labels=request.labels,
     )
-    reservation = reserve(asked=asked, plan=plan, now=now)
+    try:
+        reservation = reserve(asked=asked, plan=plan, now=now)
+    except Exception:
+        give_back(target, now=now)
+        raise
     release_connection()
     return Call(
         caller=caller,
         request=request,
         model=model,
         target=target,
+        others=others,
         reservation=reservation,
         input_estimate=estimate.tokens,
     )
 
 
-def _image_tokens(image: dict[str, Any], model: Choice) -> int:
+def estimate_of(request: ModelRequest, targets: Sequence[Target], *, model: Choice) -> Estimate:
+    """The estimate of a prompt: as counted for the first of these targets, and the most that any makes of it."""
+    prompt = request.prompt
+    return prompt_estimate(
+        prompt,
+        measures=tuple(dict.fromkeys(each.measure for each in targets)),
+        images=sum(_image_tokens(image, model, targets) for image in images_in(prompt)),
+        overhead=max(
+            codec.prompt_overhead(request)
+            for codec in {each.codec(request.surface) for each in targets}
+        ),
+    )
+
+
+def _able(targets: Sequence[Target], request: ModelRequest) -> list[Target]:
+    """The targets that can take a request. It is held to the first, whose faults it is refused for."""
+    images = list(request.fetched_images())
+    able: list[Target] = []
+    for target in targets:
+        try:
+            target.check(request)
+            image_addresses.check(images, base_url=target.base_url)
+        except InvalidRequest:
+            if not able:
+                raise
+        else:
+            able.append(target)
+    return able
+
+
+def _image_tokens(image: dict[str, Any], model: Choice, targets: Sequence[Target]) -> int:
     if model.image_tokens is not None:
         return model.image_tokens
-    return max(each.dialect.image_tokens(image, each.model) for each in model.targets)
+    return max(each.dialect.image_tokens(image, each.model) for each in targets)

@@ -98,6 +98,8 @@ class _Route(NamedTuple):
     base_url: str
     api_key: str | None
     members: str
+    calls_per_minute: int | None = None
+    read_timeout: int | None = None
 
 
 # Every call makes this query; the ORM takes longer to write it than the database to answer it.
@@ -112,7 +114,8 @@ CROSS JOIN LATERAL (
                route.id, route.provider_name, route.surfaces, route.tokenizer, route.token_factor::text,
                route.input_price, route.cached_input_price, route.output_price,
                provider.name, provider.is_on, provider.dialect, provider.base_url,
-               encode(provider.api_key, 'hex'), provider.members
+               encode(provider.api_key, 'hex'), provider.members,
+               provider.calls_per_minute, provider.read_timeout
            ) ORDER BY route."order", route.id) AS listed
     FROM llmproxy_route AS route JOIN llmproxy_provider AS provider ON provider.id = route.provider_id
     WHERE route.model_id = model.id
@@ -152,6 +155,8 @@ def _target(route: _Route) -> Target:
         prices=Prices(route.input_price, route.cached_input_price, route.output_price),
         passes_all=route.members == Provider.Members.ALL,
         route_id=route.id,
+        calls_per_minute=route.calls_per_minute,
+        read_timeout=route.read_timeout,
     )
 
 

@@ -1,4 +1,4 @@
-"""Relays a call: one request to the provider, its answer to the caller, and the settlement before the last event.
+"""Relays a call: the request to a provider, its answer to the caller, and the settlement before the last event.
 
 The relay holds no database connection while it waits. Every call ends in exactly one settlement.
 """
@@ -12,11 +12,10 @@ from typing import Any
 from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
-from llmproxy import call_watch
+from llmproxy.attempts import Attempts
 from llmproxy.calls import Call, End
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
-    Codec,
     Piece,
     ProviderError,
     ProviderTimeout,
@@ -28,12 +27,10 @@ from llmproxy.upstream.exchange import (
     Broken,
     Exchange,
     ExchangeError,
-    Limits,
     TimedOut,
     TooLarge,
     Unreachable,
 )
-from llmproxy.upstream.provider_session import ProviderSession
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +47,6 @@ REFUSAL_SECONDS = 2.0
 MAX_REFUSAL = 64 * 1024
 # The number of keep-alives for which a caller waits for a settlement while the database is unavailable.
 SETTLE_KEEP_ALIVES = 2
-# A larger answer, streamed or whole, is a failure of the provider.
-MAX_ANSWER = 64 * 1024 * 1024
-
-_session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def complete(call: Call) -> dict[str, Any]:
@@ -61,25 +54,39 @@ def complete(call: Call) -> dict[str, Any]:
 
     It is read to its end although the client disconnects, unless the watch cuts it.
     """
-    exchange = _open(call)
+    attempts = Attempts(call)
     try:
-        exchange.head(settings.LLM_MAX_SECONDS)
-        _check_head(call, exchange)
-        call.mark_first_byte()
-        answer, call.reported, call.size = _codec(call).answer(exchange.body(), target=call.target)
-        call.finished = True
+        answer = _whole_answer(call, attempts)
+        attempts.note_answer()
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
         raise _settle_failure(call, error) from None
     finally:
-        call_watch.forget(call)
-        exchange.close()
+        attempts.close()
     end = End.CLIENT_GONE if call.disconnected or call.is_disconnected() else End.DONE
     if not call.settle(end) and not call.wait_settled(
         SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
     charged = call.charged_usage() if call.reported is None else None
-    return _codec(call).completed(answer, called=_own_model_name(call), charged=charged)
+    return call.codec.completed(answer, called=call.own_model_name, charged=charged)
+
+
+def _whole_answer(call: Call, attempts: Attempts) -> dict[str, Any]:
+    """The answer of the first target that gives one."""
+    attempts.begin()
+    while True:
+        try:
+            attempts.exchange.head(settings.LLM_MAX_SECONDS)
+            _check_head(call, attempts.exchange)
+            call.mark_first_byte()
+            body = attempts.exchange.body()
+            answer, call.reported, call.size = call.codec.answer(body, target=call.target)
+        except Exception as failure:
+            if not attempts.go_on(failure):
+                raise
+        else:
+            call.finished = True
+            return answer
 
 
 class Stream:
@@ -88,13 +95,9 @@ class Stream:
     Made by :func:`stream`, which has already waited one keep-alive interval for the first event.
     """
 
-    def __init__(self, call: Call, exchange: Exchange) -> None:
+    def __init__(self, call: Call) -> None:
         self._call = call
-        self._exchange = exchange
-        self._parser = EventParser()
-        self._translator = _codec(call).translator(
-            call.request, target=call.target, called=_own_model_name(call)
-        )
+        self._attempts = Attempts(call)
         self._over = False
         # The problem that ended the stream early.
         self.failure: Problem | None = None
@@ -103,32 +106,21 @@ class Stream:
         self._sent_at = time.monotonic()
         # Kept because reading a setting is too slow for each chunk.
         self._keep_alive = settings.LLM_KEEPALIVE_SECONDS
-        self._parts = self._relay()
-        # The caller's part of the first bytes, and the failure that they end with.
+        self._has_output = False
         self._first = bytearray()
-        self._failed: Problem | None = None
+        self._first_failure: Problem | None = None
+        self._parts = self._relay()
 
     def begin(self) -> None:
-        """Waits one keep-alive interval for the first event; raises a failure that comes in its place."""
-        until = time.monotonic() + self._keep_alive
-        if self._exchange.head(self._keep_alive) is None:
-            return
-        _check_head(self._call, self._exchange)
-        while not _has_event(self._first) and not self._over:
-            chunk = self._exchange.chunk(max(0.0, until - time.monotonic()))
-            if chunk is None:
-                return
-            is_first = self._call.first_byte_at is None
-            if is_first and (not chunk or chunk.lstrip().startswith(NO_EVENTS)):
-                raise ProviderError
-            self._failed = self._read(chunk, self._first)
-            if self._failed is not None and not _has_event(self._first):
-                if chunk:
-                    # An error in place of an answer is a refusal, whatever the status.
-                    self._call.refused, self._call.began = True, False
-                raise self._failed
-            if time.monotonic() >= until:
-                return
+        """Waits one keep-alive interval for the first event. A failure until then is settled and raised."""
+        try:
+            self._attempts.begin()
+            self._take_up()
+            while not (self._has_output or self._over) and (left := self._left()) > 0:
+                self._first_failure = self._receive(left, self._first)
+        except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
+            self._attempts.close()
+            raise _settle_failure(self._call, error) from None
 
     def __iter__(self) -> Iterator[bytes]:
         return self._parts
@@ -143,8 +135,7 @@ class Stream:
             # A connection whose body was read to its end can be used again.
             with suppress(ExchangeError):
                 self._exchange.chunk(DRAIN_SECONDS)
-        self._exchange.close()
-        call_watch.forget(self._call)
+        self._attempts.close()
         self._parts.close()
         # Has no effect where the call is settled already.
         self._call.settle(End.CLIENT_GONE)
@@ -159,46 +150,77 @@ class Stream:
                     return
 
     def _relay(self) -> Generator[bytes]:
+        out, failure = self._first, self._first_failure
         try:
-            if self._over or self._failed is not None:
-                yield from self._end(self._first, self._failed)
-            else:
-                yield bytes(self._first) or KEEP_ALIVE
-            while not self._over:
-                chunk = self._next_chunk()
-                if chunk is None:
+            while not self._over and failure is None:
+                if out or self._left() <= 0:
                     self._sent_at = time.monotonic()
-                    yield KEEP_ALIVE
-                    continue
-                out = bytearray()
-                failure = self._read(chunk, out)
-                if self._over or failure is not None:
-                    yield from self._end(out, failure)
-                elif out or self._is_silent():
-                    self._sent_at = time.monotonic()
-                    # Without output the provider sent something that is not for the caller.
+                    # Without output the provider is silent, or sent something that is not for the caller.
                     yield bytes(out) or KEEP_ALIVE
+                out = bytearray()
+                failure = self._receive(max(0.0, self._left()), out)
+            yield from self._end(out, failure)
         except GeneratorExit:
             raise
         except BaseException as error:  # noqa: BLE001 - after the headers only an event can report a failure
             # Also where this process has to end at once.
+            if self._has_output:
+                self._attempts.note_failure(error)
             self.failure = _settle_failure(self._call, error)
             yield self._translator.failure(self.failure)
 
-    def _is_silent(self) -> bool:
-        return time.monotonic() - self._sent_at >= self._keep_alive
+    def _left(self) -> float:
+        """The seconds until the next keep-alive."""
+        return self._sent_at + self._keep_alive - time.monotonic()
 
-    def _next_chunk(self) -> bytes | None:
+    def _take_up(self) -> None:
+        """Reads from the exchange of the current attempt."""
+        call = self._call
+        self._exchange = self._attempts.exchange
+        self._parser = EventParser()
+        self._translator = call.codec.translator(
+            call.request, target=call.target, called=call.own_model_name
+        )
+
+    def _receive(self, seconds: float, out: bytearray) -> Problem | None:
+        """Adds what comes within so many seconds to ``out``; returns a failure that the provider reports after it.
+
+        Before any output another target takes over from one that fails.
+        """
+        try:
+            return self._read_next(seconds, out)
+        except Exception as error:
+            if self._has_output or not self._attempts.go_on(error):
+                raise
+        self._take_up()
+        return None
+
+    def _read_next(self, seconds: float, out: bytearray) -> Problem | None:
+        chunk = self._next_chunk(seconds)
+        failure = None if chunk is None else self._read(chunk, out)
+        if not self._has_output and _has_event(out):
+            self._has_output = True
+            self._attempts.note_beginning()
+        if failure is not None and not self._has_output:
+            if chunk:
+                # An error in place of an answer is a refusal, whatever the status.
+                self._call.refused, self._call.began = True, False
+            raise failure
+        return failure
+
+    def _next_chunk(self, seconds: float) -> bytes | None:
         """The next bytes, b"" at the end, None after a silence. Reads the head first, which may be a refusal."""
         if not self._call.began:
-            if self._exchange.head(self._keep_alive) is None:
+            until = time.monotonic() + seconds
+            if self._exchange.head(seconds) is None:
                 return None
             _check_head(self._call, self._exchange)
+            seconds = max(0.0, until - time.monotonic())
         if self._end_by is None:
-            return self._exchange.chunk(self._keep_alive)
+            return self._exchange.chunk(seconds)
         left = max(0.0, self._end_by - time.monotonic())
         try:
-            chunk = self._exchange.chunk(min(self._keep_alive, left))
+            chunk = self._exchange.chunk(min(seconds, left))
         except ExchangeError:
             # A failure after the end leaves the answer whole, unless this side cut it.
             if self._call.stopped is not None or self._call.disconnected:
@@ -209,6 +231,8 @@ class Stream:
 
     def _end(self, out: bytearray, failure: Problem | None) -> Iterator[bytes]:
         """Yields the last bytes, settles and ends the answer; raises a failure instead."""
+        if failure is None:
+            self._attempts.note_answer()
         settled = not self._over or self._call.settle(End.DONE)
         if out and (failure is not None or not settled):
             # The bytes before the failure do not wait for the settlement.
@@ -225,6 +249,8 @@ class Stream:
         call = self._call
         if chunk and call.first_byte_at is None:
             call.mark_first_byte()
+            if chunk.lstrip().startswith(NO_EVENTS):
+                return ProviderError()
         for event in self._parser.feed(chunk) if chunk else self._parser.finish():
             piece = self._translator.piece(event)
             if piece.failed is not None and (chunk or not call.finished):
@@ -278,14 +304,8 @@ class Stream:
 
 def stream(call: Call) -> Stream:
     """Starts a streamed answer. A failure within one keep-alive interval is settled and raised."""
-    exchange = _open(call)
-    try:
-        answer = Stream(call, exchange)
-        answer.begin()
-    except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
-        exchange.close()
-        call_watch.forget(call)
-        raise _settle_failure(call, error) from None
+    answer = Stream(call)
+    answer.begin()
     return answer
 
 
@@ -320,51 +340,6 @@ def _refusal_body(exchange: Exchange) -> bytes:
         ):
             body += more
     return body
-
-
-def _codec(call: Call) -> Codec:
-    return call.target.codec(call.request.surface)
-
-
-def _own_model_name(call: Call) -> str | None:
-    """The model's name in the answer; None where it is the provider's name."""
-    return call.model.name if call.model.name != call.target.model else None
-
-
-def _open(call: Call) -> Exchange:
-    """Sends the call to the provider and begins to watch it."""
-    try:
-        outgoing = _codec(call).outgoing(
-            call.request, target=call.target, output_limit=call.reservation.output_limit
-        )
-        exchange = Exchange(
-            _session,
-            url=outgoing.url,
-            headers=outgoing.headers,
-            body=outgoing.body,
-            limits=_limits(streamed=call.request.stream),
-        )
-        call.sent_at = exchange.sent_at
-        call_watch.register(call, exchange)
-    except Exception as error:  # noqa: BLE001 - every failure has to settle the call
-        raise _settle_failure(call, error) from None
-    return exchange
-
-
-def _limits(*, streamed: bool) -> Limits:
-    now, read = time.monotonic(), settings.LLM_READ_TIMEOUT
-    # The first byte of a one-shot answer comes when the whole answer is made.
-    first_byte = settings.LLM_FIRST_BYTE_TIMEOUT or read if streamed else settings.LLM_MAX_SECONDS
-    # After the first keep-alive a stream has sent its status, so a retry must begin before.
-    retry_seconds = settings.LLM_KEEPALIVE_SECONDS if streamed else read
-    return Limits(
-        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
-        first_byte_timeout=first_byte,
-        read_timeout=read,
-        deadline=now + settings.LLM_MAX_SECONDS,
-        max_bytes=MAX_ANSWER,
-        retry_until=now + retry_seconds,
-    )
 
 
 def _settle_failure(call: Call, error: BaseException) -> Problem:

@@ -10,6 +10,7 @@ from django.db.models.functions import Least
 from django.db.models.lookups import GreaterThanOrEqual
 from django.utils import timezone
 
+from config.db.uuid7 import timed_uuid
 from config.money import shown
 
 
@@ -227,6 +228,43 @@ class RunningCall(UsageRecord):
 
     def __str__(self) -> str:
         return f"{self.model} since {self.opened_at:%H:%M:%S}"
+
+
+class LeftAttempt(models.Model):
+    """An attempt at a call that a provider left without an answer, before another route was asked.
+
+    The provider may bill it. The person is not charged, so it is in no total, cap or budget. Its tokens and cost are
+    estimates.
+    """
+
+    id = models.UUIDField(primary_key=True, default=timed_uuid, editable=False)
+    # Without a constraint, whose creation would lock the ledger. Records are never deleted.
+    record = models.ForeignKey(
+        UsageRecord, on_delete=models.DO_NOTHING, related_name="left_attempts", db_constraint=False
+    )
+    provider = models.CharField(max_length=40)
+    input_tokens = models.BigIntegerField()
+    output_tokens = models.BigIntegerField(help_text="What may have been made unseen.")
+    cost = models.BigIntegerField(
+        null=True, help_text="In millionths of a dollar; empty without prices."
+    )
+    asked_at = models.DateTimeField()
+    left_at = models.DateTimeField()
+
+    record_id: UUID
+
+    class Meta:
+        ordering = ("-left_at", "id")
+        constraints = (
+            models.CheckConstraint(
+                condition=_none_below_zero("input_tokens", "output_tokens", "cost"),
+                name="left_attempt_not_below_zero",
+            ),
+        )
+        indexes = (models.Index(fields=("left_at",), name="left_attempt_by_time"),)
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.asked_at:%Y-%m-%d %H:%M}"
 
 
 class MonthlyUsage(models.Model):

@@ -1,7 +1,7 @@
 """Settlement: writes the actual tokens of a call to its open record, exactly once, and updates the totals.
 
 The same statement fixes the cost, and writes the alerts of a person who has used 80 % or all of a cap; a worker mails
-them (``usage.alerts``).
+them (``usage.alerts``). Before it, a record may move to another route.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db import transaction
 from psycopg.types.numeric import Int8
 
 from config.db.batching import BatchedStatement
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
-from usage.models import UsageRecord
+from usage.models import LeftAttempt, UsageRecord
 
 SHARE_PERCENT = 80
 _KEY = """,
@@ -141,6 +142,65 @@ def settle(
     }
     row = (_SETTLE_KEY if by_capped_key else _SETTLE).row(values)
     return After(*row) if row else None
+
+
+# Of input, cached input and output, in millionths of a dollar per million tokens; None: unknown.
+Prices = tuple[int | None, int | None, int | None]
+_PRICE_COLUMNS = ("input_price", "cached_input_price", "output_price")
+
+
+class NextRoute(NamedTuple):
+    """Whom a call asks next: a provider, its prices, and the prompt as counted for its route."""
+
+    provider: str
+    prices: Prices
+    counted_input: int | None
+
+
+class Left(NamedTuple):
+    """An attempt that was left without an answer, with the tokens that the provider may bill."""
+
+    provider: str
+    prices: Prices
+    input: int
+    output: int
+    asked_at: datetime
+
+
+def move_on(*, record_id: UUID, to: NextRoute, left: Left | None, now: datetime) -> bool:
+    """Moves an open record to the next route; returns False if it has been settled.
+
+    The record says who is asked while the call runs, so that it is right as well if this process dies.
+    """
+    with transaction.atomic():
+        moved = (
+            UsageRecord.objects.open()
+            .filter(pk=record_id)
+            .update(
+                provider=to.provider,
+                counted_input=to.counted_input,
+                **dict(zip(_PRICE_COLUMNS, to.prices, strict=True)),
+            )
+        )
+        if moved and left is not None:
+            LeftAttempt.objects.create(
+                record_id=record_id,
+                provider=left.provider,
+                input_tokens=left.input,
+                output_tokens=left.output,
+                cost=_cost(left),
+                asked_at=left.asked_at,
+                left_at=now,
+            )
+    return bool(moved)
+
+
+def _cost(left: Left) -> int | None:
+    """As settlement works it out: rounded up."""
+    of_input, _, of_output = left.prices
+    if of_input is None or of_output is None:
+        return None
+    return -(-(left.input * of_input + left.output * of_output) // 1_000_000)
 
 
 def settle_abandoned(*, now: datetime) -> int:

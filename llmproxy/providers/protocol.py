@@ -145,6 +145,7 @@ class Target(NamedTuple):
     """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
 
     ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members that are not of the dialect pass too.
+    ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
     """
 
     provider: str
@@ -156,6 +157,8 @@ class Target(NamedTuple):
     prices: Prices
     passes_all: bool = False
     route_id: int | None = None
+    calls_per_minute: int | None = None
+    read_timeout: int | None = None
 
     def codec(self, surface: Surface) -> Codec:
         return self.dialect.codecs[surface]

@@ -45,6 +45,8 @@ _failing_since: dict[RouteKey, float] = {}
 # The end of each route's cooling as last read, and when it was. In seconds of the Unix time; negative where the
 # provider asked for it.
 _seen: dict[RouteKey, tuple[float, int]] = {}
+# Failed routes that a call of this process tries.
+_tries: set[RouteKey] = set()
 
 
 def cooling(route: RouteKey, *, now: datetime) -> Cooling | None:
@@ -52,7 +54,10 @@ def cooling(route: RouteKey, *, now: datetime) -> Cooling | None:
     until, at = _until(route), now.timestamp()
     if until and abs(until) > at:
         return Cooling(max(1, round(abs(until) - at)), is_asked=until < 0)
-    if until <= 0 or cache.add(_key("try", route), 1, TRY_SECONDS):
+    if until <= 0:
+        return None
+    if cache.add(_key("try", route), 1, TRY_SECONDS):
+        _tries.add(route)
         return None
     return Cooling(1, is_asked=False)
 
@@ -72,16 +77,23 @@ def note_failure(route: RouteKey, *, wait: int | None, now: datetime) -> None:
     elif _failures[route] >= FAILURES or _until(route) > 0:
         kept = COOL_SECONDS + REMEMBERED_SECONDS
         _cool(route, now.timestamp() + COOL_SECONDS, seconds=COOL_SECONDS, kept=kept)
-        cache.delete(_key("try", route))
+        end_try(route)
 
 
 def note_beginning(route: RouteKey) -> None:
     """Notes that a route has begun to answer."""
     if _seen.get(route, (0.0, 0))[1] > 0:
         cache.delete(_key("cools", route))
-        cache.delete(_key("try", route))
         _seen[route] = time.monotonic(), 0
+        end_try(route)
         log.info("route_answers_again", extra=route._asdict())
+
+
+def end_try(route: RouteKey) -> None:
+    """Lets another call try a route."""
+    if route in _tries:
+        _tries.discard(route)
+        cache.delete(_key("try", route))
 
 
 def note_answer(route: RouteKey, *, asked_at: float) -> None:

@@ -63,7 +63,7 @@ class Limits(NamedTuple):
 
     `connect_timeout` covers name look-up, connection and TLS together; `first_byte_timeout` each silence from there to
     the first byte of the body, `read_timeout` each silence after it; `deadline` everything; `max_bytes` the body of the
-    answer. No new attempt begins after `retry_until`.
+    answer. No new attempt begins after `retry_until`, and few are made where the call `has_next`, another route.
     """
 
     connect_timeout: float
@@ -72,6 +72,7 @@ class Limits(NamedTuple):
     deadline: float
     max_bytes: int
     retry_until: float = 0.0
+    has_next: bool = False
 
 
 class Exchange:
@@ -210,7 +211,7 @@ class Exchange:
 
     def _answer(self, request: PreparedRequest) -> Response:
         """The first answer that is not retried; raises the failure of the last attempt."""
-        retries = Retries(until=self._limits.retry_until)
+        retries = Retries(until=self._limits.retry_until, has_next=self._limits.has_next)
         while True:
             try:
                 response = self._session.ask(

@@ -27,10 +27,14 @@ STALE_SECONDS = 0.1
 
 
 class Retries:
-    """The attempts at one request; none begins after ``until``, on the monotonic clock."""
+    """The attempts at one request; none begins after ``until``, on the monotonic clock.
 
-    def __init__(self, *, until: float) -> None:
+    With another route left (``has_next``) only a stale connection is a reason for another attempt at this one.
+    """
+
+    def __init__(self, *, until: float, has_next: bool = False) -> None:
         self._until = until
+        self._has_next = has_next
         self._made = 1
 
     def wait_after_failure(self, error: BaseException, attempt: Attempt) -> float | None:
@@ -43,11 +47,12 @@ class Retries:
             and not attempt.answered
             and time.monotonic() - attempt.sent_at < STALE_SECONDS
         )
-        return self._wait() if is_stale or not attempt.sent else None
+        is_lost = not attempt.sent and not self._has_next
+        return self._wait() if is_stale or is_lost else None
 
     def wait_after_refusal(self, status: int, headers: Mapping[str, str]) -> float | None:
         """Seconds until the next attempt after an answer; None if the answer is final."""
-        if status not in NOT_NOW or headers.get("x-should-retry") == "false":
+        if self._has_next or status not in NOT_NOW or headers.get("x-should-retry") == "false":
             return None
         if "Retry-After" not in headers:
             return None if status == TOO_MANY else self._wait()

@@ -1,0 +1,542 @@
+"""Calls for a model with two routes, at providers of bare sockets: when a call goes on to the next route."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from json import dumps
+from threading import Event
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.core.cache import cache
+from django.db import OperationalError
+from django.utils import timezone
+
+from accounts.models import Session, User
+from accounts.sessions.authentication import AccessRevoked
+from accounts.sessions.sign_in import TokenPair
+from config.api.problems import InvalidRequest, Problem, ServiceUnavailable
+from config.encryption import encrypt
+from licensing.callers import Caller, load_caller
+from llmproxy import attempts, call_watch
+from llmproxy.calls import Call, admit
+from llmproxy.models import LanguageModel, Route, key_place
+from llmproxy.models import Provider as ProviderRow
+from llmproxy.providers.chat_answers import DONE
+from llmproxy.providers.protocol import (
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from llmproxy.relay import Stream, complete, stream
+from llmproxy.routes import cooling, health
+from llmproxy.surfaces.chat import parse
+from tests.llmproxy.test_cooling import forget
+from tests.standins.raw_server import CHUNKED, Peer, Provider
+from usage.limits import PlanCaps
+from usage.models import LeftAttempt, UsageRecord
+from usage.summaries import summary
+
+pytestmark = pytest.mark.django_db(transaction=True)
+Script = Callable[[Peer, bytes], object]
+USAGE = {"prompt_tokens": 9, "completion_tokens": 5}
+EMPTY = b"Content-Length: 0\r\n\r\n"
+SECONDS = 1
+
+
+def event(text: str | None) -> bytes:
+    delta = {} if text is None else {"content": text}
+    choices = [{"index": 0, "delta": delta, "finish_reason": None if text else "stop"}]
+    return b"data: %s\n\n" % dumps({"choices": choices}).encode()
+
+
+def answers(text: str) -> Script:
+    """Answers as it is asked: by events or as a whole."""
+
+    def script(peer: Peer, request: bytes) -> None:
+        if b'"stream":true' in request:
+            usage = b'data: {"choices":[],"usage":%s}\n\n' % dumps(USAGE).encode()
+            peer.send(CHUNKED)
+            peer.chunk(event(text) + event(None) + usage + DONE)
+            peer.chunk(b"")
+        else:
+            choices = [{"message": {"content": text}, "finish_reason": "stop"}]
+            peer.answer(dumps({"choices": choices, "usage": USAGE}).encode())
+
+    return script
+
+
+def sends(data: bytes) -> Script:
+    return lambda peer, _: peer.send(data)
+
+
+def refuses(status: int, *headers: bytes) -> Script:
+    lines = b"".join(each + b"\r\n" for each in headers)
+    return sends(b"HTTP/1.1 %d No\r\n%s%s" % (status, lines, EMPTY))
+
+
+def hangs(peer: Peer, _: bytes) -> None:
+    peer.wait_until_gone()
+
+
+def resets(peer: Peer, _: bytes) -> None:
+    time.sleep(0.15)
+    peer.reset()
+
+
+class Routed:
+    """A model with a route to each of some providers, and a caller."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.model = LanguageModel.objects.create(name="house", provider_name="-")
+        self.providers: list[Provider] = []
+        # The number of requests by provider.
+        self.asked: list[int] = []
+
+    def add(self, script: Script | None, **columns: Any) -> ProviderRow:
+        """A provider that plays a script; none refuses connections."""
+        number = len(self.providers) + 1
+        if script is None:
+            with socket.create_server(("127.0.0.1", 0)) as closed:
+                port = closed.getsockname()[1]
+        else:
+            place = len(self.providers)
+            self.asked.append(0)
+            provider = Provider(lambda peer: self.play(peer, script, place), None)
+            self.providers.append(provider)
+            port = provider.port
+        base_url = f"http://127.0.0.1:{port}/v1"
+        row = ProviderRow.objects.create(
+            **{"name": f"number-{self.routes() + 1}", "base_url": base_url, **columns}
+        )
+        Route.objects.create(
+            model=self.model,
+            provider=row,
+            provider_name=f"m-{number}",
+            order=self.routes(),
+            tokenizer="o200k_base",
+            input_price=1_000_000 * (self.routes() + 1),
+            output_price=1_000_000 * (self.routes() + 1),
+        )
+        return row
+
+    def routes(self) -> int:
+        return Route.objects.filter(model=self.model).count()
+
+    def admit(self, *, streamed: bool = True, now: datetime | None = None, **members: Any) -> Call:
+        asked = {"model": "house", "messages": [{"role": "user", "content": "hello"}], **members}
+        request = parse(asked, stream=streamed)
+        return admit(caller=self.caller, request=request, request_id="r", now=now or timezone.now())
+
+    def ask(self, *, streamed: bool = True, **members: Any) -> bytes:
+        call = self.admit(streamed=streamed, **members)
+        return read(stream(call)) if streamed else dumps(complete(call)).encode()
+
+    def play(self, peer: Peer, script: Script, place: int) -> None:
+        # A connection is used again.
+        while peer.sock.fileno() != -1 and (request := peer.request()):
+            self.asked[place] += 1
+            script(peer, request)
+
+
+def read(answer: Stream) -> bytes:
+    try:
+        return b"".join(answer)
+    finally:
+        answer.close()
+
+
+@pytest.fixture
+def routed(pair: TokenPair, user: User, settings) -> Iterator[Routed]:
+    settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10
+    caller = load_caller(user_id=user.pk, session_id=Session.objects.get().pk)
+    assert caller is not None
+    model = Routed(caller)
+    yield model
+    for each in model.providers:
+        each.stop()
+    forget()
+    health._counts.clear()
+    call_watch._calls.clear()
+    assert [each.errors for each in model.providers] == [[] for _ in model.providers]
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    with mock.patch.object(call_watch, "_start"):
+        yield
+
+
+REFUSALS = {
+    "429": refuses(429, b"Retry-After: 7"),
+    "500": refuses(500),
+    "503": refuses(503),
+    "401": refuses(401),
+    "403": refuses(403),
+}
+SILENCES = {"hangs": hangs, "resets": resets}
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("how", [*REFUSALS, *SILENCES, "closed"])
+def test_a_call_goes_on_to_the_next_route_before_the_first_byte(
+    routed: Routed, how: str, streamed: bool
+) -> None:
+    routed.add({**REFUSALS, **SILENCES}.get(how), read_timeout=SECONDS)
+    routed.add(answers("second"))
+    call, began = routed.admit(streamed=streamed), time.monotonic()
+    assert b"second" in (read(stream(call)) if streamed else dumps(complete(call)).encode())
+    # With another route left, nobody waits to ask the first again.
+    assert time.monotonic() - began < SECONDS + 1
+    record = UsageRecord.objects.get()
+    assert (record.provider, record.end, record.source) == ("number-2", "done", "provider")
+    assert (record.input_tokens, record.output_tokens) == (9, 5)
+    # By the prices of the second.
+    assert record.cost == 2 * 14
+    left = LeftAttempt.objects.filter(record=record)
+    assert left.count() == (how in SILENCES)
+    for each in left:
+        assert each.provider == "number-1"
+        assert each.input_tokens == record.reserved_input
+        assert each.cost == each.input_tokens + each.output_tokens
+        if how == "hangs":
+            assert each.output_tokens >= 10
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"<html>Sorry</html>",
+        b'data: {"error": {"message": "busy", "type": "overloaded_error"}}\n\n',
+        b'data: {"object": "error", "message": "no", "code": 500}\n\n',
+    ],
+)
+def test_an_error_in_place_of_the_first_event_goes_on(routed: Routed, first: bytes) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(first)
+        peer.chunk(b"")
+
+    routed.add(script)
+    routed.add(answers("second"))
+    assert b"second" in routed.ask()
+    assert not LeftAttempt.objects.exists()
+
+
+def test_an_error_in_place_of_the_first_event_is_an_http_error_and_costs_nothing(
+    routed: Routed,
+) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(b'data: {"error": {"message": "busy", "type": "overloaded_error"}}\n\n')
+        peer.chunk(b"")
+
+    routed.add(script)
+    with pytest.raises(ProviderUnavailable):
+        stream(routed.admit())
+    record = UsageRecord.objects.get()
+    assert (record.end, record.input_tokens) == ("provider_failed", 0)
+
+
+def test_a_silent_route_is_left_after_keep_alives_have_begun(routed: Routed, settings) -> None:
+    settings.LLM_KEEPALIVE_SECONDS = 0.1
+    routed.add(hangs, read_timeout=SECONDS)
+    routed.add(lambda peer, _: (peer.send(CHUNKED), peer.wait_until_gone()), read_timeout=SECONDS)
+    routed.add(answers("third"))
+    answer = read(stream(routed.admit()))
+    assert answer.startswith(b": keep-alive\n\n: keep-alive\n\n")
+    assert b"third" in answer
+    assert answer.endswith(DONE)
+    assert UsageRecord.objects.get().provider == "number-3"
+    assert [each.provider for each in LeftAttempt.objects.order_by("left_at")] == [
+        "number-1",
+        "number-2",
+    ]
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_an_answer_that_breaks_after_its_head_does_not_go_on(
+    routed: Routed, streamed: bool
+) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(CHUNKED)
+        time.sleep(0.1)
+        peer.reset()
+
+    routed.add(script)
+    routed.add(answers("second"))
+    with pytest.raises(ProviderError):
+        routed.ask(streamed=streamed)
+    assert routed.asked == [1, 0]
+    assert UsageRecord.objects.get().provider == "number-1"
+
+
+def test_an_answer_that_breaks_after_output_does_not_go_on(routed: Routed) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(event("one"))
+        time.sleep(0.1)
+        peer.reset()
+
+    routed.add(script)
+    routed.add(answers("second"))
+    answer = routed.ask()
+    assert b"one" in answer
+    assert b"provider_error" in answer
+    assert routed.asked == [1, 0]
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
+def test_a_refusal_of_the_request_itself_does_not_go_on(routed: Routed, status: int) -> None:
+    routed.add(refuses(status))
+    routed.add(answers("second"))
+    for streamed in (True, False):
+        with pytest.raises(ProviderRejected):
+            routed.ask(streamed=streamed)
+    assert routed.asked[1] == 0
+
+
+def test_where_all_fail_the_last_failure_is_the_calls(routed: Routed) -> None:
+    routed.add(refuses(500))
+    routed.add(hangs, read_timeout=SECONDS)
+    with pytest.raises(ProviderTimeout):
+        routed.ask(streamed=False)
+    record = UsageRecord.objects.get()
+    assert (record.provider, record.end, record.source) == ("number-2", "timeout", "estimated")
+    assert record.cost == 2 * (record.input_tokens + record.output_tokens)
+    assert not LeftAttempt.objects.exists()
+
+
+def test_the_deadline_covers_all_attempts(routed: Routed, settings) -> None:
+    settings.LLM_MAX_SECONDS = 2.0
+    for _ in range(3):
+        routed.add(hangs)
+    began = time.monotonic()
+    with pytest.raises(ProviderTimeout):
+        routed.ask(streamed=False)
+    assert 1.9 < time.monotonic() - began < 3.5
+    # Each had its share of the time.
+    assert routed.asked == [1, 1, 1]
+
+
+def test_a_failing_route_cools_down_and_comes_back(routed: Routed) -> None:
+    works = Event()
+    said = answers("first")
+    routed.add(
+        lambda peer, asked: said(peer, asked) if works.is_set() else refuses(500)(peer, asked)
+    )
+    routed.add(answers("second"))
+    for _ in range(cooling.FAILURES):
+        assert b"second" in routed.ask()
+    before = routed.asked[0]
+    # Whoever comes now is admitted to the second at once.
+    call = routed.admit()
+    assert UsageRecord.objects.get(pk=call.id).provider == "number-2"
+    assert b"second" in read(stream(call))
+    assert routed.asked[0] == before
+    works.set()
+    later = timezone.now() + timedelta(seconds=cooling.COOL_SECONDS + 1)
+    assert b"first" in read(stream(routed.admit(now=later)))
+    assert b"first" in routed.ask()
+
+
+def test_a_retry_after_is_kept_to(routed: Routed) -> None:
+    routed.add(refuses(429, b"Retry-After: 30"))
+    routed.add(refuses(429, b"Retry-After: 20"))
+    with pytest.raises(ProviderUnavailable):
+        routed.ask()
+    for _ in range(2):
+        with pytest.raises(ProviderUnavailable) as refused:
+            routed.admit()
+        assert 15 <= int(refused.value.headers["Retry-After"]) <= 20
+    assert routed.asked == [1, 1]
+    assert UsageRecord.objects.count() == 1
+
+
+def test_where_all_have_failed_they_are_asked_all_the_same(routed: Routed) -> None:
+    routed.add(refuses(500))
+    routed.add(refuses(502))
+    for _ in range(cooling.FAILURES + 2):
+        with pytest.raises(ProviderError):
+            routed.ask()
+    assert sum(routed.asked) == 2 * (cooling.FAILURES + 2)
+
+
+def test_beyond_a_providers_calls_a_minute_the_next_is_asked(routed: Routed, now: datetime) -> None:
+    routed.add(answers("first"), calls_per_minute=2)
+    routed.add(answers("second"), calls_per_minute=1)
+    said = [read(stream(routed.admit(now=now))) for _ in range(3)]
+    assert [b"first" in each for each in said] == [True, True, False]
+    with pytest.raises(ProviderUnavailable) as refused:
+        routed.admit(now=now)
+    assert 1 <= int(refused.value.headers["Retry-After"]) <= 60
+
+
+def test_a_refused_call_takes_none_of_a_providers_calls(routed: Routed, now: datetime) -> None:
+    routed.add(answers("first"), calls_per_minute=1)
+    with mock.patch("llmproxy.calls.reserve", side_effect=ServiceUnavailable):
+        for _ in range(2):
+            with pytest.raises(ServiceUnavailable):
+                routed.admit(now=now)
+    assert b"first" in read(stream(routed.admit(now=now)))
+
+
+def test_a_model_with_one_route_makes_no_look_up(routed: Routed) -> None:
+    routed.add(answers("first"))
+    with mock.patch.object(cache, "get") as get, mock.patch.object(cache, "add") as add:
+        routed.ask(streamed=False)
+    assert not get.called
+    assert not add.called
+
+
+class TestRoutesThatCannotTakeARequest:
+    image = {"type": "image_url", "image_url": {"url": "https://images.example/a.png"}}
+
+    def test_are_skipped(self, routed: Routed) -> None:
+        routed.add(refuses(500), base_url="https://public.example/v1")
+        routed.add(answers("second"))
+        call = routed.admit(messages=[{"role": "user", "content": [self.image]}])
+        assert [each.provider for each in (call.target, *call.others)] == ["number-1"]
+
+    def test_the_first_refuses_for_all(self, routed: Routed) -> None:
+        routed.add(answers("first"))
+        routed.add(answers("second"), base_url="https://public.example/v1")
+        with pytest.raises(InvalidRequest):
+            routed.admit(messages=[{"role": "user", "content": [self.image]}])
+
+    @pytest.mark.parametrize("others", [True, False])
+    def test_without_a_readable_key_they_are_skipped_and_logged_once(
+        self, routed: Routed, others: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        attempts._unreadable.clear()
+        row = routed.add(answers("first"))
+        place = key_place(name=row.name, base_url="https://elsewhere.example")
+        ProviderRow.objects.filter(pk=row.pk).update(api_key=encrypt(b"secret", place=place))
+        if others:
+            routed.add(answers("second"))
+        for _ in range(2):
+            if others:
+                assert b"second" in routed.ask()
+            else:
+                with pytest.raises(ProviderUnavailable):
+                    routed.ask()
+        lines = [each for each in caplog.records if each.message == "provider_key_unreadable"]
+        assert [each.provider for each in lines] == ["number-1"]  # type: ignore[attr-defined]
+        assert routed.asked[0] == 0
+        assert set(UsageRecord.objects.values_list("input_tokens", flat=True)) == {9 * others}
+
+
+class TestCallersWhoLeave:
+    @pytest.mark.parametrize("streamed", [True, False])
+    def test_a_cut_meets_the_current_attempt(self, routed: Routed, streamed: bool) -> None:
+        def script(peer: Peer, _: bytes) -> None:
+            record = UsageRecord.objects.get()
+            # If this process died now, its record would say whom it asked.
+            assert (record.provider, record.state) == ("number-2", "open")
+            watched = call_watch._calls[record.pk]
+            watched.call.stopped = AccessRevoked()
+            watched.cut()
+            peer.wait_until_gone()
+
+        routed.add(refuses(500))
+        routed.add(script)
+        routed.add(answers("third"))
+        with unwatched(), pytest.raises(AccessRevoked):
+            routed.ask(streamed=streamed)
+        assert routed.asked == [1, 1, 0]
+        record = UsageRecord.objects.get()
+        assert (record.provider, record.end) == ("number-2", "stopped")
+        assert record.input_tokens == record.reserved_input
+
+    def test_a_cut_between_two_attempts_is_not_lost(self, routed: Routed) -> None:
+        routed.add(refuses(500))
+        routed.add(hangs)
+
+        def cut_before(call: Call, exchange: Any) -> None:
+            if call.target.provider == "number-2":
+                call.stopped, call.cut = AccessRevoked(), True
+            register(call, exchange)
+
+        register = call_watch.register
+        with (
+            unwatched(),
+            mock.patch.object(call_watch, "register", cut_before),
+            pytest.raises(AccessRevoked),
+        ):
+            routed.ask()
+
+    @pytest.mark.parametrize("streamed", [True, False])
+    def test_nobody_is_asked_for_a_caller_who_has_left(
+        self, routed: Routed, streamed: bool
+    ) -> None:
+        routed.add(refuses(500))
+        routed.add(answers("second"))
+        call = routed.admit(streamed=streamed)
+        call.is_disconnected = lambda: True
+        with unwatched(), pytest.raises(Problem):
+            stream(call) if streamed else complete(call)
+        assert routed.asked == [1, 0]
+        assert UsageRecord.objects.get().input_tokens == 0
+
+    def test_who_leaves_at_the_second_is_charged_once_for_it(self, routed: Routed) -> None:
+        def script(peer: Peer, _: bytes) -> None:
+            peer.send(CHUNKED)
+            peer.chunk(event("one"))
+            peer.wait_until_gone()
+
+        routed.add(hangs, read_timeout=SECONDS)
+        routed.add(script)
+        answer = stream(routed.admit())
+        assert b"one" in next(answer)
+        answer.close()
+        record = UsageRecord.objects.get()
+        assert (record.provider, record.end) == ("number-2", "client_gone")
+        assert record.input_tokens == record.reserved_input
+        # The silence of the first is not theirs.
+        assert 1 <= record.output_tokens < 10
+        assert LeftAttempt.objects.get().output_tokens >= 10
+
+
+def test_a_left_attempt_is_in_nobodys_usage(routed: Routed) -> None:
+    routed.add(hangs, read_timeout=SECONDS)
+    routed.add(answers("second"))
+    routed.ask()
+    plan = PlanCaps.of(routed.caller)
+    found = summary(user_id=routed.caller.user_id, plan=plan, now=timezone.now())
+    assert (found.calls, found.input.used, found.output.used) == (1, 9, 5)
+    assert (found.input.in_flight, found.day.used) == (0, 14)
+    assert LeftAttempt.objects.get().input_tokens > 0
+
+
+def test_a_database_that_is_away_ends_the_call_with_its_failure(routed: Routed) -> None:
+    routed.add(refuses(500))
+    routed.add(answers("second"))
+    with (
+        mock.patch.object(attempts, "move_on", side_effect=OperationalError),
+        pytest.raises(ProviderError),
+    ):
+        routed.ask()
+    assert routed.asked == [1, 0]
+
+
+def test_operators_see_who_answered_and_who_failed(
+    routed: Routed, caplog: pytest.LogCaptureFixture
+) -> None:
+    routed.add(refuses(500))
+    routed.add(answers("second"))
+    with unwatched():
+        routed.ask()
+        routed.ask(streamed=False)
+    health.write_counts(now=timezone.now())
+    found = health.health_of(["number-1", "number-2"], now=timezone.now())
+    assert found["number-1"][:2] == (0, 2)
+    assert found["number-2"][:2] == (2, 0)
+    lines = [each for each in caplog.records if each.message == "call_goes_on"]
+    assert [(each.provider, each.reason) for each in lines] == [  # type: ignore[attr-defined]
+        ("number-1", "ProviderError")
+    ] * 2
