@@ -133,7 +133,7 @@ def health_paths() -> dict[str, Described]:
                 "summary": "Whether the service can do its work",
                 "description": "Whether the service can do its work. Takes plain HTTP and any host name.",
                 "tags": ["operations"],
-                "security": [{}],
+                "security": [],
                 "responses": {
                     "200": {
                         "description": "The service works; `degraded` while only the cache is away.",
@@ -149,7 +149,7 @@ def health_paths() -> dict[str, Described]:
                 "summary": "Whether the process serves",
                 "description": "Whether the process serves; checks nothing else.",
                 "tags": ["operations"],
-                "security": [{}],
+                "security": [],
                 "responses": {"204": {"description": "The process serves."}},
             }
         },

@@ -235,7 +235,7 @@ def test_operations_with_a_token_list_its_problems(document: dict[str, Any]) -> 
         "access_token_expired",
         "access_revoked",
     ]
-    assert make["security"] == [{}]
+    assert make["security"] == []
     scheme = document["components"]["securitySchemes"]["accessToken"]
     assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
     assert OpenApiParameter.HEADER not in {each["in"] for each in ask.get("parameters", ())}

@@ -1,0 +1,39 @@
+// A session of a shell: BASE_URL, EMAIL and PASSWORD in the environment say where and who.
+import { type Kept, Refused, Shell } from "./shell.js";
+
+const { BASE_URL = "http://127.0.0.1:8000", EMAIL = "", PASSWORD = "" } = process.env;
+let keychain: Kept | undefined;
+
+const shell = new Shell(BASE_URL, keychain, async (kept) => {
+  keychain = kept;
+});
+
+try {
+  await shell.signIn(EMAIL, PASSWORD);
+  const first = await shell.licence();
+  console.log(`licence: ${first.status}, apps: ${first.entitlements.join(" ")}`);
+
+  const before = keychain;
+  await shell.renew();
+  console.log(`renewed: ${keychain !== before}, unchanged: ${(await shell.licence()) === first}`);
+
+  let answer = "";
+  const messages = [{ role: "user" as const, content: "Say hello." }];
+  for await (const chunk of shell.ask({ messages, max_tokens: 50 })) {
+    answer += chunk.choices[0]?.delta?.content ?? "";
+  }
+  console.log(`answer: ${answer}`);
+
+  const { input, output } = await shell.usage();
+  console.log(`usage: ${input.used} in, ${output.used} of ${output.cap ?? "any number"} out`);
+
+  const taken = await shell.report("session_shown", { model: { words: answer.split(" ").length } });
+  console.log(`telemetry: ${taken.accepted} accepted`);
+
+  await shell.logOut();
+  console.log(`signed out: ${keychain === undefined}`);
+} catch (refused) {
+  if (!(refused instanceof Refused)) throw refused;
+  console.error(`${refused.problem.code}: ${refused.message}`);
+  process.exitCode = 1;
+}
