@@ -22,6 +22,7 @@ PROGRAMS = {
     "minisign": "minisign",
     "node": "nodejs",
     "npm": "npm",
+    "curl": "curl",
     "buildah": "buildah",
     "debootstrap": "debootstrap",
     "WebKitWebDriver": "webkit2gtk-driver",

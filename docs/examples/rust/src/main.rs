@@ -1,0 +1,55 @@
+//! A session of a shell: BASE_URL, EMAIL and PASSWORD in the environment say where and who.
+
+mod shell;
+
+use std::env::var;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use shell::{Failure, Kept, Shell};
+
+#[tokio::main]
+async fn main() {
+    match session().await {
+        Ok(()) => (),
+        Err(Failure::Refused { code, detail }) => {
+            eprintln!("{code}: {detail}");
+            std::process::exit(1);
+        }
+        Err(Failure::Unreachable(error)) => {
+            eprintln!("The service cannot be reached: {error}");
+            std::process::exit(1);
+        }
+    }
+}
+
+async fn session() -> Result<(), Failure> {
+    let base_url = var("BASE_URL").unwrap_or_else(|_| "http://127.0.0.1:8000".into());
+    let keychain: Arc<Mutex<Option<Kept>>> = Arc::default();
+    let written = keychain.clone();
+    let shell = Shell::new(&base_url, None, move |kept| *written.lock().unwrap() = kept.cloned())?;
+
+    shell.sign_in(&var("EMAIL").unwrap_or_default(), &var("PASSWORD").unwrap_or_default()).await?;
+    let first = shell.licence().await?;
+    println!("licence: {}", first["status"].as_str().unwrap_or_default());
+
+    let before = keychain.lock().unwrap().clone();
+    shell.renew().await?;
+    let renewed = *keychain.lock().unwrap() != before;
+    println!("renewed: {renewed}, unchanged: {}", shell.licence().await? == first);
+
+    print!("answer: ");
+    let messages = json!([{ "role": "user", "content": "Say hello." }]);
+    shell.ask(&json!({ "messages": messages, "max_tokens": 50 }), |piece| print!("{piece}")).await?;
+    println!();
+
+    let usage = shell.usage().await?;
+    println!("usage: {} in, {} out", usage["input"]["used"], usage["output"]["used"]);
+
+    let taken = shell.report("session_shown", json!({ "model": { "streamed": true } })).await?;
+    println!("telemetry: {} accepted", taken["accepted"]);
+
+    shell.log_out().await?;
+    println!("signed out: {}", keychain.lock().unwrap().is_none());
+    Ok(())
+}
