@@ -28,7 +28,7 @@ from llmproxy.routes.readiness import give_back, ready_target
 from llmproxy.settlement_retry import Excess, Settled, Settlement, settle_or_retry
 from llmproxy.surfaces.model_request import ModelRequest
 from usage.caps import Asked, Reservation, SoFar, refuse_hopeless, reserve
-from usage.limits import PlanCaps, remaining_headers
+from usage.limits import LEAST_OUTPUT, PlanCaps, remaining_headers
 from usage.models import UsageRecord
 from usage.settlement import Spent
 
@@ -251,6 +251,7 @@ def admit(
     model = choose(request.model, surface=request.surface, caller=caller)
     targets = _able(model.targets, request)
     plan, prompt = PlanCaps.of(caller), request.prompt
+    wanted = model.output_limit if request.output_wanted is None else request.output_wanted
     if size > LARGE:
         refuse_hopeless(
             user_id=caller.user_id,
@@ -258,6 +259,7 @@ def admit(
             plan=plan,
             least_input=least_tokens(prompt),
             now=now,
+            output=min(LEAST_OUTPUT, wanted),
         )
     target = ready_target(targets, is_only=len(targets) == 1, now=now)
     others = tuple(each for each in targets if each is not target)
@@ -274,7 +276,7 @@ def admit(
         model=model.name,
         input_estimate=estimate.tokens,
         counted_input=estimate.counted,
-        output_wanted=min(request.output_wanted or model.output_limit, model.output_limit),
+        output_wanted=min(wanted, model.output_limit),
         prices=target.prices,
         labels=request.labels,
     )

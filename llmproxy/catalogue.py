@@ -140,7 +140,11 @@ def _dialect(route: _Route) -> Dialect:
 def _surfaces(route: _Route) -> set[Surface]:
     """Where the model answers by this route."""
     able = set(_dialect(route).codecs)
-    return able & set(map(Surface, route.surfaces)) if route.surfaces else able
+    if route.surfaces:
+        return able & set(map(Surface, route.surfaces))
+    # A model makes embeddings or text, and its name tells which.
+    embeds = "embed" in route.model.lower()
+    return {each for each in able if (each == Surface.EMBEDDINGS) == embeds}
 
 
 def _target(route: _Route) -> Target:

@@ -5,7 +5,9 @@ from typing import Any
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST, Schema, only, ref
-from llmproxy.surfaces.chat_schema import COMPONENTS as REQUESTS
+from llmproxy.surfaces.chat_schema import COMPONENTS as CHAT
+from llmproxy.surfaces.embeddings import COMPONENTS as OF_EMBEDDINGS
+from llmproxy.surfaces.responses_schema import COMPONENTS as OF_RESPONSES
 
 _TEXT: Schema = {"type": "string"}
 _TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
@@ -138,8 +140,79 @@ ANSWERS: Schema = {
         },
         "data",
     ),
+    "ModelResponse": _answer(
+        {
+            "id": _TEXT,
+            "object": {"const": "response"},
+            "created_at": {"type": "number"},
+            "status": _TEXT,
+            "model": _TEXT,
+            "output": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+            "usage": {"anyOf": [ref("ResponseUsage"), {"type": "null"}]},
+        },
+        "id",
+        "output",
+        says="A response object as OpenAI describes it.",
+    ),
+    "ResponseUsage": _answer(
+        {
+            "input_tokens": _WHOLE,
+            "input_tokens_details": _details("cached_tokens"),
+            "output_tokens": _WHOLE,
+            "output_tokens_details": _details("reasoning_tokens"),
+            "total_tokens": _WHOLE,
+        },
+        "input_tokens",
+        "output_tokens",
+        "total_tokens",
+        says="The tokens of a call, as they are charged.",
+    ),
+    "ResponseEvent": _answer(
+        {
+            "event": _TEXT,
+            "data": {
+                "type": "string",
+                "contentMediaType": "application/json",
+                "contentSchema": _answer(
+                    {"type": _TEXT, "sequence_number": _WHOLE, "response": ref("ModelResponse")},
+                    "type",
+                ),
+            },
+        },
+        "event",
+        "data",
+    ),
+    "Embeddings": _answer(
+        {
+            "object": {"const": "list"},
+            "model": _TEXT,
+            "data": {
+                "type": "array",
+                "items": _answer(
+                    {
+                        "object": {"const": "embedding"},
+                        "index": _WHOLE,
+                        "embedding": {
+                            "anyOf": [{"type": "array", "items": {"type": "number"}}, _TEXT],
+                            "description": "Numbers, or in base64 little-endian floats of 32 bits.",
+                        },
+                    },
+                    "index",
+                    "embedding",
+                ),
+            },
+            "usage": _answer(
+                {"prompt_tokens": _WHOLE, "total_tokens": _WHOLE}, "prompt_tokens", "total_tokens"
+            ),
+        },
+        "data",
+        "usage",
+        says="Embeddings in the order of the input, as OpenAI describes them.",
+    ),
 }
 COMPLETION: Schema = ref("ChatCompletion")
+RESPONSE: Schema = ref("ModelResponse")
+EMBEDDINGS: Schema = ref("Embeddings")
 
 # OpenAPI before version 3.2 cannot describe the items of a stream: some programs read this as one item, and generated
 # clients as the text of all.
@@ -149,6 +222,14 @@ EVENT: Schema = {
         "which ends the stream instead. Comments keep a silent stream alive."
     ),
     "anyOf": [ref("StreamEvent"), {"type": "string"}],
+}
+RESPONSE_EVENT: Schema = {
+    "description": (
+        "Server-sent events as OpenAI describes them. The last is `response.completed` or `response.incomplete`, with "
+        "the usage that was charged; after a failure `error` and `response.failed`. Comments keep a silent stream "
+        "alive."
+    ),
+    "anyOf": [ref("ResponseEvent"), {"type": "string"}],
 }
 
 
@@ -199,5 +280,7 @@ CHAT_EXAMPLES = [
 
 def describe_calls(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Postprocessing: adds the components of model calls."""
-    result["components"].setdefault("schemas", {}).update({**REQUESTS, **ANSWERS})
+    result["components"].setdefault("schemas", {}).update(
+        {**CHAT, **OF_RESPONSES, **OF_EMBEDDINGS, **ANSWERS}
+    )
     return result

@@ -21,6 +21,8 @@ urlpatterns = [
     path("complete", ModelCallViewSet.as_view({"post": "complete"}), name="complete"),
     path("stream", ModelCallViewSet.as_view({"post": "stream"}), name="stream"),
     path("chat/completions", ModelCallViewSet.as_view({"post": "chat"}), name="chat-completions"),
+    path("responses", ModelCallViewSet.as_view({"post": "responses"}), name="responses"),
+    path("embeddings", ModelCallViewSet.as_view({"post": "embeddings"}), name="embeddings"),
     path("models", ModelViewSet.as_view({"get": "list"}), name="models"),
     # The last: any other address.
     re_path("", nothing_here, name="nothing"),

@@ -29,14 +29,20 @@ from llmproxy.schema import (
     CHAT_EXAMPLES,
     COMPLETE_REQUEST,
     COMPLETION,
+    EMBEDDINGS,
     EVENT,
     REMAINING,
+    RESPONSE,
+    RESPONSE_EVENT,
     STREAM_REQUEST,
 )
 from llmproxy.serializers import ModelListSerializer
+from llmproxy.surfaces import embeddings, responses
 from llmproxy.surfaces.chat import parse
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST
+from llmproxy.surfaces.embeddings import EMBEDDINGS_REQUEST
 from llmproxy.surfaces.model_request import ModelRequest
+from llmproxy.surfaces.responses_schema import RESPONSES_REQUEST
 
 # The problems of a model call in the schema.
 CALL_PROBLEMS = (
@@ -104,6 +110,33 @@ class ModelCallViewSet(ViewSet):
     def chat(self, request: Request) -> HttpResponseBase:
         """Ask a model with OpenAI's SDKs; ``stream`` in the body selects events or one piece."""
         return self._answer(request, partial(parse, stream=None))
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_responses",
+        parameters=REMAINING,
+        request={"application/json": RESPONSES_REQUEST},
+        responses={
+            (200, "application/json"): RESPONSE,
+            (200, "text/event-stream"): RESPONSE_EVENT,
+        },
+        tags=["models"],
+    )
+    def responses(self, request: Request) -> HttpResponseBase:
+        """Ask a model by OpenAI's Responses API, without state."""
+        return self._answer(request, responses.parse)
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_embeddings",
+        parameters=REMAINING,
+        request={"application/json": EMBEDDINGS_REQUEST},
+        responses={(200, "application/json"): EMBEDDINGS},
+        tags=["models"],
+    )
+    def embeddings(self, request: Request) -> HttpResponseBase:
+        """Turn texts into vectors."""
+        return self._answer(request, embeddings.parse)
 
     def _answer(
         self, request: Request, read: Callable[[dict[str, Any]], ModelRequest]

@@ -68,6 +68,11 @@ class Asked:
     # The key's own cap of output a month.
     key_cap: int | None = None
 
+    @property
+    def least_output(self) -> int:
+        """The tokens of output without which the call is useless: none where it makes none, as an embedding."""
+        return min(LEAST_OUTPUT, self.output_wanted)
+
 
 class Reservation(NamedTuple):
     """An open record: its id, its granted output limit, the tokens left before it, and the day's cap (None: no cap)."""
@@ -82,10 +87,10 @@ class Reservation(NamedTuple):
 # The output left for one call. LEAST ignores NULL, which stands for "no cap".
 _TODAY_USED = "CASE WHEN m.day >= %(day)s THEN m.day_used ELSE 0 END"
 _TODAY_RESERVED = "CASE WHEN m.day >= %(day)s THEN m.day_reserved ELSE 0 END"
-_LEFT = """LEAST(
-    l.output_cap - m.output_used - m.output_reserved,
-    l.day_cap - CASE WHEN m.day >= %(day)s THEN m.day_used + m.day_reserved ELSE 0 END - %(input)s
-)"""
+_LEFT_TODAY = (
+    "l.day_cap - CASE WHEN m.day >= %(day)s THEN m.day_used + m.day_reserved ELSE 0 END - %(input)s"
+)
+_LEFT = f"LEAST(l.output_cap - m.output_used - m.output_reserved, {_LEFT_TODAY})"
 # The latest totals of the call's key, once those of its person are locked: settlement locks in this order too.
 _KEY = """
 mine AS MATERIALIZED (
@@ -104,15 +109,22 @@ kept AS (
 ),"""
 
 
-def _admission(*, by_capped_key: bool) -> BatchedStatement:
+def _admission(*, by_capped_key: bool = False, has_output: bool = True) -> BatchedStatement:
     """Admits a call, or gives no row. Locks the row of its person, and then that of its key.
+
+    What has no output is held to the caps of input and of the day alone.
 
     Materialized, or else the sums of limits are worked out anew at each place that names them.
     """
     key, kept, of_key = (_KEY, _KEPT, ", k") if by_capped_key else ("", "", "")
     room = ", k.room" if by_capped_key else ""
     left = f"LEAST({_LEFT}{room})" if by_capped_key else _LEFT
-    grant = f"LEAST(%(wanted)s, {left})"
+    grant, enough = (
+        f"LEAST(%(wanted)s, {left})",
+        f"COALESCE({left}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}",
+    )
+    if not has_output:
+        grant, enough = "%(wanted)s", f"COALESCE({_LEFT_TODAY}, 0) >= 0"
     return BatchedStatement(
         f"""
 WITH l AS MATERIALIZED ({LIMITS}),{key}
@@ -129,7 +141,7 @@ admitted AS (
     FROM l{of_key}
     WHERE m.user_id = %(user)s AND m.period = %(period)s AND NOT l.stopped
       AND (l.input_cap IS NULL OR m.input_used + m.input_reserved + %(input)s <= l.input_cap)
-      AND COALESCE({left}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}
+      AND {enough}
       AND NOT {BUDGET_SPENT}
     RETURNING m.granted,
         LEAST(l.input_cap - m.input_used - m.input_reserved + %(input)s,
@@ -157,8 +169,9 @@ SELECT granted, left_month, left_day, day_cap FROM admitted
     )
 
 
-_ADMIT = _admission(by_capped_key=False)
+_ADMIT = _admission()
 _ADMIT_KEY = _admission(by_capped_key=True)
+_ADMIT_INPUT = _admission(has_output=False)
 
 
 def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
@@ -168,27 +181,33 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
     ``MonthlyCapExceeded``, ``DailyLimitReached``, or ``CapReserved`` if running calls hold the tokens that are left.
     """
     values = _values(asked, now) | plan.values()
-    admit = _ADMIT
-    if asked.key_cap is not None:
+    admit = _ADMIT if asked.output_wanted else _ADMIT_INPUT
+    if asked.output_wanted and asked.key_cap is not None:
         admit, values["key_cap"] = _ADMIT_KEY, Int8(asked.key_cap)
     for _ in range(TRIES):
         if row := admit.row(values):
             return Reservation(values["id"], *row)
         _refuse(asked, plan=plan, now=now)
     found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)
-    key = _totals_of_key(asked, now)
-    raise reserved_for_now(found, prompt=asked.input_estimate, now=now, key=key)
+    key, prompt = _totals_of_key(asked, now), asked.input_estimate
+    raise reserved_for_now(found, prompt=prompt, now=now, key=key, output=asked.least_output)
 
 
 def refuse_hopeless(
-    *, user_id: UUID, client_id: UUID, plan: PlanCaps, least_input: int, now: datetime
+    *,
+    user_id: UUID,
+    client_id: UUID,
+    plan: PlanCaps,
+    least_input: int,
+    now: datetime,
+    output: int = LEAST_OUTPUT,
 ) -> None:
     """Refuses, by one query, a call that is stopped or cannot fit with the least that its prompt may be.
 
     For prompts that take long to count; what passes here is admitted or refused by :func:`reserve`.
     """
     found = balance(user_id=user_id, client_id=client_id, plan=plan, now=now)
-    if refused := refusal(found, user_id=user_id, prompt=least_input, now=now):
+    if refused := refusal(found, user_id=user_id, prompt=least_input, now=now, output=output):
         raise refused
 
 
@@ -202,7 +221,15 @@ def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
         MonthlyUsage.objects.bulk_create([first], ignore_conflicts=True)
         return
     key, prompt = _totals_of_key(asked, now), asked.input_estimate
-    if refused := refusal(found, user_id=asked.user_id, prompt=prompt, now=now, key=key):
+    refused = refusal(
+        found,
+        user_id=asked.user_id,
+        prompt=prompt,
+        now=now,
+        key=key,
+        output=asked.least_output,
+    )
+    if refused:
         raise refused
 
 

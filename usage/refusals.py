@@ -60,13 +60,19 @@ class KeyTotals(NamedTuple):
 
 
 def refusal(
-    balance: Balance, *, user_id: UUID, prompt: int, now: datetime, key: KeyTotals | None = None
+    balance: Balance,
+    *,
+    user_id: UUID,
+    prompt: int,
+    now: datetime,
+    key: KeyTotals | None = None,
+    output: int = LEAST_OUTPUT,
 ) -> Problem | None:
-    """The refusal of a prompt of so many tokens; None if it fits by now."""
+    """The refusal of a prompt of so many tokens, with the least ``output``; None if it fits by now."""
     if balance.stopped:
         return ModelCallsStopped()
     period = Period.of(now)
-    shares = _shares(balance, prompt=prompt, period=period, key=key)
+    shares = _shares(balance, prompt=prompt, period=period, key=key, output=output)
     headers = _headers(shares, now=now)
     if balance.budget_spent:
         headers = {"x-should-retry": "false", **headers}
@@ -77,16 +83,21 @@ def refusal(
                 share.note(user_id, period=period, now=now)
             return share.refusal(period=period, headers=headers, now=now)
     if any(share.is_full for share in shares):
-        return reserved_for_now(balance, prompt=prompt, now=now, key=key)
+        return reserved_for_now(balance, prompt=prompt, now=now, key=key, output=output)
     return None
 
 
 def reserved_for_now(
-    balance: Balance, *, prompt: int, now: datetime, key: KeyTotals | None = None
+    balance: Balance,
+    *,
+    prompt: int,
+    now: datetime,
+    key: KeyTotals | None = None,
+    output: int = LEAST_OUTPUT,
 ) -> CapReserved:
     """The refusal of a prompt while running calls hold what it needs, with the numbers of the scarcest cap."""
-    shares = _shares(balance, prompt=prompt, period=Period.of(now), key=key)
-    capped = [share for share in shares if share.left is not None]
+    shares = _shares(balance, prompt=prompt, period=Period.of(now), key=key, output=output)
+    capped = [share for share in shares if share.left is not None and share.wanted]
     scarcest = min(capped, key=_Share.spare, default=None)
     numbers: dict[str, Any] = scarcest.needs() if scarcest else {}
     return CapReserved(
@@ -95,9 +106,9 @@ def reserved_for_now(
 
 
 def _shares(
-    balance: Balance, *, prompt: int, period: Period, key: KeyTotals | None
+    balance: Balance, *, prompt: int, period: Period, key: KeyTotals | None, output: int
 ) -> tuple["_Share", ...]:
-    of_key = () if key is None else (_Share("output", *key, LEAST_OUTPUT, is_of_key=True),)
+    of_key = () if key is None else (_Share("output", *key, output, is_of_key=True),)
     return (
         _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),
         _Share(
@@ -105,10 +116,10 @@ def _shares(
             balance.output_cap,
             balance.output_used,
             balance.output_reserved,
-            LEAST_OUTPUT,
+            output,
         ),
         *of_key,
-        _Share(None, balance.day_cap, *balance.of_day(period.day), prompt + LEAST_OUTPUT),
+        _Share(None, balance.day_cap, *balance.of_day(period.day), prompt + output),
     )
 
 
@@ -140,7 +151,7 @@ class _Share(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        return self.left is not None and self.left < self.wanted
+        return self.wanted > 0 and self.left is not None and self.left < self.wanted
 
     def spare(self) -> int:
         """What would be left beside the call; negative where it does not fit."""
@@ -153,7 +164,7 @@ class _Share(NamedTuple):
     @property
     def is_spent(self) -> bool:
         """Whether waiting for running calls would not help."""
-        return self.cap is not None and self.used + self.wanted > self.cap
+        return self.wanted > 0 and self.cap is not None and self.used + self.wanted > self.cap
 
     def note(self, user_id: UUID, *, period: Period, now: datetime) -> None:
         """Alerts operators of a daily limit that is reached, but not of a single call that is too large for the rest.

@@ -62,7 +62,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
             )
         _person(PERSON, password, client=client)
         _person(OPERATOR, operator_password)
-        for name in _models():
+        for name in (*_models(), "stand-in-embedding"):
             model, _ = LanguageModel.objects.get_or_create(
                 name=name, defaults={"provider_name": name}
             )
@@ -102,6 +102,7 @@ def add_second_provider(address: str, *, now: datetime) -> None:
 
 
 def _models() -> tuple[str, str]:
+    """The models that write."""
     return settings.LLM_DEFAULT_MODEL, "stand-in-large"
 
 

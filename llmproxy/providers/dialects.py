@@ -1,6 +1,8 @@
 """The dialects of providers. Another one is a module with its codecs, and an entry here."""
 
 from llmproxy.providers import anthropic, openai
+from llmproxy.providers.openai.embeddings import Embeddings
+from llmproxy.providers.openai.responses import Responses
 from llmproxy.providers.protocol import Dialect
 from llmproxy.surfaces.model_request import Surface
 from llmproxy.tokens.images import anthropic_tokens, openai_tokens
@@ -12,7 +14,11 @@ DIALECTS = {
             "openai",
             credential=openai.bearer,
             image_tokens=lambda image, model: openai_tokens(image, model=model),
-            codecs={Surface.CHAT: openai.ChatCompletions()},
+            codecs={
+                Surface.CHAT: openai.ChatCompletions(),
+                Surface.RESPONSES: Responses(),
+                Surface.EMBEDDINGS: Embeddings(),
+            },
         ),
         Dialect(
             "anthropic",

@@ -159,7 +159,11 @@ def _meant(error: ValidationError) -> list[ValidationError] | None:
     if not fitting:
         return wrong[0] if wrong else None
     missing = [[each for each in faults if _lacks_kind(each, place)] for faults in fitting]
-    return missing[0] if all(missing) else None
+    # An alternative may do without.
+    unnamed = [each for each, lacks in zip(fitting, missing, strict=True) if not lacks]
+    if len(unnamed) == 1:
+        return unnamed[0]
+    return missing[0] if not unnamed else None
 
 
 def _of_kind(

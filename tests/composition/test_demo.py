@@ -32,10 +32,10 @@ def test_the_demo_can_sign_in_and_a_second_run_keeps_it(tmp_path: Path, now: dat
     assert Licence.objects.get().plan.allows_keys
 
     # As the demo of an earlier release.
-    assert Route.objects.all().delete()[0] == 2
+    assert Route.objects.all().delete()[0] == 3
     call_command("seed_demo", output=path)
     assert json.loads(path.read_text()) == demo
-    assert Route.objects.count() == 2
+    assert Route.objects.count() == 3
     assert (Client.objects.count(), Licence.objects.count()) == (1, 1)
     assert (User.objects.count(), SigningKey.objects.count()) == (2, 1)
 

@@ -98,7 +98,7 @@ def test_its_helpers_put_streams_schemas_and_tools_together(ask: Ask) -> None:
 
 
 def test_it_lists_the_models(ask: Ask) -> None:
-    assert ask("models")["ids"] == ["stand-in-large", "stand-in-small"]
+    assert ask("models")["ids"] == ["stand-in-embedding", "stand-in-large", "stand-in-small"]
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,11 @@ def test_it_gets_the_usage_of_a_stream_where_it_asked(
 
 def test_it_lists_the_models(sdk: Sdk) -> None:
     models = list(sdk.models.list())
-    assert [model.id for model in models] == ["stand-in-large", "stand-in-small"]
+    assert [model.id for model in models] == [
+        "stand-in-embedding",
+        "stand-in-large",
+        "stand-in-small",
+    ]
     assert {model.object for model in models} == {"model"}
 
 

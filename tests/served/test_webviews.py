@@ -58,7 +58,7 @@ def test_every_sdk_gets_its_answers(look: Look, allowing: Service) -> None:
     assert {sdk: "haiku" in found[sdk].get("text", "") for sdk in SDKS} == dict.fromkeys(
         SDKS, True
     ), found
-    assert found["openai models"] == {"text": "stand-in-large,stand-in-small"}
+    assert found["openai models"] == {"text": "stand-in-embedding,stand-in-large,stand-in-small"}
     # Its headers pass, whatever the service answers.
     assert "Connection error" not in str([found["anthropic whole"], found["anthropic stream"]])
     # What it may read beside the body: headers, refusals, and whether the service is there.

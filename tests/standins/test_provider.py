@@ -99,7 +99,11 @@ def test_an_answer_fits_its_schema(sdk: Sdk) -> None:
 
 
 def test_models_are_listed(sdk: Sdk) -> None:
-    assert [model.id for model in sdk.models.list()] == ["stand-in-small", "stand-in-large"]
+    assert [model.id for model in sdk.models.list()] == [
+        "stand-in-small",
+        "stand-in-large",
+        "stand-in-embedding",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,27 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Answer:
-    """Text or the arguments of one tool call, in pieces of one token."""
+    """Text or the arguments of one tool call, in pieces of one token, as a chat completion."""
+
+    MEMBERS = frozenset(
+        """
+        frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages metadata model n
+        parallel_tool_calls prediction presence_penalty prompt_cache_key reasoning_effort response_format
+        safety_identifier seed service_tier stop store stream stream_options temperature tool_choice tools top_logprobs
+        top_p user verbosity
+        """.split()  # noqa: SIM905 - easier to read than a list
+    )
+
+    @classmethod
+    def as_chat(cls, body: Json) -> Json:
+        """The request as one for a chat completion; raises ValueError for what OpenAI refuses."""
+        if "max_tokens" in body and "max_completion_tokens" in body:
+            raise ValueError("'max_tokens' and 'max_completion_tokens' exclude each other.")
+        if "stream_options" in body and not body.get("stream"):
+            raise ValueError("'stream_options' is only allowed when 'stream' is enabled.")
+        if not body.get("messages"):
+            raise ValueError("Invalid 'messages': empty array.")
+        return body
 
     def __init__(self, body: Json, question: str, asked: Behaviour) -> None:
         self.body = body

@@ -16,18 +16,17 @@ from gevent.event import Event
 from gevent.pywsgi import WSGIHandler
 from gevent.socket import wait_read
 
+from tests.standins.provider import embeddings, responses
 from tests.standins.provider.answers import Answer, Json, dump, event, text_of
 from tests.standins.provider.behaviour import split_directive
 from tests.standins.provider.work import Work
 
-MODELS = ("stand-in-small", "stand-in-large")
-MEMBERS = frozenset(
-    """
-    frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages metadata model n parallel_tool_calls
-    prediction presence_penalty prompt_cache_key reasoning_effort response_format safety_identifier seed service_tier
-    stop store stream stream_options temperature tool_choice tools top_logprobs top_p user verbosity
-    """.split()  # noqa: SIM905 - easier to read than a list
-)
+MODELS = ("stand-in-small", "stand-in-large", "stand-in-embedding")
+SURFACES: dict[str, type[Answer]] = {
+    "/v1/chat/completions": Answer,
+    "/v1/responses": responses.Response,
+    "/v1/embeddings": embeddings.Embeddings,
+}
 COUNTERS = ("requests", "requests_open", "streams_open", "streams_aborted")
 # Headers of real providers, which a proxy must keep to itself.
 HEADERS = {"openai-organization": "stand-in", "x-ratelimit-remaining-requests": "9999"}
@@ -169,9 +168,9 @@ class Provider:
                 own = {"object": "model", "created": 0, "owned_by": "stand-in"}
                 models = [{"id": name, **own} for name in MODELS]
                 call.respond(200, {"object": "list", "data": models})
-            case ("POST", "/v1/chat/completions"):
+            case ("POST", path) if path in SURFACES:
                 with self._counted("requests"):
-                    self._complete(call)
+                    self._complete(call, SURFACES[path])
             case _:
                 raise ApiError(404, f"Invalid URL ({' '.join(call.route)})")
 
@@ -192,11 +191,11 @@ class Provider:
         finally:
             self.open[f"{name}_open"] -= 1
 
-    def _complete(self, call: Call) -> None:
+    def _complete(self, call: Call, made: type[Answer]) -> None:
         self._authorise(call)
         body = json.loads(call.environ["wsgi.input"].read())
         self.last = {"body": body, "header_names": call.header_names()}
-        answer = read(body)
+        answer = read(body, made)
         work = Work(answer)
         try:
             self._carry_out(call, answer, work)
@@ -224,25 +223,23 @@ class Provider:
         call.respond(200, whole)
 
 
-def read(body: Json) -> Answer:
+def read(body: Json, made: type[Answer]) -> Answer:
     """The answer to a request; raises the error by which OpenAI refuses what it does not take."""
     if body.get("model") not in MODELS:
         raise ApiError(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
-    if unknown := body.keys() - MEMBERS:
+    if unknown := body.keys() - made.MEMBERS:
         raise ApiError(400, f"Unrecognized request argument supplied: {', '.join(sorted(unknown))}")
-    if "max_tokens" in body and "max_completion_tokens" in body:
-        raise ApiError(400, "'max_tokens' and 'max_completion_tokens' exclude each other.")
-    if "stream_options" in body and not body.get("stream"):
-        raise ApiError(400, "'stream_options' is only allowed when 'stream' is enabled.")
-    if not body.get("messages"):
-        raise ApiError(400, "Invalid 'messages': empty array.")
-    messages = body["messages"][::-1]
+    try:
+        chat = made.as_chat(body)
+    except ValueError as error:
+        raise ApiError(400, str(error)) from None
+    messages = chat["messages"][::-1]
     said = next((text_of(each) for each in messages if each["role"] == "user"), "")
     try:
         asked, question = split_directive(said)
     except ValueError as error:
         raise ApiError(400, f"Invalid directive: {error}", "invalid_directive") from None
-    return Answer(body, question, asked)
+    return made(chat, question, asked)
 
 
 def _whole(call: Call, answer: Answer, work: Work) -> bytes:

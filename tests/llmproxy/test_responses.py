@@ -1,0 +1,267 @@
+"""The Responses API without state: what a request may hold, and what is passed on of it."""
+
+from json import dumps, loads
+from typing import Any
+
+import pytest
+
+from config.api.problems import InvalidRequest, Problem
+from llmproxy.estimates import Measure, images_in, prompt_estimate
+from llmproxy.models import Route
+from llmproxy.providers.openai.responses import Responses
+from llmproxy.providers.protocol import TokenUsage
+from llmproxy.surfaces.model_request import Surface
+from llmproxy.surfaces.responses import parse
+from llmproxy.surfaces.responses_schema import COMPONENTS
+from tests.llmproxy.targets import target
+
+RESPONSES = COMPONENTS["ResponsesRequest"]["properties"]
+HELLO = [{"role": "user", "content": "hello"}]
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "42"}
+SAID = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "hi", "annotations": [], "logprobs": []}],
+}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" * 500}
+
+
+def sent(data: dict[str, Any], *, limit: int = 100) -> dict[str, Any]:
+    outgoing = Responses().outgoing(parse(data), target=target(), output_limit=limit)
+    assert outgoing.url.endswith("/v1/responses")
+    body: dict[str, Any] = loads(outgoing.body)
+    return body
+
+
+def estimate(data: dict[str, Any]) -> int:
+    request = parse(data)
+    overhead = Responses().prompt_overhead(request)
+    measure = Measure("o200k_base", Route.FIRST_FACTOR)
+    return prompt_estimate(request.prompt, measures=[measure], overhead=overhead).tokens
+
+
+def test_a_text_is_a_valid_request_and_nothing_is_stored() -> None:
+    assert sent({"input": "hello"}) == {
+        "input": "hello",
+        "model": "theirs",
+        "max_output_tokens": 100,
+        "store": False,
+    }
+
+
+def test_every_supported_member_is_forwarded_or_kept() -> None:
+    members = {
+        "input": [
+            *HELLO,
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "what is this?"},
+                    {
+                        "type": "input_image",
+                        "image_url": "data:image/png;base64,AA",
+                        "detail": "low",
+                    },
+                ],
+            },
+            THOUGHT,
+            CALL,
+            RESULT,
+            {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "x"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": "y"},
+            SAID,
+        ],
+        "instructions": "be brief",
+        "tools": [
+            {"type": "function", "name": "f", "parameters": {"a": None}, "strict": None},
+            {
+                "type": "custom",
+                "name": "g",
+                "format": {"type": "grammar", "syntax": "regex", "definition": "a+"},
+            },
+        ],
+        "tool_choice": {
+            "type": "allowed_tools",
+            "mode": "auto",
+            "tools": [{"type": "function", "name": "f"}],
+        },
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "text": {
+            "format": {"type": "json_schema", "name": "x", "schema": {"default": None}},
+            "verbosity": "low",
+        },
+        "include": ["reasoning.encrypted_content"],
+        "temperature": 0.5,
+        "top_p": 1,
+        "top_logprobs": 2,
+        "truncation": "auto",
+        "prompt_cache_key": "k",
+        "safety_identifier": "s",
+        "service_tier": "auto",
+        "stream_options": {"include_obfuscation": False},
+    }
+    kept = {"model": "m", "stream": True, "max_output_tokens": 99, "store": False}
+    dropped = {"user": "u", "metadata": {"a": "b"}, "background": None, "conversation": None}
+    request = parse({**members, **kept, **dropped})
+    assert request.members == members
+    assert (request.surface, request.model, request.stream) == (Surface.RESPONSES, "m", True)
+    assert (request.output_wanted, request.labels) == (
+        99,
+        {"user": "u", "metadata": {"a": "b"}},
+    )
+
+
+def test_null_is_taken_wherever_a_member_is_optional() -> None:
+    names = RESPONSES.keys() - {"input"}
+    assert parse({"input": "hello", **dict.fromkeys(names)}).members == {"input": "hello"}
+    text = {"format": None, "verbosity": None}
+    assert parse({"input": "hello", "text": text}).members["text"] == {}
+
+
+@pytest.mark.parametrize(
+    ("members", "pointer", "code"),
+    [
+        ({"store": True}, "/store", "stateless"),
+        ({"previous_response_id": "resp_1"}, "/previous_response_id", "stateless"),
+        ({"conversation": {"id": "c"}}, "/conversation", "stateless"),
+        ({"background": True}, "/background", "stateless"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "/input/0", "stateless"),
+        ({"input": [*HELLO, {"id": "x"}]}, "/input/1", "stateless"),
+        *(
+            ({"tools": [{"type": kind}]}, "/tools/0/type", "hosted_tool")
+            for kind in (
+                "web_search",
+                "web_search_2025_08_26",
+                "file_search",
+                "code_interpreter",
+                "image_generation",
+                "computer_use_preview",
+                "mcp",
+            )
+        ),
+        ({"input": [{"type": "web_search_call", "id": "x"}]}, "/input/0/type", "invalid"),
+        ({"input": []}, "/input", "invalid"),
+        ({"input": [{"role": "user"}]}, "/input/0/content", "required"),
+        ({"input": [{"role": "robot", "content": "x"}]}, "/input/0/role", "invalid"),
+        ({"input": [{**CALL, "name": 1}]}, "/input/0/name", "invalid"),
+        ({"max_output_tokens": 15}, "/max_output_tokens", "invalid"),
+        ({"service_tier": "priority"}, "/service_tier", "invalid"),
+    ],
+)
+def test_what_is_refused_has_its_pointer(members: Any, pointer: str, code: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse({"input": "hello", **members})
+    first = refused.value.errors[0]
+    assert (first.pointer, first.code) == (pointer, code)
+
+
+def test_files_that_the_provider_stores_are_refused() -> None:
+    part = {"type": "input_image", "image_url": "https://images.test/a.png", "file_id": "file_1"}
+    with pytest.raises(InvalidRequest):
+        parse({"input": [{"role": "user", "content": [part]}]})
+
+
+def test_a_member_that_is_not_of_the_dialect_is_refused_unless_all_pass() -> None:
+    request = parse({"input": "hello", "prompt": {"id": "p"}})
+    with pytest.raises(InvalidRequest):
+        target().check(request)
+    target()._replace(passes_all=True).check(request)
+
+
+def test_reasoning_that_only_a_provider_with_state_could_read_is_left_out() -> None:
+    bare = {"type": "reasoning", "id": "rs_2", "summary": []}
+    assert sent({"input": [*HELLO, bare, THOUGHT, CALL, RESULT]})["input"] == [
+        *HELLO,
+        THOUGHT,
+        CALL,
+        RESULT,
+    ]
+
+
+def test_members_of_a_choice_of_tools_are_not_sent_without_tools() -> None:
+    given = {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
+    assert sent({"input": "hello", **given}).keys() == {
+        "input",
+        "model",
+        "max_output_tokens",
+        "store",
+    }
+
+
+def test_images_that_the_provider_would_fetch_are_named() -> None:
+    url = "https://images.test/a.png"
+    part = {"type": "input_image", "image_url": url}
+    output = {**RESULT, "output": [part]}
+    request = parse({"input": [{"role": "user", "content": [part]}, CALL, output]})
+    assert list(request.fetched_images()) == [
+        ("/input/0/content/0/image_url", url),
+        ("/input/2/output/0/image_url", url),
+    ]
+    assert [each["url"] for each in images_in(request.prompt)] == [url, url]
+
+
+def test_the_whole_prompt_is_counted() -> None:
+    plain = estimate({"input": "word " * 100})
+    assert 100 <= plain <= 120
+    more = estimate({"input": "word " * 100, "instructions": "word " * 50})
+    assert plain + 50 <= more <= plain + 60
+    tool = {"type": "custom", "name": "g", "description": "word " * 50}
+    assert estimate({"input": "word " * 100, "tools": [tool]}) >= plain + 50
+    items = [*HELLO, {**CALL, "arguments": "word " * 50}, {**RESULT, "output": "word " * 50}]
+    assert estimate({"input": items}) >= 100
+    # Encrypted reasoning counts by its length, and not as text.
+    hidden = estimate({"input": [*HELLO, THOUGHT]}) - estimate({"input": HELLO})
+    assert 100 <= hidden <= 120
+
+
+def test_a_whole_answer_is_read_and_told() -> None:
+    output = [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "1234"}]},
+        {**CALL, "arguments": "12345678"},
+        {**SAID, "content": [{"type": "output_text", "text": "äh"}]},
+    ]
+    usage = {
+        "input_tokens": 9,
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1},
+        "output_tokens": 7,
+        "output_tokens_details": {"reasoning_tokens": 3},
+        "total_tokens": 16,
+    }
+    body = dumps({"id": "r", "model": "theirs", "output": output, "usage": usage}).encode()
+    answer, known, size = Responses().answer(body, target=target())
+    assert (known, size) == (TokenUsage(9, 7, 4, 3), 4 + 9 + 3)
+    told = Responses().completed(answer, called="ours", charged=None)
+    assert (told["model"], told["usage"], told["output"]) == ("ours", usage, output)
+
+
+def test_reasoning_beside_the_output_is_output() -> None:
+    usage = {"input_tokens": 9, "output_tokens": 1, "total_tokens": 110}
+    body = dumps({"output": [], "usage": usage}).encode()
+    answer, known, _ = Responses().answer(body, target=target())
+    assert known == TokenUsage(9, 101)
+    assert (answer["usage"]["output_tokens"], answer["usage"]["total_tokens"]) == (101, 110)
+
+
+def test_an_answer_without_usage_gets_what_was_charged() -> None:
+    answer, known, _ = Responses().answer(b'{"output": [], "usage": null}', target=target())
+    assert known is None
+    told = Responses().completed(answer, called=None, charged=TokenUsage(3, 4))
+    assert told["usage"] == {
+        "input_tokens": 3,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 4,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b"{}", b'{"output": 1}', b'{"error": {"code": "server_error"}}']
+)
+def test_an_answer_that_is_none_is_a_failure(body: bytes) -> None:
+    with pytest.raises(Problem):
+        Responses().answer(body, target=target())
