@@ -22,8 +22,7 @@ def reported(usage: Any) -> TokenUsage | None:
         return None
     reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
     beside = (count_of(usage.get("total_tokens")) or 0) - prompt - completion
-    if beside <= 0:
-        beside = reasoning if reasoning > completion else 0
+    beside = max(beside, reasoning if reasoning > completion else 0)
     return TokenUsage(
         input=prompt,
         output=completion + beside,
