@@ -11,6 +11,7 @@ from django.core.cache import cache as shared_cache
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import Client as DjangoClient
 from django.test import override_settings
+from playwright.sync_api import expect
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -24,6 +25,8 @@ from licensing.licences import create_client
 from licensing.models import Plan
 
 PASSWORD = "correct horse battery staple"
+# Of a page in a browser, on a machine that has much else to do; the library waits for 5 seconds.
+expect.set_options(timeout=20_000)
 
 
 class SecureClient(APIClient):
