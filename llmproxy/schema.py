@@ -4,9 +4,11 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
+from llmproxy import message_schema
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST, Schema, only, ref
 from llmproxy.surfaces.chat_schema import COMPONENTS as CHAT
 from llmproxy.surfaces.embeddings import COMPONENTS as OF_EMBEDDINGS
+from llmproxy.surfaces.messages_schema import COMPONENTS as OF_MESSAGES
 from llmproxy.surfaces.responses_schema import COMPONENTS as OF_RESPONSES
 
 _TEXT: Schema = {"type": "string"}
@@ -280,7 +282,7 @@ CHAT_EXAMPLES = [
 
 def describe_calls(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Postprocessing: adds the components of model calls."""
-    result["components"].setdefault("schemas", {}).update(
-        {**CHAT, **OF_RESPONSES, **OF_EMBEDDINGS, **ANSWERS}
-    )
+    requests = {**CHAT, **OF_RESPONSES, **OF_EMBEDDINGS, **OF_MESSAGES}
+    described = result["components"].setdefault("schemas", {})
+    described |= {**requests, **ANSWERS, **message_schema.ANSWERS}
     return result

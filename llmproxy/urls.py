@@ -5,6 +5,7 @@ from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from config.api.problems import NotFound
+from llmproxy.message_views import MessageViewSet
 from llmproxy.views import ModelCallViewSet, ModelViewSet
 
 app_name = "llmproxy"
@@ -23,6 +24,11 @@ urlpatterns = [
     path("chat/completions", ModelCallViewSet.as_view({"post": "chat"}), name="chat-completions"),
     path("responses", ModelCallViewSet.as_view({"post": "responses"}), name="responses"),
     path("embeddings", ModelCallViewSet.as_view({"post": "embeddings"}), name="embeddings"),
+    path("messages", MessageViewSet.as_view({"post": "create"}), name="messages"),
+    # Where Anthropic's SDKs look below the same base address as OpenAI's.
+    path(
+        "v1/messages", MessageViewSet.as_view({"post": "create"}, schema=None), name="messages-v1"
+    ),
     path("models", ModelViewSet.as_view({"get": "list"}), name="models"),
     # The last: any other address.
     re_path("", nothing_here, name="nothing"),

@@ -51,8 +51,8 @@ def test_a_folder_fits_a_screen() -> None:
 
 
 def test_the_product_is_at_most_so_long() -> None:
-    assert lines_of(*sources()) <= 42_500
-    assert lines_of(*(path for path in sources() if path.is_relative_to(ROOT / "config"))) <= 9_150
+    assert lines_of(*sources()) <= 43_500
+    assert lines_of(*(path for path in sources() if path.is_relative_to(ROOT / "config"))) <= 9_450
 
 
 def test_what_make_run_starts_is_at_most_so_long() -> None:

@@ -30,6 +30,8 @@ CHALLENGE = 'Bearer realm="shell"'
 TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
 PAGES = ("/admin/", "/account/")
 MODEL_CALLS = "/v1/llm/"
+# The addresses of Anthropic's SDKs, which read errors in a shape of their own.
+MESSAGES = ("/v1/llm/messages", "/v1/llm/v1/")
 # An error page loads nothing.
 PAGE_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -40,6 +42,15 @@ OPENAI_TYPES: Mapping[int, str] = {
     500: "server_error",
 }
 SPENT = "insufficient_quota"
+ANTHROPIC_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +70,9 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
             {"pointer": fault.pointer, "code": fault.code, "detail": fault.detail}
             for fault in problem.errors
         ]
-    if request.path_info.startswith(MODEL_CALLS):
+    if request.path_info.startswith(MESSAGES):
+        body |= anthropic_error(problem)
+    elif request.path_info.startswith(MODEL_CALLS):
         body["error"] = openai_error(problem)
     body |= {name: value for name, value in problem.members.items() if name not in body}
     text = json.dumps(body, cls=DjangoJSONEncoder, ensure_ascii=False)
@@ -94,6 +107,18 @@ def openai_error(problem: Problem) -> dict[str, str | None]:
         "type": kind,
         "code": code,
         "param": _param(problem.errors[0].pointer) if problem.errors else None,
+    }
+
+
+def anthropic_error(problem: Problem) -> dict[str, Any]:
+    """Returns the members that Anthropic's clients read."""
+    kind = ANTHROPIC_TYPES.get(
+        problem.status, "api_error" if problem.status >= 500 else "invalid_request_error"
+    )
+    details = {"error_code": problem.code}
+    return {
+        "type": "error",
+        "error": {"type": kind, "message": _message(problem), "details": details},
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from config.api.handlers import CONTENT_TYPE
+from config.api.handlers import ANTHROPIC_TYPES, CONTENT_TYPE, MESSAGES, MODEL_CALLS
 from config.api.problems import Problem
 from config.middleware.request_id import HEADER as REQUEST_ID
 
@@ -79,20 +79,25 @@ def known_problems() -> dict[str, type[Problem]]:
     return dict(sorted(known.items()))
 
 
-def problem_answer(codes: Iterable[str], *, model_call: bool) -> Described:
-    """Describes the answer with any of these codes, which share a status."""
+def problem_answer(codes: Iterable[str], *, path: str) -> Described:
+    """Describes the answer with any of these codes, which share a status, at an address."""
     listed = list(codes)
-    shapes = [_ref(component_of(code, model_call=model_call)) for code in listed]
+    shapes = [_ref(component_of(code, kind=_kind_of(path))) for code in listed]
     return {
         "description": ", ".join(f"`{code}`" for code in listed),
         "content": {CONTENT_TYPE: {"schema": {"oneOf": shapes} if shapes[1:] else shapes[0]}},
     }
 
 
-def component_of(code: str, *, model_call: bool) -> str:
+def component_of(code: str, *, kind: str = "") -> str:
     """Names the component of a problem: `RateLimitedProblem`, at model calls `RateLimitedCallProblem`."""
-    name = "".join(word.capitalize() for word in code.split("_"))
-    return f"{name}CallProblem" if model_call else f"{name}Problem"
+    return f"{''.join(word.capitalize() for word in code.split('_'))}{kind}Problem"
+
+
+def _kind_of(path: str) -> str:
+    if path.startswith(MESSAGES):
+        return "Message"
+    return "Call" if path.startswith(MODEL_CALLS) else ""
 
 
 def headers_of(status: str, *, has_etag: bool) -> Described:
@@ -175,6 +180,14 @@ def components() -> dict[str, Described]:
     }
     fault = _object({"pointer": text, "code": text, "detail": text})
     openai = _object({**dict.fromkeys(("message", "type", "code"), text), "param": _TEXT_OR_NULL})
+    kinds = sorted({*ANTHROPIC_TYPES.values(), "api_error", "invalid_request_error"})
+    anthropic = _object(
+        {
+            "type": {**text, "enum": kinds},
+            "message": text,
+            "details": _object({"error_code": _ref("ProblemCode")}),
+        }
+    )
     schemas = {
         "ProblemBase": {**base, "description": "What every problem has besides its kind."},
         "Problem": {
@@ -186,14 +199,19 @@ def components() -> dict[str, Described]:
             **fault,
             "description": "One fault of an input; `pointer` is a JSON pointer (RFC 6901).",
         },
+        "AnthropicError": {
+            **anthropic,
+            "description": "The same error as Anthropic's clients read it; `type` beside it is `error`.",
+        },
         "OpenAIError": {**openai, "description": "The same error as OpenAI clients read it."},
     }
     for code, problem in known_problems().items():
-        plain = component_of(code, model_call=False)
+        plain = component_of(code)
         schemas[plain] = _described(problem)
-        schemas[component_of(code, model_call=True)] = _all_of(
-            _ref(plain), _object({"error": _ref("OpenAIError")})
-        )
+        for kind_of_call, error in (("Call", "OpenAIError"), ("Message", "AnthropicError")):
+            schemas[component_of(code, kind=kind_of_call)] = _all_of(
+                _ref(plain), _object({"error": _ref(error)})
+            )
     return {"schemas": schemas, "headers": dict(HEADERS)}
 
 

@@ -21,7 +21,6 @@ from drf_spectacular.drainage import error, set_override
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 
-from config.api.handlers import MODEL_CALLS
 from config.api.negotiation import WhateverAccept
 from config.api.problem_schema import (
     components,
@@ -63,7 +62,7 @@ class Schema(AutoSchema):
         operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
         if operation is not None:
             for status, codes in self._codes_by_status(operation).items():
-                shape = problem_answer(codes, model_call=self.path.startswith(MODEL_CALLS))
+                shape = problem_answer(codes, path=self.path)
                 operation["responses"].setdefault(str(status), shape)
         return operation
 

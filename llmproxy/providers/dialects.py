@@ -1,6 +1,7 @@
 """The dialects of providers. Another one is a module with its codecs, and an entry here."""
 
 from llmproxy.providers import anthropic, openai
+from llmproxy.providers.anthropic.messages import MessageCodec
 from llmproxy.providers.openai.embeddings import Embeddings
 from llmproxy.providers.openai.responses import Responses
 from llmproxy.providers.protocol import Dialect
@@ -24,7 +25,10 @@ DIALECTS = {
             "anthropic",
             credential=anthropic.api_key,
             image_tokens=lambda image, _: anthropic_tokens(image),
-            codecs={Surface.CHAT: anthropic.ChatCompletions()},
+            codecs={
+                Surface.CHAT: anthropic.ChatCompletions(),
+                Surface.MESSAGES: MessageCodec(),
+            },
         ),
     )
 }

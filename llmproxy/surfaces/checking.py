@@ -107,6 +107,8 @@ def opened(schema: Any) -> Any:
 def _unlisted(schema: Json, value: Any, *, components: Json) -> Iterator[Json]:
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
+    if isinstance(value, dict) and _is_other_kind(schema, value):
+        return
     for alternative in schema.get("anyOf", ()):
         yield from _unlisted(alternative, value, components=components)
     if isinstance(value, list):
@@ -117,6 +119,11 @@ def _unlisted(schema: Json, value: Any, *, components: Json) -> Iterator[Json]:
             yield others
         for name in known.keys() & value.keys():
             yield from _unlisted(known[name], value[name], components=components)
+
+
+def _is_other_kind(schema: Json, value: Json) -> bool:
+    kind = schema.get("properties", {}).get(KIND, {})
+    return KIND in value and "const" in kind and value[KIND] != kind["const"]
 
 
 def _validator(schema: Json, components: Json) -> Draft202012Validator:
@@ -151,11 +158,9 @@ def _meant(error: ValidationError) -> list[ValidationError] | None:
     """
     alternatives: list[list[ValidationError]] = error.kind.as_dict()["context"]
     place = error.instance_path
-    typed = [each for each in alternatives if not _of_kind("type", place, each)]
-    wrong = [_of_kind("const", [*place, KIND], each) for each in typed]
+    typed = [each for each in alternatives if not _at(place, each, "type")]
+    wrong = [_at([*place, KIND], each, "const", "enum", "anyOf") for each in typed]
     fitting = [each for each, faults in zip(typed, wrong, strict=True) if not faults]
-    if len(fitting) == 1:
-        return fitting[0]
     if not fitting:
         return wrong[0] if wrong else None
     missing = [[each for each in faults if _lacks_kind(each, place)] for faults in fitting]
@@ -166,10 +171,10 @@ def _meant(error: ValidationError) -> list[ValidationError] | None:
     return missing[0] if not unnamed else None
 
 
-def _of_kind(
-    kind: str, place: list[str | int], faults: list[ValidationError]
+def _at(
+    place: list[str | int], faults: list[ValidationError], *kinds: str
 ) -> list[ValidationError]:
-    return [each for each in faults if each.kind.name == kind and each.instance_path == place]
+    return [each for each in faults if each.kind.name in kinds and each.instance_path == place]
 
 
 def _lacks_kind(error: ValidationError, place: list[str | int]) -> bool:

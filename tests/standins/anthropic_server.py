@@ -107,10 +107,15 @@ def fault_of(body: Json) -> str | None:
         return "thinking.budget_tokens: out of range"
     if "tool_choice" in body and not body.get("tools"):
         return "tool_choice: tools have to be given"
-    roles = [turn["role"] for turn in body["messages"]]
+    turns = [{**turn, "content": _blocks(turn["content"])} for turn in body["messages"]]
+    roles = [turn["role"] for turn in turns]
     if roles != [("user", "assistant")[index % 2] for index in range(len(roles))] or not roles:
         return "messages: roles must alternate, and begin with user"
-    return next(filter(None, map(_fault_of_turn, [{}, *body["messages"]], body["messages"])), None)
+    return next(filter(None, map(_fault_of_turn, [{}, *turns], turns)), None)
+
+
+def _blocks(content: Any) -> list[Json]:
+    return content if isinstance(content, list) else [text(content)]
 
 
 def _fault_of_turn(before: Json, turn: Json) -> str | None:
@@ -139,6 +144,8 @@ class MessagesServer:
         self.replies = list(replies)
         self.api_key = api_key
         self.bodies: list[Json] = []
+        # The betas of the newest request.
+        self.betas: list[str] = []
         self.events: int | None = None
         self.extra: list[Json] = []
         # A stream stops after its first event until this is set.
@@ -163,6 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(*refused)
             return
         self.played.bodies.append(body)
+        self.played.betas = [
+            each for each in self.headers.get("anthropic-beta", "").split(",") if each
+        ]
         reply = self.played.reply()
         if isinstance(reply, tuple):
             self._refuse(*reply)
@@ -176,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 404, "not_found_error", "Not found", {}
         if self.headers["x-api-key"] != self.played.api_key or "Authorization" in self.headers:
             return 401, "authentication_error", "invalid x-api-key", {}
-        if self.headers["anthropic-version"] != "2023-06-01":
+        if self.headers["anthropic-version"] not in ("2023-06-01", "2026-10-21"):
             return 400, "invalid_request_error", "anthropic-version: header is required", {}
         fault = fault_of(body)
         return None if fault is None else (400, "invalid_request_error", fault, {})
