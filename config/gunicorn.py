@@ -35,6 +35,7 @@ from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 from config.api.handlers import render  # noqa: E402
 from config.api.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
 from config.db.connections import limit_statements  # noqa: E402
+from config.middleware.body_limits import cut  # noqa: E402
 from config.middleware.browser_policy import BrowserPolicyMiddleware  # noqa: E402
 from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
 
@@ -135,6 +136,9 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         except TimeoutError:
             # Makes gunicorn close the connection without an answer.
             raise StopIteration from None
+        if sock in cut:
+            _linger(sock)
+            raise StopIteration
         self._idle.add(sock)
 
     def notify(self) -> None:
@@ -158,12 +162,17 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         response = _answer(exc, addr[0] if addr else "")
         with Timeout(LINGER_SECONDS, False), suppress(OSError):
             client.sendall(_bytes_of(response))
-            # Closing with unread bytes would reset the connection, and the answer would be lost.
-            client.shutdown(SHUT_WR)
-            unread = LINGER_BYTES
-            while unread > 0 and (data := client.recv(65536)):
-                unread -= len(data)
+            _linger(client)
         response.close()
+
+
+def _linger(client: socket) -> None:
+    """Ends an answer before the connection is closed: unread bytes would reset it, and the answer would be lost."""
+    with Timeout(LINGER_SECONDS, False), suppress(OSError):
+        client.shutdown(SHUT_WR)
+        unread = LINGER_BYTES
+        while unread > 0 and (data := client.recv(65536)):
+            unread -= len(data)
 
 
 def _answer(exc: Exception, peer: str) -> HttpResponse:

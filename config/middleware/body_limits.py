@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 from django.core.exceptions import BadRequest, RequestDataTooBig
 from django.http import HttpRequest, HttpResponseBase
@@ -58,6 +59,10 @@ class BodyTooSlow(RequestTimeout, BadRequest):
 def limit_of(path: str) -> int:
     """Returns how many bytes a body sent to a path may have."""
     return next((limit for prefix, limit in LIMITS.items() if path.startswith(prefix)), ELSEWHERE)
+
+
+# Connections whose last body was given up: what still comes on them is the rest of it, and no request.
+cut: WeakSet[socket.socket] = WeakSet()
 
 
 def with_readable_bodies(application: Application) -> Application:
@@ -113,8 +118,9 @@ class _Timed(io.RawIOBase):
         return data
 
     def _stop_reading(self) -> None:
-        """Ends the connection's input, so that the server does not wait for the rest either and closes."""
+        """Ends the connection's input, so that the server does not wait for the rest either."""
         if isinstance(self._connection, socket.socket):
+            cut.add(self._connection)
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RD)
 

@@ -57,6 +57,25 @@ def test_a_body_that_drips_is_ended_at_its_deadline(
             assert client.recv(1) == b""
 
 
+def test_the_rest_of_an_ended_body_is_no_request(hasty: Service) -> None:
+    """It comes as whole requests, many of them while the body is being given up."""
+    hidden, length = b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", 20_000
+    with hasty.connect() as client:
+        client.sendall(head("/v1/auth/login", CHUNKED) + b"%x\r\n" % length)
+        time.sleep(0.95)
+        for _ in range(length // len(hidden)):
+            with suppress(OSError):
+                client.sendall(hidden)
+            time.sleep(0.0002)
+        client.settimeout(5)
+        received = b""
+        with suppress(ConnectionError):
+            while data := client.recv(65536):
+                received += data
+    assert received.startswith(b"HTTP/1.1 408")
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_stalled_body_is_ended_too(hasty: Service) -> None:
     with hasty.connect() as client:
         client.sendall(head("/v1/auth/login", LENGTH) + b"{")
