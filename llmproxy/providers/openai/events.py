@@ -37,9 +37,10 @@ class EventTranslator:
         self._key = key
         self._passes_all = passes_all
         self._name = {} if called is None else {"model": called}
-        # The last chunk, and the last usage of any chunk.
+        # The last chunk, and the last usage of any chunk with what it reports.
         self._chunk: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
+        self._known: TokenUsage | None = None
         self._finished = False
         # The choices whose role was said.
         self._spoken: set[Any] = set()
@@ -67,66 +68,73 @@ class EventTranslator:
     def _usage_chunk(self, known: TokenUsage) -> bytes:
         head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
         # The provider's usage has more members than ours; ours counts where it reported none or another.
-        usage = usage_of(known) | (self._usage if reported(self._usage) == known else {})
+        usage = usage_of(known) | (told(self._usage, known) if self._known == known else {})
         return data_event({**head, **self._name, "choices": [], "usage": usage})
 
     def _piece(self, event: Event, data: bytes) -> Piece:
         chunk, is_json = parse_json(data)
-        if is_failure(chunk) or event.event == "error":
-            return Piece(failed=failure_of(chunk, key=self._key()))
         choices = chunk.get("choices")
-        if not isinstance(choices, list):
+        is_chunk = isinstance(choices, list)
+        if chunk.get("error") or event.event == "error" or (not is_chunk and is_failure(chunk)):
+            return Piece(failed=failure_of(chunk, key=self._key()))
+        if not is_chunk:
             # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.
             return Piece(reported=self._report(chunk.get("usage")))
         self._chunk = chunk
-        size, finished, is_ordinary = 0, False, is_json and not self._name
+        size, finished, is_plain = self._read(choices)
         usage = chunk.pop("usage", None)
         for choice in choices:
-            if delta := choice.get("delta"):
-                delta_size, is_plain = self._read(delta, choice)
-                size, is_ordinary = size + delta_size, is_ordinary and is_plain
-            elif delta is None:
-                # Azure's filter speaks without one, and SDKs read it.
-                choice["delta"], is_ordinary = {}, False
-            finished = finished or bool(choice.get("finish_reason"))
             if choice.get("usage"):
                 # Moonshot reports here.
-                within, is_ordinary = choice.pop("usage"), False
+                within = choice.pop("usage")
                 usage = usage or within
+        known = None if usage is None else self._report(usage)
+        is_ordinary = is_json and is_plain and usage is None and not self._name
         if not (self._passes_all or is_listed(chunk)):
             drop_unlisted(chunk)
             is_ordinary = False
-        self._finished = self._finished or finished
-        known = None if usage is None else self._report(usage)
         forward = b""
         # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
         # first choice of each chunk, so it is not for callers; the usage comes at the end to those that want it.
         if choices:
-            is_ordinary = is_ordinary and usage is None
             forward = (
                 _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
             )
         return Piece(forward=forward, size=size, finished=finished, reported=known)
 
-    def _read(self, delta: dict[str, Any], choice: dict[str, Any]) -> tuple[int, bool]:
-        """The size of a delta, and whether it was plain; a delta that was not is now."""
-        try:
-            size, is_plain = output_size(delta), True
-        except NotPlain:
-            make_plain(delta)
-            size, is_plain = output_size(delta), False
-        if delta.get("role"):
-            # Some servers say the role in each delta, and SDKs put the texts of all together.
-            if choice.get("index") in self._spoken:
-                del delta["role"]
+    def _read(self, choices: list[dict[str, Any]]) -> tuple[int, bool, bool]:
+        """The size of the deltas, whether one has the finish reason, and whether all were plain, as they are now."""
+        size, finished, is_plain = 0, False, True
+        for choice in choices:
+            delta = choice.get("delta")
+            if delta is None:
+                # Azure's filter speaks without one, and SDKs read it.
+                delta = choice["delta"] = {}
                 is_plain = False
-            self._spoken.add(choice.get("index"))
-        return size, is_plain
+            try:
+                size += output_size(delta)
+            except NotPlain:
+                make_plain(delta)
+                size, is_plain = size + output_size(delta), False
+            if delta.get("role") and self._repeats_its_role(choice, delta):
+                is_plain = False
+            if choice.get("finish_reason"):
+                self._finished = finished = True
+        return size, finished, is_plain
+
+    def _repeats_its_role(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
+        """Whether a role was said before, as some servers do in each delta; SDKs put the texts of all together."""
+        index = choice.get("index")
+        if index in self._spoken:
+            del delta["role"]
+            return True
+        self._spoken.add(index)
+        return False
 
     def _report(self, usage: Any) -> TokenUsage | None:
         known = reported(usage)
         if known is not None:
-            self._usage = told(usage, known)
+            self._usage, self._known = usage, known
         return known
 
 

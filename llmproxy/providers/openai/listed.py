@@ -26,10 +26,11 @@ _MESSAGE = frozenset({
 
 def is_listed(answer: dict[str, Any]) -> bool:
     """Whether all members of an answer or chunk reach callers."""
-    return answer.keys() <= _ANSWER and all(
-        choice.keys() <= _CHOICE and _message(choice).keys() <= _MESSAGE
-        for choice in answer["choices"]
-    )
+    return _ANSWER.issuperset(answer) and all(map(_is_listed_choice, answer["choices"]))
+
+
+def _is_listed_choice(choice: dict[str, Any]) -> bool:
+    return _CHOICE.issuperset(choice) and _MESSAGE.issuperset(_message(choice))
 
 
 def drop_unlisted(answer: dict[str, Any]) -> None:
