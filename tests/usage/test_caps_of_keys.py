@@ -1,5 +1,6 @@
 """A personal key's own cap: beside its person's, in the same statements, and never passed under concurrency."""
 
+import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -7,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from django.db import transaction
 from django.db.models import Sum
 
 from accounts.models import User
@@ -136,6 +138,24 @@ class TestOwnCap:
 
 @pytest.mark.django_db(transaction=True)
 class TestRaces:
+    """A transaction of its own keeps each from the batches of this process, as if it were in another."""
+
+    def test_calls_that_wait_for_each_other_do_not_pass_the_keys_cap(self, user: User) -> None:
+        done(user, ask(user, output=100), output=100)
+
+        def asked() -> Reservation:
+            with transaction.atomic():
+                reservation = ask(user, output=100)
+                # The others have begun their statements by now, and wait.
+                time.sleep(0.02)
+                return reservation
+
+        results = race(*[asked] * 16)
+        granted = [each for each in results if isinstance(each, Reservation)]
+        assert sum(each.output_limit for each in granted) == 900
+        assert {type(each) for each in results} == {Reservation, CapReserved}
+        assert_totals_are_the_ledger()
+
     def test_the_first_calls_of_a_month_do_not_pass_the_keys_cap(self, user: User) -> None:
         results = race(*[partial(ask, user, output=100)] * 16)
         granted = [each for each in results if isinstance(each, Reservation)]
@@ -147,20 +167,25 @@ class TestRaces:
         self, user: User
     ) -> None:
         other = uuid4()
+        # The rows of a month are made outside of any transaction, as in a request.
+        for key in (KEY, other):
+            done(user, ask(user, key=key), output=0)
 
         def calls(key: UUID | None) -> int:
             spent = 0
             for _ in range(15):
                 try:
-                    reservation = ask(user, output=200, key=key, cap=1_000 if key else None)
+                    with transaction.atomic():
+                        reservation = ask(user, output=200, key=key, cap=1_000 if key else None)
                 except (CapReserved, MonthlyCapExceeded):
                     continue
-                done(user, reservation, output=min(150, reservation.output_limit))
+                with transaction.atomic():
+                    done(user, reservation, output=min(150, reservation.output_limit))
                 spent += min(150, reservation.output_limit)
             return spent
 
         results = race(*[partial(calls, key) for key in (KEY, other, None) for _ in range(4)])
-        assert all(isinstance(each, int) for each in results), results
+        assert all(isinstance(each, int) for each in results), [str(each) for each in results]
         for key in (KEY, other):
             assert_totals_are_the_ledger(key)
             assert KeyMonth.objects.get(key_id=key).output_used <= 1_000
