@@ -73,6 +73,8 @@ LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
     "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, validate=validate.Range(min=0)
 )
 
+# Columns of apps above accounts, which re-encrypts them with its own.
+ENCRYPTED_COLUMNS = {"llmproxy.Provider": ("api_key",)}
 OPERATOR_SECOND_FACTOR: bool = env.second_factor("OPERATOR_SECOND_FACTOR", address=BASE_URL)
 # None: a session lasts as long as it is refreshed.
 SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")

@@ -99,6 +99,11 @@ class Provider(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    def place(self, column: str) -> str:
+        """What an encrypted column is bound to."""
+        assert column == "api_key"
+        return key_place(name=self.name, base_url=self.base_url)
+
 
 def key_place(*, name: str, base_url: str) -> str:
     """What the key of a provider is bound to: whoever may change its address cannot have it sent elsewhere."""

@@ -1,6 +1,11 @@
-"""Re-encrypts the tokens of connections and the keys of authenticator apps under the newest key, at their places."""
+"""Re-encrypts encrypted columns under the newest key, at their places: tokens of connections, keys of authenticator
+apps, and what settings name of higher apps. Signing keys have a rule of their own."""
 
+from collections.abc import Iterator
 from typing import Any
+
+from django.apps import apps
+from django.conf import settings
 
 from accounts.models import Authenticator, Connection, ConnectionAttempt, ConnectionRevocation
 from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
@@ -20,7 +25,7 @@ def reencrypt() -> tuple[int, int]:
     A value is replaced only if it has not changed meanwhile, so a concurrent refresh wins; safe to run twice.
     """
     renewed = unreadable = 0
-    for model, columns in _COLUMNS:
+    for model, columns in _columns():
         last = 0
         while rows := list(model.objects.filter(pk__gt=last).order_by("pk")[:AT_A_TIME]):
             for row in rows:
@@ -38,3 +43,9 @@ def reencrypt() -> tuple[int, int]:
                     renewed += same.update(**{column: new})
             last = rows[-1].pk
     return renewed, unreadable
+
+
+def _columns() -> Iterator[tuple[Any, tuple[str, ...]]]:
+    yield from _COLUMNS
+    for name, columns in settings.ENCRYPTED_COLUMNS.items():
+        yield apps.get_model(name), columns

@@ -15,7 +15,7 @@ from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
 from config.encryption import encrypt
 from config.env import HEADER_VALUE, address_or_empty
-from llmproxy.models import Provider, key_place
+from llmproxy.models import Provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +110,7 @@ def _write(provider: Provider, terms: Terms, *, key: str) -> Provider:
         setattr(provider, name, value)
     provider.base_url = terms.base_url.rstrip("/")
     if key:
-        place = key_place(name=provider.name, base_url=provider.base_url)
-        provider.api_key = encrypt(key.encode(), place=place)
+        provider.api_key = encrypt(key.encode(), place=provider.place("api_key"))
     try:
         with transaction.atomic():
             provider.save()

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 from datetime import datetime
+from unittest import mock
 
 import pytest
+from cryptography.fernet import Fernet
 
 from accounts.audit import Actor
+from accounts.connections.reencrypting import reencrypt
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest
 from config.encryption import CannotDecrypt
@@ -79,6 +82,15 @@ class TestProviders:
         route = Route.objects.select_related("provider").get(pk=route.pk)
         with pytest.raises(CannotDecrypt):
             target_of(route).key()
+
+    def test_a_key_is_renewed_under_a_newer_encryption_key(self, route: Route, settings) -> None:
+        newer = Fernet.generate_key().decode()
+        older = settings.ENCRYPTION_KEYS.listed()
+        settings.ENCRYPTION_KEYS = mock.Mock(listed=lambda: [newer, *older])
+        assert reencrypt() == (1, 0)
+        settings.ENCRYPTION_KEYS = mock.Mock(listed=lambda: [newer])
+        assert target_of(Route.objects.get(pk=route.pk)).key() == KEY
+        assert reencrypt() == (0, 0)
 
     def test_a_change_without_a_key_keeps_the_key(
         self, route: Route, by: Actor, now: datetime
