@@ -1,5 +1,6 @@
 """Finds the models that a caller may use."""
 
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,6 +24,12 @@ class UnknownModel(NotFound):
     """No model of the name that a call gives."""
 
     sdk_code = "model_not_found"
+
+
+def unknown_model(name: str) -> UnknownModel:
+    fault = Fault("/model", "unknown", "There is no model of this name.")
+    detail = f"There is no model {name!r}. GET /v1/llm/models lists those of your plan."
+    return UnknownModel(detail, errors=[fault])
 
 
 class Choice(NamedTuple):
@@ -50,11 +57,7 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
         row = (True, default.output_limit, default.image_tokens, default.provider_name, [], [])
     found = _Found(*row) if row else None
     if found is None or not found.is_on:
-        fault = Fault("/model", "unknown", "There is no model of this name.")
-        raise UnknownModel(
-            f"There is no model {wanted!r}. GET /v1/llm/models lists those of your plan.",
-            errors=[fault],
-        )
+        raise unknown_model(wanted)
     if found.plans and caller.plan_id not in found.plans:
         raise NotEntitled("Your plan does not include this model.")
     # A release without routes may have added the model.
@@ -166,24 +169,26 @@ def _target(route: _Route) -> Target:
 
 def target_of(route: Route) -> Target:
     """Where a route leads, whatever its model or provider is switched to."""
+    return _target(_read(route))
+
+
+def _read(route: Route) -> _Route:
     at = route.provider
-    return _target(
-        _Route(
-            route.pk,
-            route.provider_name,
-            route.surfaces,
-            route.tokenizer,
-            str(route.token_factor),
-            route.input_price,
-            route.cached_input_price,
-            route.output_price,
-            at.name,
-            at.is_on,
-            at.dialect,
-            at.base_url,
-            None if at.api_key is None else bytes(at.api_key).hex(),
-            at.members,
-        )
+    return _Route(
+        route.pk,
+        route.provider_name,
+        route.surfaces,
+        route.tokenizer,
+        str(route.token_factor),
+        route.input_price,
+        route.cached_input_price,
+        route.output_price,
+        at.name,
+        at.is_on,
+        at.dialect,
+        at.base_url,
+        None if at.api_key is None else bytes(at.api_key).hex(),
+        at.members,
     )
 
 
@@ -195,13 +200,42 @@ def _key_of(route: _Route) -> str:
     return decrypt(bytes.fromhex(route.api_key), place=place).decode()
 
 
-def offered(*, caller: Caller) -> list[LanguageModel]:
+class Offered(NamedTuple):
+    """A model as callers see it in the list. Limits are in tokens; no ``context_length`` means that it is unknown."""
+
+    name: str
+    created_at: datetime | None
+    context_length: int | None
+    max_output_tokens: int
+    surfaces: list[Surface]
+    input_modalities: list[str]
+    output_modalities: list[str]
+
+
+def offered(*, caller: Caller) -> list[Offered]:
     """The models that a caller may use, by name."""
-    rows = list(LanguageModel.objects.prefetch_related("plans"))
+    rows = list(LanguageModel.objects.prefetch_related("plans", "routes__provider"))
     models = [row for row in rows if row.is_on and _allows(row, caller)]
     if all(row.name != settings.LLM_DEFAULT_MODEL for row in rows):
         models.append(_default())
-    return sorted(models, key=lambda each: each.name)
+    return sorted((_offered(each) for each in models), key=lambda each: each.name)
+
+
+def _offered(model: LanguageModel) -> Offered:
+    routes = [_read(each) for each in model.routes.all()] if model.pk else []
+    able = {
+        each for route in routes or [_only_route(model.provider_name)] for each in _surfaces(route)
+    }
+    embeds = able == {Surface.EMBEDDINGS}
+    return Offered(
+        name=model.name,
+        created_at=model.created_at,
+        context_length=model.context_length,
+        max_output_tokens=0 if embeds else model.output_limit,
+        surfaces=sorted(able),
+        input_modalities=model.input_modalities or (["text"] if embeds else ["text", "image"]),
+        output_modalities=["embedding"] if embeds else ["text"],
+    )
 
 
 def default_is_off() -> bool:

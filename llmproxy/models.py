@@ -18,6 +18,14 @@ from llmproxy.surfaces.model_request import Surface
 class LanguageModel(models.Model):
     """A language model that callers may choose."""
 
+    class Modality(models.TextChoices):
+        """What a prompt may hold; the words are those of other lists of models."""
+
+        TEXT = "text"
+        IMAGE = "image"
+        AUDIO = "audio"
+        FILE = "file"
+
     name = models.CharField(max_length=120, unique=True, help_text="What callers ask for.")
     provider_name = models.CharField(max_length=120, help_text="What the provider calls it.")
     output_limit = models.PositiveIntegerField(
@@ -28,6 +36,18 @@ class LanguageModel(models.Model):
         null=True,
         blank=True,
         help_text="The most that one image costs in a prompt; empty means what is usual at the provider.",
+    )
+    context_length = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Tokens of prompt and answer together, as the list of models tells callers; empty means unknown.",
+    )
+    input_modalities = ArrayField(
+        models.CharField(max_length=5, choices=Modality),
+        default=list,
+        db_default=[],
+        blank=True,
+        help_text="What a prompt may hold, as the list of models tells callers; none chosen means text and images.",
     )
     is_on = models.BooleanField("on", default=True)
     plans = models.ManyToManyField(

@@ -1,5 +1,6 @@
 """Adds and changes language models."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,6 +31,8 @@ class Offer:
     image_tokens: int | None = None
     is_on: bool
     plans: list[Plan]
+    context_length: int | None = None
+    input_modalities: Sequence[str] = ()
 
 
 def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
@@ -66,7 +69,8 @@ def _write(model: LanguageModel, offer: Offer, *, now: datetime) -> LanguageMode
     is_renamed = model.name != offer.name
     model.name, model.provider_name = offer.name, offer.provider_name
     model.output_limit, model.is_on = offer.output_limit, offer.is_on
-    model.image_tokens = offer.image_tokens
+    model.image_tokens, model.context_length = offer.image_tokens, offer.context_length
+    model.input_modalities = list(offer.input_modalities)
     try:
         with transaction.atomic():
             model.save()
@@ -100,6 +104,8 @@ def _audited(model: LanguageModel) -> dict[str, Any]:
         "tokenizers": list(model.routes.values_list("tokenizer", flat=True)),
         "output_limit": model.output_limit,
         "image_tokens": model.image_tokens,
+        "context_length": model.context_length,
+        "input_modalities": model.input_modalities,
         "on": model.is_on,
         "plans": list(model.plans.order_by("name").values_list("name", flat=True)),
     }

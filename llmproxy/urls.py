@@ -30,6 +30,7 @@ urlpatterns = [
         "v1/messages", MessageViewSet.as_view({"post": "create"}, schema=None), name="messages-v1"
     ),
     path("models", ModelViewSet.as_view({"get": "list"}), name="models"),
+    path("models/<path:name>", ModelViewSet.as_view({"get": "retrieve"}), name="model"),
     # The last: any other address.
     re_path("", nothing_here, name="nothing"),
 ]

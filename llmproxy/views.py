@@ -21,7 +21,7 @@ from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.calls import Call, End, admit
-from llmproxy.catalogue import offered
+from llmproxy.catalogue import offered, unknown_model
 from llmproxy.client_disconnect import disconnect_check
 from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.relay import complete, stream
@@ -36,7 +36,7 @@ from llmproxy.schema import (
     RESPONSE_EVENT,
     STREAM_REQUEST,
 )
-from llmproxy.serializers import ModelListSerializer
+from llmproxy.serializers import ModelListSerializer, ModelSerializer
 from llmproxy.surfaces import embeddings, responses
 from llmproxy.surfaces.chat import parse
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST
@@ -188,6 +188,19 @@ class ModelViewSet(ViewSet):
     def list(self, request: Request) -> Response:
         """List the models that the caller may use."""
         return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
+
+    @problems("not_entitled", "not_found")
+    @extend_schema(
+        operation_id="llm_model",
+        responses={200: OpenApiResponse(ModelSerializer, description="The model.")},
+        tags=["models"],
+    )
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Look at one of the models."""
+        for model in offered(caller=caller_of(request)):
+            if model.name == name:
+                return Response(ModelSerializer(model).data)
+        raise unknown_model(name)
 
 
 def _whole(call: Call) -> HttpResponse:

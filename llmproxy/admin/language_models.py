@@ -27,9 +27,25 @@ UNPRICED = "It has no prices, and its calls count for no budget, until update_pr
 
 
 class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
+    input_modalities = forms.MultipleChoiceField(
+        choices=LanguageModel.Modality,
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="What a prompt may hold, as the list of models tells callers; none chosen means text and images.",
+    )
+
     class Meta:
         model = LanguageModel
-        fields = ("name", "provider_name", "output_limit", "image_tokens", "is_on", "plans")
+        fields = (
+            "name",
+            "provider_name",
+            "output_limit",
+            "context_length",
+            "image_tokens",
+            "input_modalities",
+            "is_on",
+            "plans",
+        )
         widgets = {"plans": forms.CheckboxSelectMultiple}
 
 
@@ -85,6 +101,7 @@ class LanguageModelAdmin(ConsoleAdmin):
         "name",
         "provider_name",
         tokens("output_limit"),
+        tokens("context_length"),
         tokens("image_tokens"),
         yes_no("is_on", "on"),
         "plan_names",

@@ -19,6 +19,7 @@ _STATEFUL = {
     "store": "Nothing is stored here: set store: false.",
     "previous_response_id": STATELESS,
     "conversation": STATELESS,
+    "prompt": "Prompts that are stored at a provider are not taken: send the instructions themselves.",
     "background": "This service keeps no state, so an answer is streamed or awaited; background is not taken.",
 }
 REFERENCE = (

@@ -26,7 +26,9 @@ from llmproxy.models import LanguageModel
 from llmproxy.providers.chat_answers import DONE
 from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.relay import Stream, complete, stream
+from llmproxy.surfaces import responses
 from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces.model_request import ModelRequest
 from llmproxy.upstream.exchange import Exchange, Head
 from llmproxy.views import _streamed
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
@@ -53,15 +55,19 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
 
     @contextmanager
     def played(
-        script: Callable[[Peer], None], *, streamed: bool = True, **members: object
+        script: Callable[[Peer], None],
+        *,
+        streamed: bool = True,
+        request: ModelRequest | None = None,
+        **members: object,
     ) -> Iterator[Call]:
         provider = Provider(lambda peer: (peer.request(), script(peer))[1], None)
         settings.LLM_BASE_URL = f"http://127.0.0.1:{provider.port}/v1"
         settings.LLM_PROVIDER = "openai"
         asked = {"messages": [{"role": "user", "content": "hello"}], **members}
-        chat = parse(asked, stream=streamed)
+        request = request or parse(asked, stream=streamed)
         try:
-            yield admit(caller=caller, request=chat, request_id="", now=now)
+            yield admit(caller=caller, request=request, request_id="", now=now)
             assert provider.errors == []
         finally:
             provider.stop()
@@ -777,3 +783,72 @@ def test_a_successful_stream_reports_no_end(play: Play) -> None:
         assert b"[DONE]" in b"".join(response)
         response.close()
     assert response.how_ended() is None  # type: ignore[attr-defined]
+
+
+def told(kind: str, number: int, **members: object) -> bytes:
+    """An event of the Responses API."""
+    data = dumps({"type": f"response.{kind}", "sequence_number": number, **members})
+    return f"event: response.{kind}\ndata: {data}\n\n".encode()
+
+
+class TestResponses:
+    """Streams of the Responses API in the same relay."""
+
+    ASKED = responses.parse({"input": "hello", "stream": True})
+    CREATED = told("created", 0, response={"id": "r", "output": []})
+    DELTAS = [told("output_text.delta", at, output_index=0, delta=f"word {at} ") for at in (1, 2)]
+
+    @staticmethod
+    def completed(usage: object) -> bytes:
+        return told("completed", 3, response={"id": "r", "output": [], "usage": usage})
+
+    @pytest.mark.parametrize("after", [(), (b"data: [DONE]\n\n",)])
+    def test_the_last_event_comes_after_the_settlement(
+        self, play: Play, after: tuple[bytes, ...]
+    ) -> None:
+        usage = {"input_tokens": 9, "output_tokens": 5, "total_tokens": 14}
+        parts = (self.CREATED, *self.DELTAS, self.completed(usage), *after)
+        with play(plays(*parts), request=self.ASKED) as call:
+            answer = stream(call)
+            *others, last = list(answer)
+            # The stream is not closed yet.
+            record = UsageRecord.objects.get()
+            answer.close()
+        before, _, _ = last.partition(b"event: response.completed")
+        assert b"".join(others) + before == self.CREATED + b"".join(self.DELTAS)
+        assert (record.end, record.source) == ("done", "provider")
+        assert (record.input_tokens, record.output_tokens) == (9, 5)
+
+    def test_without_a_report_what_was_delivered_is_charged_and_told(self, play: Play) -> None:
+        parts = (self.CREATED, *self.DELTAS, self.completed(None))
+        with play(plays(*parts), request=self.ASKED) as call:
+            answer = read(stream(call))
+        record = UsageRecord.objects.get()
+        assert (record.end, record.source, record.output_tokens) == ("done", "counted", 4)
+        last = loads(answer.rstrip().rsplit(b"data: ", 1)[1])
+        assert last["response"]["usage"]["output_tokens"] == 4
+
+    def test_a_stream_without_its_last_event_is_a_failure(self, play: Play) -> None:
+        with play(plays(self.CREATED, *self.DELTAS), request=self.ASKED) as call:
+            answer = read(stream(call))
+        assert b"event: error\n" in answer
+        assert b"event: response.failed\n" in answer
+        record = UsageRecord.objects.get()
+        assert (record.end, record.output_tokens) == ("provider_failed", 4)
+
+    def test_a_client_that_leaves_pays_what_was_delivered(self, play: Play, settings) -> None:
+        settings.LLM_UNSEEN_TOKENS_PER_SECOND = 0
+
+        def script(peer: Peer) -> None:
+            peer.send(CHUNKED)
+            for part in (self.CREATED, *self.DELTAS):
+                peer.chunk(part)
+            peer.wait_until_gone()
+
+        with play(script, request=self.ASKED) as call:
+            answer = stream(call)
+            for _ in range(3):
+                next(answer)
+            answer.close()
+        record = UsageRecord.objects.get()
+        assert (record.end, record.output_tokens) == ("client_gone", 4)

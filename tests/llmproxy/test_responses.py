@@ -129,6 +129,7 @@ def test_null_is_taken_wherever_a_member_is_optional() -> None:
         ({"previous_response_id": "resp_1"}, "/previous_response_id", "stateless"),
         ({"conversation": {"id": "c"}}, "/conversation", "stateless"),
         ({"background": True}, "/background", "stateless"),
+        ({"prompt": {"id": "p"}}, "/prompt", "stateless"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "/input/0", "stateless"),
         ({"input": [*HELLO, {"id": "x"}]}, "/input/1", "stateless"),
         *(
@@ -166,7 +167,7 @@ def test_files_that_the_provider_stores_are_refused() -> None:
 
 
 def test_a_member_that_is_not_of_the_dialect_is_refused_unless_all_pass() -> None:
-    request = parse({"input": "hello", "prompt": {"id": "p"}})
+    request = parse({"input": "hello", "context_management": []})
     with pytest.raises(InvalidRequest):
         target().check(request)
     target()._replace(passes_all=True).check(request)

@@ -124,7 +124,7 @@ def test_it_calls_a_custom_tool(sdk: Sdk) -> None:
         ({"background": True}, "background", "no state"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]", "store: false"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "hosted tools cost more"),
-        ({"prompt": {"id": "pmpt_1"}}, "prompt", "not supported"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt", "instructions themselves"),
         ({"max_output_tokens": 15}, "max_output_tokens", "minimum"),
     ],
 )

@@ -101,6 +101,19 @@ def test_it_lists_the_models(sdk: Sdk) -> None:
     assert {model.object for model in models} == {"model"}
 
 
+def test_it_looks_at_one_model(sdk: Sdk) -> None:
+    model = sdk.models.retrieve(MODEL)
+    assert model in list(sdk.models.list())
+    told = model.model_dump()
+    assert (told["max_output_tokens"], told["context_length"]) == (4096, None)
+    assert told["surfaces"] == ["chat", "responses"]
+    assert (told["input_modalities"], told["output_modalities"]) == (["text", "image"], ["text"])
+    vectors = sdk.models.retrieve("stand-in-embedding").model_dump()
+    assert (vectors["surfaces"], vectors["output_modalities"]) == (["embeddings"], ["embedding"])
+    with pytest.raises(openai.NotFoundError, match="There is no model 'gpt-unknown'"):
+        sdk.models.retrieve("gpt-unknown")
+
+
 def test_it_calls_a_tool_and_gives_its_answer(sdk: Sdk) -> None:
     messages: list[Any] = [{"role": "user", "content": "How is the weather in Kiel?"}]
     first = sdk.ask(messages=messages, tools=[WEATHER], tool_choice="required")
