@@ -66,6 +66,7 @@ class ResponsesRequest(ModelRequest):
             "tools": [_tool(each) for each in members.get("tools") or ()],
             "response_format": (members.get("text") or {}).get("format"),
             "tool_choice": members.get("tool_choice"),
+            "unlisted": [*_SCHEMA.unlisted(members)] if self.unknown else [],
         }
 
     @property

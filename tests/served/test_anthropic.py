@@ -73,7 +73,7 @@ def test_it_gets_an_answer_that_is_paid_as_reported(
     assert answer.choices[0].message.content == "Hello, world!"
     assert answer.choices[0].message.reasoning_content == "Hm."
     record = the_record(database, person)
-    assert (record.provider, record.end, record.source) == ("anthropic", "done", "provider")
+    assert (record.provider, record.end, record.source) == ("default", "done", "provider")
     assert (record.input_tokens, record.cached_input_tokens, record.output_tokens) == (30, 15, 42)
     assert answer.usage.prompt_tokens_details.cached_tokens == 15
     assert_nothing_is_reserved(database, person)
