@@ -108,14 +108,15 @@ class _Percentile(Aggregate):
 def input_ratios(
     *,
     since: datetime,
-    since_by_model: Mapping[str, datetime],
+    since_by_route: Mapping[tuple[str, str], datetime],
     percentile: float,
     least_counted: int,
     least_calls: int,
-) -> dict[str, float]:
-    """The reported over the counted input of each model's whole answers since then, at that percentile.
+) -> dict[tuple[str, str], float]:
+    """The reported over the counted input of each route's whole answers since then, at that percentile.
 
-    Some models have a later time of their own. Shorter prompts and models with fewer calls are left out.
+    A route is a model and a provider by their names; some have a later time of their own. Shorter prompts and routes
+    with fewer calls are left out.
     """
     reported = UsageRecord.objects.filter(
         opened_at__gte=since,
@@ -123,13 +124,14 @@ def input_ratios(
         source=UsageRecord.Source.PROVIDER,
         end=UsageRecord.End.DONE,
     )
-    for model, begins in since_by_model.items():
-        reported = reported.exclude(model=model, opened_at__lt=begins)
+    for (model, provider), begins in since_by_route.items():
+        reported = reported.exclude(model=model, provider=provider, opened_at__lt=begins)
     ratio = Cast("input_tokens", FloatField()) / F("counted_input")
-    return dict(
+    rows = (
         reported.order_by()
-        .values("model")
+        .values("model", "provider")
         .annotate(calls=Count("id"), ratio=_Percentile(ratio, share=percentile))
         .filter(calls__gte=least_calls)
-        .values_list("model", "ratio")
+        .values_list("model", "provider", "ratio")
     )
+    return {(model, provider): found for model, provider, found in rows}

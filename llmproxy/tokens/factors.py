@@ -8,7 +8,8 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
-from llmproxy.models import Route
+from llmproxy.models import Provider, Route
+from llmproxy.providers.dialects import DIALECTS
 from usage.summaries import input_ratios
 
 LOWEST, HIGHEST = Decimal(1), Decimal(2)
@@ -36,10 +37,13 @@ def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
     renewed = Route.objects.filter(learns_since__gt=since).order_by("learns_since")
     ratios = input_ratios(
         since=since,
-        since_by_model={
-            name: begins
-            for name, begins in renewed.values_list("model__name", "learns_since")
+        since_by_route={
+            (model, name): begins
+            for model, provider, begins in renewed.values_list(
+                "model__name", "provider__name", "learns_since"
+            )
             if begins is not None
+            for name in _recorded_names(provider)
         },
         percentile=PERCENTILE,
         least_counted=LEAST_COUNTED,
@@ -47,9 +51,15 @@ def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
     )
     routes = Route.objects.filter(tokenizer=Route.Tokenizer.FACTOR, factor_is_set=False)
     known = [
-        (pk, factor, bounded(ratios[model]))
-        for pk, factor, model in routes.values_list("pk", "token_factor", "model__name")
-        if model in ratios
+        (pk, factor, bounded(max(found)))
+        for pk, factor, model, provider in routes.values_list(
+            "pk", "token_factor", "model__name", "provider__name"
+        )
+        if (
+            found := [
+                ratios[model, name] for name in _recorded_names(provider) if (model, name) in ratios
+            ]
+        )
     ]
     changed = [(pk, learned) for pk, factor, learned in known if learned != factor]
     if not dry_run:
@@ -60,6 +70,11 @@ def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
 def bounded(ratio: float) -> Decimal:
     """A ratio as a factor: rounded up, and within its bounds."""
     return min(HIGHEST, max(LOWEST, Decimal(ratio).quantize(STEP, ROUND_CEILING)))
+
+
+def _recorded_names(provider: str) -> list[str]:
+    """A provider's names in the ledger, where earlier releases recorded the default one by its dialect."""
+    return [provider, *DIALECTS] if provider == Provider.DEFAULT else [provider]
 
 
 def _learn(route_id: int, factor: Decimal, *, by: Actor, now: datetime) -> bool:

@@ -172,3 +172,18 @@ def test_the_command_says_what_it_has_learned(
         "learn_token_factors: 1 routes with a factor, 1 would change\n"
         "learn_token_factors: 1 routes with a factor, 1 changed\n"
     )
+
+
+def test_each_route_learns_from_its_own_providers_reports(
+    route: Route, user: User, by: Actor, now: datetime
+) -> None:
+    elsewhere = Provider.objects.create(name="elsewhere")
+    other = Route.objects.create(model=route.model, provider=elsewhere, provider_name="theirs")
+    silent = Provider.objects.create(name="silent")
+    unheard = Route.objects.create(model=route.model, provider=silent, provider_name="theirs")
+    reported(user, now, [1.1] * 50, provider="default")
+    reported(user, now, [1.6] * 50, provider="elsewhere")
+    assert learn(by=by, now=now) == Learned(routes=3, changed=2)
+    for each, factor in ((route, "1.1"), (other, "1.6"), (unheard, "1.35")):
+        each.refresh_from_db()
+        assert float(each.token_factor) == pytest.approx(float(factor), abs=0.002)

@@ -50,6 +50,7 @@ def ask(session: ProviderSession, url: str, **options: Any) -> Exchange:
         deadline=now + 60,
         max_bytes=1_000_000,
         retry_until=now + options.get("patience", GENEROUS),
+        has_next=options.get("has_next", False),
     )
     return Exchange(session, url=url, headers={}, body=b"{}", limits=limits)
 
@@ -129,6 +130,24 @@ def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: Provid
     assert asked.call_count == retries.MOST_ATTEMPTS
 
 
+@pytest.mark.parametrize("headers", [(), (b"Retry-After: 1",)])
+def test_with_another_route_left_a_refusal_is_final(
+    session: ProviderSession, headers: tuple[bytes, ...]
+) -> None:
+    turns = Turns(refuses(*headers), answers)
+    with playing(turns) as provider:
+        status, _ = got(ask(session, provider.url, has_next=True))
+    assert (status, len(turns.requests)) == (503, 1)
+
+
+def test_with_another_route_left_a_closed_port_is_tried_once(session: ProviderSession) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with mock.patch.object(retries.Retries, "_wait", side_effect=AssertionError):
+        error = failed(ask(session, f"http://127.0.0.1:{port}/v1", has_next=True))
+    assert isinstance(error, Unreachable)
+
+
 @pytest.fixture
 def _slow_machine() -> Iterator[None]:
     """However long it takes here to see that a connection has ended, it was at once."""
@@ -137,12 +156,15 @@ def _slow_machine() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_slow_machine")
+@pytest.mark.parametrize("has_next", [True, False])
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
-def test_a_stale_connection_causes_no_error(session: ProviderSession, ends: Script) -> None:
+def test_a_stale_connection_causes_no_error(
+    session: ProviderSession, ends: Script, has_next: bool
+) -> None:
     turns = Turns(answers, ends, answers)
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (200, b"good")
-        assert got(ask(session, provider.url)) == (200, b"good")
+        assert got(ask(session, provider.url, has_next=has_next)) == (200, b"good")
         # The second try went over a connection that nobody had used before.
         assert (len(turns.requests), provider.connections) == (3, 2)
 

@@ -54,9 +54,9 @@ def add_model(
 def routed(ground: Ground) -> Iterator[Service]:
     """A service with little patience and two processes."""
     own = {
-        "LLM_KEEPALIVE_SECONDS": "0.5",
-        "LLM_READ_TIMEOUT": "120",
-        "LLM_MAX_SECONDS": "120",
+        "LLM_KEEPALIVE_SECONDS": "1",
+        "LLM_READ_TIMEOUT": "200",
+        "LLM_MAX_SECONDS": "400",
     }
     with running_service(ground.folder, {**ground.environ, **own}) as service:
         yield service
@@ -192,7 +192,7 @@ def test_streams_that_have_not_begun_survive_the_death_of_a_provider(
     shells = [sign_in(routed, person) for person in people]
     begun, waiting = STREAMS // 2, STREAMS - STREAMS // 2
     with running_provider() as dying:
-        add_model(database, "dying", dying.base_url, read_timeout=120)
+        add_model(database, "dying", dying.base_url, read_timeout=200)
         killed: list[float] = []
 
         def kill() -> None:
@@ -205,10 +205,12 @@ def test_streams_that_have_not_begun_survive_the_death_of_a_provider(
             time.sleep(0.05)
 
         def run(number: int) -> tuple[bool, str]:
+            # They come one after another: this machine admits them and plays their shells as well.
+            time.sleep(number / 50)
             waits = number < waiting
             # Whoever waits does so long enough for all to be there, and at the other provider again.
-            seconds = max(10, STREAMS // 25)
-            directive = f"first={seconds} tokens=3" if waits else "tokens=900 delay=0.2"
+            seconds = max(12, STREAMS // 15)
+            directive = f"first={seconds} tokens=3" if waits else "tokens=900 delay=1"
             with shells[number % 10].stream(stand_in(directive), model="dying") as stream:
                 assert stream.status == 200
                 events = [each for each in stream if each != ":"]

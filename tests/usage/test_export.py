@@ -12,7 +12,8 @@ from tests.conftest import Browser
 from tests.usage.test_budgets import NOON, PRICES, ask, end
 from usage.admin.export import COLUMNS, lines
 from usage.caps import UNKNOWN
-from usage.models import UsageRecord
+from usage.models import LeftAttempt, UsageRecord
+from usage.settlement import Left, NextRoute, move_on
 
 LIST = "/admin/usage/usagerecord/"
 
@@ -110,3 +111,29 @@ def test_the_pages_of_a_call_show_its_cost(console: Browser, user: User) -> None
     page = console.get(f"{LIST}{record.pk}/change/").content.decode()
     assert "$0.002000" in page
     assert f"${PRICES.output // 10**6:,}.000000" in page  # type: ignore[operator]
+
+
+def test_an_attempt_that_was_left_is_a_line_of_its_own(
+    console: Browser, calls: list[UsageRecord]
+) -> None:
+    running = calls[0]
+    route = NextRoute("second", (1_000_000, None, 2_000_000), counted_input=7)
+    left = Left("first", (1_000_000, None, 2_000_000), 10, 20, running.opened_at)
+    assert move_on(record_id=running.pk, to=route, left=left, now=NOON + timedelta(hours=3))
+    call, line, *others = map(json.loads, exported(console, "ndjson").splitlines())
+    assert len(others) == len(calls) - 1
+    assert (call["id"], call["provider"], call["state"]) == (str(running.pk), "second", "open")
+    assert (line["provider"], line["state"], line["cost_usd"]) == ("first", "left", "0.000050")
+    assert (line["request_id"], line["user_id"]) == (call["request_id"], call["user_id"])
+    assert (line["input_tokens"], line["output_tokens"]) == (10, 20)
+    page = console.get(f"{LIST}{running.pk}/change/").content.decode()
+    assert "first after 3600 s, up to $0.00" in page
+
+
+def test_a_settled_call_moves_to_no_other_route(calls: list[UsageRecord]) -> None:
+    settled = calls[-1]
+    route = NextRoute("second", (None, None, None), counted_input=None)
+    left = Left("first", (None, None, None), 10, 20, NOON)
+    assert not move_on(record_id=settled.pk, to=route, left=left, now=NOON)
+    assert not LeftAttempt.objects.exists()
+    assert UsageRecord.objects.get(pk=settled.pk).provider == settled.provider

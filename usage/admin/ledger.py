@@ -19,6 +19,7 @@ from accounts.models import Session
 from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
 from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, dollars, moment, tokens, yes_no
+from config.money import shown
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, Override, UsageRecord
 from usage.overrides import Allowance, end_override, grant_extra, grant_override
@@ -81,6 +82,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
         "day",
         "model",
         "provider",
+        "left_before",
         "request_id",
         "labels",
         yes_no("streamed", "streamed"),
@@ -106,6 +108,17 @@ class UsageRecordAdmin(ExportedList, LargeList):
         moment("expires_at"),
         moment("settled_at"),
     )
+
+    readonly_fields = ("left_before",)
+
+    @admin.display(description="left before, uncharged")
+    def left_before(self, row: UsageRecord) -> str:
+        """The attempts that other providers left without an answer, and may bill."""
+        return "; ".join(
+            f"{each.provider} after {(each.left_at - each.asked_at).total_seconds():.0f} s"
+            + ("" if each.cost is None else f", up to {shown(each.cost)}")
+            for each in row.left_attempts.all()
+        )
 
     def export(self, rows: QuerySet[UsageRecord], *, ending: str) -> Iterator[bytes]:
         return lines(rows, ending=ending)
