@@ -12,8 +12,8 @@ from tests.served.shell import PATIENCE
 from tests.tools.folders import ROOT
 
 PAGE = (ROOT / "docs" / "clients.md").read_text()
-# Their packages are not among the locked ones.
-ELSEWHERE = ("langchain_openai", "anthropic")
+# Its package is not among the locked ones.
+ELSEWHERE = "from langchain_openai "
 MESSAGES: Any = [{"role": "user", "content": "What is a haiku?"}]
 EACH = """
 import { generateText } from "ai";
@@ -45,26 +45,30 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
-def test_the_session_of_python_renews_its_token_under_openais_sdk(
+def test_the_session_of_python_renews_its_token_under_openais_and_anthropics_sdk(
     service: Service, person: Person
 ) -> None:
-    kept = [block for block in blocks("python") if not block.startswith(imports(*ELSEWHERE))]
-    assert len(kept) == len(blocks("python")) - len(ELSEWHERE) == 2
+    kept = [block for block in blocks("python") if not block.startswith(ELSEWHERE)]
+    assert len(kept) == len(blocks("python")) - 1 == 3
     names: dict[str, Any] = {
         "base_url": service.url,
         "email": person.email,
         "password": person.password,
     }
     exec("\n".join(kept), names)
-    session, client = names["session"], names["client"]
+    session, client, anthropic = names["session"], names["client"], names["anthropic"]
     tokens = set()
     for _ in range(2):
         tokens.add(session.token())
         session.renew_at = 0
         answer = client.chat.completions.create(model="stand-in-small", messages=MESSAGES)
         assert "haiku" in answer.choices[0].message.content
+        session.renew_at = 0
+        models: Any = anthropic.get("/models", cast_to=object)
+        assert models["object"] == "list"
     assert len(tokens) == 2
     client.close()
+    anthropic.close()
 
 
 @pytest.mark.wire
@@ -84,7 +88,3 @@ def test_the_session_of_javascript_renews_its_token_under_every_sdk(
         check=False,
     )
     assert (done.stdout, done.returncode) == ("well\n", 0), done.stderr
-
-
-def imports(*packages: str) -> tuple[str, ...]:
-    return tuple(f"from {package} " for package in packages)

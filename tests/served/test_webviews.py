@@ -1,5 +1,6 @@
 """SDKs in a shell's webview, which calls from an origin of its own: WebKit and Chromium, with real bundles."""
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -10,10 +11,11 @@ from tests.served.conftest import Ground, SignIn, unexpected
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.webviews import in_chromium, in_webkit, page_of_a_shell
+from tests.standins.anthropic_server import message, messages_server, text
 
 pytestmark = pytest.mark.wire
 
-SDKS = (
+SDKS = {
     "openai whole",
     "openai stream",
     "openai helper",
@@ -22,7 +24,7 @@ SDKS = (
     "ai openai stream",
     "langchain whole",
     "langchain stream",
-)
+}
 
 Look = Callable[[Service], dict[str, Any]]
 
@@ -41,6 +43,18 @@ def allowing(ground: Ground, page: str) -> Iterator[Service]:
         assert unexpected(service.errors()) == []
 
 
+@pytest.fixture(scope="module")
+def of_anthropic(ground: Ground, page: str) -> Iterator[Service]:
+    """The same, whose models are at Anthropic's dialect."""
+    reply = message(text("A haiku is a poem."))
+    with messages_server(reply, api_key=os.environ["LLM_API_KEY"]) as provider:
+        environ = {"LLM_PROVIDER": "anthropic", "LLM_BASE_URL": provider.base_url}
+        environ["CORS_ORIGINS"] = page
+        with running_service(ground.folder, {**ground.environ, **environ}) as service:
+            yield service
+            assert unexpected(service.errors()) == []
+
+
 @pytest.fixture(params=[in_webkit, in_chromium], ids=["webkit", "chromium"])
 def look(request: pytest.FixtureRequest, page: str, person: Person, sign_in: SignIn) -> Look:
     """Opens the page, which calls a service as the person."""
@@ -53,18 +67,26 @@ def look(request: pytest.FixtureRequest, page: str, person: Person, sign_in: Sig
     return look
 
 
+def heard(found: dict[str, Any]) -> set[str]:
+    """The calls that brought the answer."""
+    return {name for name, result in found.items() if "haiku" in (result.get("text") or "")}
+
+
 def test_every_sdk_gets_its_answers(look: Look, allowing: Service) -> None:
     found = look(allowing)
-    assert {sdk: "haiku" in found[sdk].get("text", "") for sdk in SDKS} == dict.fromkeys(
-        SDKS, True
-    ), found
+    assert heard(found) == SDKS, found
     assert found["openai models"] == {"text": "stand-in-embedding,stand-in-large,stand-in-small"}
-    # Its headers pass, whatever the service answers.
-    assert "Connection error" not in str([found["anthropic whole"], found["anthropic stream"]])
+    # Its models are not at Anthropic's dialect, and it can read so.
+    assert "NotFoundError: 404" in found["anthropic whole"]["error"]
     # What it may read beside the body: headers, refusals, and whether the service is there.
     assert found["openai whole"]["left"] == "unlimited"
     assert found["a refusal"] == {"text": "invalid_request"}
     assert found["health"] == {"text": "200 ok 204"}
+
+
+def test_anthropics_sdk_gets_its_answers_at_its_dialect(look: Look, of_anthropic: Service) -> None:
+    found = look(of_anthropic)
+    assert heard(found) == SDKS | {"anthropic whole", "anthropic stream"}, found
 
 
 def test_a_page_that_nobody_allowed_gets_nothing(look: Look, service: Service) -> None:
