@@ -1,17 +1,29 @@
 """Calls of Anthropic's Messages API over HTTP."""
 
 from functools import partial
+from typing import Any, cast
 
 from django.http import HttpResponseBase
+from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
+from rest_framework.response import Response
 
 from config.api.schema import problems
 from config.middleware.request_id import current as request_id
-from llmproxy.message_schema import HEADERS, MESSAGE, MESSAGE_EVENT, MESSAGE_EXAMPLES
+from config.ratelimits import limits as ratelimits
+from licensing.callers import caller_of
 from llmproxy.schema import REMAINING
-from llmproxy.surfaces.messages import parse
-from llmproxy.surfaces.messages_schema import MESSAGES_REQUEST
+from llmproxy.surfaces.message_answers import (
+    COUNT,
+    HEADERS,
+    MESSAGE,
+    MESSAGE_EVENT,
+    MESSAGE_EXAMPLES,
+)
+from llmproxy.surfaces.messages import parse, parse_count
+from llmproxy.surfaces.messages_schema import COUNT_REQUEST, MESSAGES_REQUEST
+from llmproxy.token_counts import count_tokens
 from llmproxy.views import CALL_PROBLEMS, ModelCallViewSet
 
 
@@ -33,3 +45,22 @@ class MessageViewSet(ModelCallViewSet):
         # Where these SDKs look for it.
         response.headers["request-id"] = request_id()
         return response
+
+    @problems(
+        *("invalid_request", "provider_rejected", "licence_suspended", "not_entitled"),
+        *("not_found", "rate_limited", "provider_unavailable"),
+    )
+    @extend_schema(
+        operation_id="llm_messages_count_tokens",
+        parameters=HEADERS,
+        request={"application/json": COUNT_REQUEST},
+        responses={(200, "application/json"): COUNT},
+        tags=["models"],
+    )
+    def count(self, request: Request) -> Response:
+        """Count the tokens of a prompt without asking it. Costs nothing."""
+        caller = caller_of(request)
+        ratelimits.count("counts.user", key=str(caller.user_id), now=timezone.now())
+        asked = parse_count(cast("dict[str, Any]", request.data), headers=request.headers)
+        tokens = count_tokens(caller=caller, request=asked)
+        return Response({"input_tokens": tokens}, headers={"request-id": request_id()})

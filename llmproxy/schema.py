@@ -4,10 +4,10 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
-from llmproxy import message_schema
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST, Schema, only, ref
 from llmproxy.surfaces.chat_schema import COMPONENTS as CHAT
 from llmproxy.surfaces.embeddings import COMPONENTS as OF_EMBEDDINGS
+from llmproxy.surfaces.message_answers import ANSWERS as OF_ANSWERED_MESSAGES
 from llmproxy.surfaces.messages_schema import COMPONENTS as OF_MESSAGES
 from llmproxy.surfaces.responses_schema import COMPONENTS as OF_RESPONSES
 
@@ -284,5 +284,5 @@ def describe_calls(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Postprocessing: adds the components of model calls."""
     requests = {**CHAT, **OF_RESPONSES, **OF_EMBEDDINGS, **OF_MESSAGES}
     described = result["components"].setdefault("schemas", {})
-    described |= {**requests, **ANSWERS, **message_schema.ANSWERS}
+    described |= {**requests, **ANSWERS, **OF_ANSWERED_MESSAGES}
     return result

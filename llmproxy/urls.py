@@ -25,10 +25,10 @@ urlpatterns = [
     path("responses", ModelCallViewSet.as_view({"post": "responses"}), name="responses"),
     path("embeddings", ModelCallViewSet.as_view({"post": "embeddings"}), name="embeddings"),
     path("messages", MessageViewSet.as_view({"post": "create"}), name="messages"),
+    path("messages/count_tokens", MessageViewSet.as_view({"post": "count"}), name="message-counts"),
     # Where Anthropic's SDKs look below the same base address as OpenAI's.
-    path(
-        "v1/messages", MessageViewSet.as_view({"post": "create"}, schema=None), name="messages-v1"
-    ),
+    path("v1/messages", MessageViewSet.as_view({"post": "create"}, schema=None)),
+    path("v1/messages/count_tokens", MessageViewSet.as_view({"post": "count"}, schema=None)),
     path("models", ModelViewSet.as_view({"get": "list"}), name="models"),
     path("models/<path:name>", ModelViewSet.as_view({"get": "retrieve"}), name="model"),
     # The last: any other address.

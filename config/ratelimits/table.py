@@ -11,7 +11,7 @@ from typing import Literal
 from django.conf import settings
 
 AddressLimit = Literal["auth.ip", "status.ip", "publish.ip"]
-KeyedLimit = Literal["llm.user", "telemetry.user", "connections.user", "api.user"]
+KeyedLimit = Literal["llm.user", "counts.user", "telemetry.user", "connections.user", "api.user"]
 FailureLimit = Literal["auth.account", "auth.all"]
 Limit = AddressLimit | KeyedLimit | FailureLimit
 
@@ -24,6 +24,8 @@ DEFAULTS: Mapping[Limit, str] = {
     "status.ip": "600/m",
     # Model calls, not listings.
     "llm.user": "30/m",
+    # Counts of prompts, which cost nothing; programs ask for several beside each call.
+    "counts.user": "120/m",
     "publish.ip": "10/m",
     "telemetry.user": "60/m",
     # Calls that reach a third party, where all our people share one client.

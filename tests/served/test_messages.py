@@ -15,6 +15,7 @@ from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.shell import PATIENCE, Shell
 from tests.standins.anthropic_server import (
+    COUNTED,
     MODEL,
     MessagesServer,
     message,
@@ -52,6 +53,7 @@ def shell(service: Service, provider: MessagesServer, person: Person, sign_in: S
     provider.replies = [HELLO]
     provider.events = None
     provider.extra = []
+    provider.counts = True
     provider.bodies.clear()
     return sign_in(service, person)
 
@@ -225,3 +227,22 @@ def test_an_error_in_a_stream_is_told_by_its_kind(
         list(stream)
     assert caught.value.type == "overloaded_error"
     assert json.loads(json.dumps(caught.value.body))["code"] == "provider_unavailable"
+
+
+def test_a_prompt_is_counted_by_the_provider_and_costs_nothing(
+    sdk: anthropic.Anthropic, provider: MessagesServer, database: Database, person: Person
+) -> None:
+    prompt: Any = {"model": NAME, "messages": [{"role": "user", "content": "Hello"}]}
+    assert sdk.messages.count_tokens(**prompt, tools=[WEATHER]).input_tokens == COUNTED
+    (body,) = provider.bodies
+    assert "max_tokens" not in body
+    provider.counts = False
+    assert 0 < sdk.messages.count_tokens(**prompt).input_tokens < COUNTED
+    assert records_of(database, person) == []
+
+
+def test_a_prompt_that_no_call_could_ask_is_not_counted(sdk: anthropic.Anthropic) -> None:
+    with pytest.raises(anthropic.NotFoundError):
+        sdk.messages.count_tokens(model="none", messages=[{"role": "user", "content": "Hello"}])
+    with pytest.raises(anthropic.BadRequestError):
+        sdk.messages.count_tokens(model=NAME, messages=[{"role": "assistant", "content": "Hello"}])

@@ -22,6 +22,10 @@ USAGE = {
 }
 
 
+COUNTS = "/v1/messages/count_tokens"
+COUNTED = 77
+
+
 def message(
     *blocks: Json, stop_reason: str | None = "end_turn", usage: Json | None = USAGE, **more: Any
 ) -> Json:
@@ -144,6 +148,8 @@ class MessagesServer:
         self.replies = list(replies)
         self.api_key = api_key
         self.bodies: list[Json] = []
+        # Whether it counts tokens.
+        self.counts = True
         # The betas of the newest request.
         self.betas: list[str] = []
         self.events: int | None = None
@@ -174,7 +180,9 @@ class _Handler(BaseHTTPRequestHandler):
             each for each in self.headers.get("anthropic-beta", "").split(",") if each
         ]
         reply = self.played.reply()
-        if isinstance(reply, tuple):
+        if self.path == COUNTS:
+            self._answer(200, {"input_tokens": COUNTED}, {})
+        elif isinstance(reply, tuple):
             self._refuse(*reply)
         elif body.get("stream"):
             self._stream(reply)
@@ -182,13 +190,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, reply, {})
 
     def _refused(self, body: Json) -> tuple[int, str, str, dict[str, str]] | None:
-        if self.path != "/v1/messages":
+        if self.path != "/v1/messages" and not (self.path == COUNTS and self.played.counts):
             return 404, "not_found_error", "Not found", {}
         if self.headers["x-api-key"] != self.played.api_key or "Authorization" in self.headers:
             return 401, "authentication_error", "invalid x-api-key", {}
         if self.headers["anthropic-version"] not in ("2023-06-01", "2026-10-21"):
             return 400, "invalid_request_error", "anthropic-version: header is required", {}
-        fault = fault_of(body)
+        fault = fault_of(body if self.path != COUNTS else {"max_tokens": 1, **body})
         return None if fault is None else (400, "invalid_request_error", fault, {})
 
     def _refuse(self, status: int, kind: str, words: str, headers: dict[str, str]) -> None:

@@ -62,11 +62,6 @@ class MessageCodec:
             body["stream"] = True
         return target.post("/v1/messages", body, streamed=request.stream, headers=request.headers)
 
-    def counting(self, request: Messages, *, target: Target) -> ProviderRequest:
-        """The request that counts a prompt instead of answering it."""
-        body = {"model": target.model, **request.members}
-        return target.post("/v1/messages/count_tokens", body, headers=request.headers)
-
     def answer(
         self, body: bytes, *, target: Target
     ) -> tuple[dict[str, Any], TokenUsage | None, int]:
@@ -90,6 +85,12 @@ class MessageCodec:
 
     def translator(self, request: Messages, *, target: Target, called: str | None) -> Translator:
         return MessageTranslator(called=called, key=target.key)
+
+
+def count_request(request: Messages, *, target: Target) -> ProviderRequest:
+    """The request that counts a prompt."""
+    body = {"model": target.model, **request.members}
+    return target.post("/v1/messages/count_tokens", body, headers=request.headers)
 
 
 def _thinking(request: Messages, *, output_limit: int) -> dict[str, Any]:

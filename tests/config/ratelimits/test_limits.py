@@ -79,6 +79,7 @@ def test_the_limits_are_the_specified_ones() -> None:
         "auth.all": "1000/m",
         "status.ip": "600/m",
         "llm.user": "30/m",
+        "counts.user": "120/m",
         "publish.ip": "10/m",
         "telemetry.user": "60/m",
         "connections.user": "20/m",

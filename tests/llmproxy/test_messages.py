@@ -1,0 +1,317 @@
+"""The Messages API: what is taken and asked, what each event means, and the usage that is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.api.problems import InvalidRequest
+from llmproxy.estimates import images_in
+from llmproxy.providers.anthropic.message_events import MessageTranslator
+from llmproxy.providers.anthropic.messages import MessageCodec
+from llmproxy.providers.protocol import Piece, ProviderError, TokenUsage
+from llmproxy.sse import EventParser
+from llmproxy.surfaces.messages import Messages, parse, parse_count
+from tests.llmproxy.targets import target
+from tests.standins.anthropic_server import as_stream, events_of, message, text, thought, tool_use
+
+HI = {"role": "user", "content": "hi"}
+TOOL = {"name": "weather", "input_schema": {"type": "object"}}
+PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+CODEC = MessageCodec()
+
+
+def read(*turns: Any, headers: Any = None, **members: Any) -> Messages:
+    body = {"model": "m", "max_tokens": 100, "messages": list(turns) or [HI], **members}
+    return parse(body, headers=headers or {})
+
+
+def asked(request: Messages, *, limit: int = 100) -> tuple[dict[str, Any], dict[str, str]]:
+    outgoing = CODEC.outgoing(request, target=target("anthropic"), output_limit=limit)
+    assert outgoing.url.endswith("/v1/messages")
+    return json.loads(outgoing.body), outgoing.headers
+
+
+def faults(*turns: Any, **members: Any) -> list[tuple[str, str]]:
+    try:
+        target("anthropic").check(read(*turns, **members))
+    except InvalidRequest as refused:
+        return [(fault.pointer, fault.code) for fault in refused.errors]
+    return []
+
+
+class TestRequests:
+    def test_members_go_on_unchanged_without_nulls(self) -> None:
+        cache = {"type": "ephemeral"}
+        turns = [
+            {"role": "user", "content": [{**text("hi"), "cache_control": cache}]},
+            {"role": "assistant", "content": [thought("Hm."), tool_use("weather", {"a": None})]},
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "toolu_1",
+                        "is_error": None,
+                        "content": [{"type": "image", "source": PNG, "cache_control": None}],
+                    }
+                ],
+            },
+        ]
+        body, _ = asked(
+            read(
+                *turns,
+                system=[{**text("Be brief."), "cache_control": cache}],
+                tools=[{**TOOL, "description": None}],
+                thinking={"type": "adaptive"},
+                output_config={"effort": "low"},
+                metadata={"user_id": "someone"},
+                stop_sequences=None,
+            )
+        )
+        result = {
+            "type": "tool_result",
+            "tool_use_id": "toolu_1",
+            "content": [{"type": "image", "source": PNG}],
+        }
+        assert body == {
+            "model": "theirs",
+            "max_tokens": 100,
+            "messages": [*turns[:2], {"role": "user", "content": [result]}],
+            "system": [{**text("Be brief."), "cache_control": cache}],
+            "tools": [TOOL],
+            "thinking": {"type": "adaptive"},
+            "output_config": {"effort": "low"},
+        }
+
+    @pytest.mark.parametrize(
+        ("members", "where"),
+        [
+            ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "/tools/0/type"),
+            ({"tools": [{"type": "code_execution_20250825", "name": "x"}]}, "/tools/0/type"),
+            ({"mcp_servers": [{"type": "url"}]}, "/mcp_servers"),
+            ({"container": {"skills": []}}, "/container"),
+            ({"speed": "fast"}, "/speed"),
+            ({"service_tier": "priority"}, "/service_tier"),
+            ({"inference_geo": {"a": 1}}, "/inference_geo"),
+            ({"cache_control": {"type": "ephemeral", "ttl": "1h"}}, "/cache_control/ttl"),
+            (
+                {"context_management": {"edits": [{"type": "compact_20260112"}]}},
+                "/context_management/edits/0/type",
+            ),
+            ({"max_tokens": 0}, "/max_tokens"),
+            ({"surprise": 1}, "/surprise"),
+        ],
+    )
+    def test_what_costs_more_than_tokens_is_refused(self, members: Any, where: str) -> None:
+        assert [pointer for pointer, _ in faults(**members)] == [where]
+
+    def test_a_file_of_the_shared_account_is_refused(self) -> None:
+        block = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
+        given = {"role": "user", "content": [block]}
+        assert faults(given) == [("/messages/0/content/0/source/type", "invalid")]
+
+    def test_tools_that_the_caller_runs_pass(self) -> None:
+        tools = [
+            {"type": "bash_20250124", "name": "bash"},
+            {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+            {"type": "memory_20250818", "name": "memory"},
+            {"type": "custom", **TOOL},
+        ]
+        assert asked(read(tools=tools))[0]["tools"] == tools
+
+    def test_members_of_no_list_pass_where_an_operator_says_so(self) -> None:
+        request = read(surprise=1)
+        target("anthropic")._replace(passes_all=True).check(request)
+        assert asked(request)[0]["surprise"] == 1
+
+    def test_only_known_versions_and_listed_betas_go_on(self) -> None:
+        given = {
+            "anthropic-version": "2026-10-21",
+            "anthropic-beta": "context-1m-2025-08-07, interleaved-thinking-2025-05-14",
+        }
+        _, headers = asked(read(headers=given))
+        assert headers["anthropic-version"] == "2026-10-21"
+        assert headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
+        assert "anthropic-beta" not in asked(read())[1]
+        with pytest.raises(InvalidRequest):
+            read(headers={"anthropic-version": "2023-01-01"})
+
+    @pytest.mark.parametrize(
+        ("budget", "limit", "sent"),
+        [
+            (2_000, 4_000, {"type": "enabled", "budget_tokens": 2_000}),
+            (2_000, 1_500, {"type": "enabled", "budget_tokens": 1_499}),
+            (2_000, 900, {"type": "disabled"}),
+            # Beyond the caller's own limit it is meant for several turns.
+            (9_000, 1_500, {"type": "enabled", "budget_tokens": 9_000}),
+        ],
+    )
+    def test_a_lowered_limit_lowers_the_budget_for_thinking(
+        self, budget: int, limit: int, sent: Any
+    ) -> None:
+        thinking = {"type": "enabled", "budget_tokens": budget}
+        request = read(max_tokens=4_000, thinking=thinking)
+        assert asked(request, limit=limit)[0]["thinking"] == sent
+
+    def test_the_callers_user_is_a_label(self) -> None:
+        assert read(metadata={"user_id": "someone"}).labels == {"user": "someone"}
+
+    def test_a_count_needs_no_limit(self) -> None:
+        assert parse_count({"messages": [HI]}, headers={}).members["messages"] == [HI]
+        with pytest.raises(InvalidRequest):
+            parse({"messages": [HI]}, headers={})
+
+
+class TestPrompts:
+    def test_all_texts_images_and_files_are_counted(self) -> None:
+        blocks = [
+            text("one"),
+            {"type": "image", "source": PNG},
+            {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
+            {
+                "type": "document",
+                "title": "two",
+                "source": {"type": "text", "media_type": "text/plain", "data": "three"},
+            },
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"},
+            },
+            {
+                "type": "search_result",
+                "source": "four",
+                "title": "five",
+                "content": [text("six")],
+            },
+        ]
+        results = [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": "eight"},
+            *blocks,
+        ]
+        called = {"role": "assistant", "content": [thought("seven"), tool_use("weather", {})]}
+        request = read(called, {"role": "user", "content": results}, system="nine", tools=[TOOL])
+        prompt = request.prompt
+        told = json.dumps(prompt)
+        for word in ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine"):
+            assert f'"{word}"' in told
+        assert len([*images_in(prompt)]) == 2
+        assert "data:application/pdf;base64,AAAA" in told
+        assert [message["role"] for message in prompt["messages"]] == [
+            "system",
+            "assistant",
+            "tool",
+            "user",
+        ]
+        assert [*request.fetched_images()] == [
+            ("/messages/1/content/3/source/url", "https://a.example/b.png")
+        ]
+
+    def test_hidden_thinking_counts_by_its_length(self) -> None:
+        hidden = {"type": "redacted_thinking", "data": "x" * 600}
+        omitted = {"type": "thinking", "thinking": "", "signature": "x" * 600}
+        turn = {"role": "assistant", "content": [hidden, omitted]}
+        assert CODEC.prompt_overhead(read(HI, turn)) == 200
+
+
+def events(*given: Any, size: int = 10_000, called: str | None = "ours") -> tuple[list[Piece], Any]:
+    translator = MessageTranslator(called=called, key=lambda: "")
+    parser, data = EventParser(), b"".join(map(as_stream, given))
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+    pieces = [
+        translator.piece(event)
+        for found in (*map(parser.feed, parts), parser.finish())
+        for event in found
+    ]
+    return pieces, translator
+
+
+def told(data: bytes) -> list[dict[str, Any]]:
+    blocks = [block.split(b"\n") for block in data.split(b"\n\n") if block]
+    found = []
+    for name, line in blocks:
+        one = json.loads(line.removeprefix(b"data: "))
+        assert name == b"event: " + one["type"].encode()
+        found.append(one)
+    return found
+
+
+class TestStreams:
+    @pytest.mark.parametrize("size", [1, 7, 10_000])
+    def test_events_go_on_and_the_last_two_wait_for_the_settlement(self, size: int) -> None:
+        answer = message(thought("Hm."), text("Hello"), tool_use("weather", {"city": "Ulm"}))
+        sent = events_of(answer)
+        pieces, translator = events(*sent, size=size)
+        forwarded = told(b"".join(piece.forward for piece in pieces))
+        begun = {**sent[0], "message": {**sent[0]["message"], "model": "ours"}}
+        assert forwarded == [begun, *sent[1:-2]]
+        (known,) = [piece.reported for piece in pieces if piece.reported]
+        assert known == TokenUsage(30, 42, 15)
+        assert [piece.ended for piece in pieces if piece.ended or piece.finished] == [False, True]
+        last, stop = told(translator.ending(known))
+        assert (last["delta"]["stop_reason"], stop["type"]) == ("end_turn", "message_stop")
+        assert last["usage"]["output_tokens"] == 42
+        assert sum(piece.size for piece in pieces) >= len("Hm.Helloweather")
+
+    def test_a_report_that_is_not_believed_is_not_told(self) -> None:
+        _, translator = events(*events_of(message(text("Hello"))))
+        last, _ = told(translator.ending(TokenUsage(30, 99, 15)))
+        usage = last["usage"]
+        assert usage["output_tokens"] == 99
+        assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (15, 15)
+        assert usage["cache_creation_input_tokens"] == 0
+
+    def test_a_message_that_stops_without_a_reason_was_cut(self) -> None:
+        sent = events_of(message(text("Hello")))
+        pieces, _ = events(*sent[:-2], sent[-1])
+        assert isinstance(pieces[-1].failed, ProviderError)
+
+    def test_a_block_before_the_message_is_a_failure(self) -> None:
+        pieces, _ = events({"type": "content_block_stop", "index": 0})
+        assert isinstance(pieces[0].failed, ProviderError)
+
+    def test_unknown_events_are_left_out(self) -> None:
+        pieces, _ = events({"type": "organization", "id": "org-1"})
+        assert pieces[0] == Piece()
+
+    def test_a_failure_is_an_event_of_anthropics(self) -> None:
+        _, translator = events(*events_of(message(text("Hello")))[:3])
+        (error,) = told(translator.failure(ProviderError()))
+        assert (error["type"], error["error"]["type"]) == ("error", "api_error")
+        assert (error["code"], error["status"]) == ("provider_error", 502)
+
+    @pytest.mark.parametrize(
+        "name", ["text", "thinking-tools", "refusal", "length", "unknown", "server-tools"]
+    )
+    def test_recorded_streams_end_whole(self, name: str) -> None:
+        path = Path(__file__).with_name("fixtures") / f"anthropic-{name}.sse"
+        translator = MessageTranslator(called=None, key=lambda: "")
+        parser = EventParser()
+        found = [*parser.feed(path.read_bytes()), *parser.finish()]
+        pieces = [translator.piece(event) for event in found]
+        assert not any(piece.failed for piece in pieces)
+        known = [piece.reported for piece in pieces if piece.reported][-1]
+        assert told(translator.ending(known))[0]["usage"]["output_tokens"] == known.output
+
+
+class TestAnswers:
+    def test_a_whole_answer_keeps_its_shape_and_no_more(self) -> None:
+        given = message(thought("Hm."), text("Hello"), organization="org-1")
+        body = json.dumps(given).encode()
+        answer, known, size = CODEC.answer(body, target=target("anthropic"))
+        completed = CODEC.completed(answer, called="ours", charged=None)
+        assert completed == {
+            **{name: value for name, value in given.items() if name != "organization"},
+            "model": "ours",
+        }
+        assert known == TokenUsage(30, 42, 15)
+        assert size == len("Hm.Hello")
+
+    def test_without_a_report_the_charge_is_told(self) -> None:
+        body = json.dumps(message(text("Hello"), usage=None)).encode()
+        answer, known, _ = CODEC.answer(body, target=target("anthropic"))
+        assert known is None
+        completed = CODEC.completed(answer, called=None, charged=TokenUsage(7, 3))
+        assert completed["usage"]["input_tokens"] == 7
+        assert completed["usage"]["output_tokens"] == 3
