@@ -14,7 +14,8 @@ app_name = "llmproxy"
 @csrf_exempt
 def nothing_here(request: HttpRequest) -> Never:
     """Names the addresses that there are: SDKs of OpenAI try others, and show this sentence alone."""
-    known = ", ".join(str(each.pattern) for each in urlpatterns[:-1])
+    patterns = [str(each.pattern) for each in urlpatterns[:-1]]
+    known = ", ".join(each for each in patterns if "<" not in each)
     raise NotFound(f"There is nothing at this address. Below /v1/llm/ there are: {known}.")
 
 
