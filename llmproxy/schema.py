@@ -14,6 +14,7 @@ from llmproxy.surfaces.responses_schema import COMPONENTS as OF_RESPONSES
 _TEXT: Schema = {"type": "string"}
 _TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
 _WHOLE: Schema = {"type": "integer"}
+_OPEN: Schema = {"type": "object", "additionalProperties": True}
 
 
 def _answer(properties: Schema, *required: str, says: str = "") -> Schema:
@@ -45,6 +46,8 @@ _SAID: Schema = {
         **_TEXT_OR_NULL,
         "description": "Its thinking, where a provider tells it.",
     },
+    "reasoning_details": {"type": ["array", "null"], "items": _OPEN},
+    "extra_content": {**_OPEN, "type": ["object", "null"]},
 }
 
 _CALLED: Schema = _answer({"name": _TEXT, "arguments": _TEXT}, "name", "arguments")
@@ -67,7 +70,15 @@ ANSWERS: Schema = {
         says="A model's message, which may be sent back as it is.",
     ),
     "ChatCompletionToolCall": _answer(
-        {"id": _TEXT, "type": {"const": "function"}, "function": _CALLED}, "id", "function"
+        {
+            "id": _TEXT,
+            "type": {"type": "string", "enum": ["function", "custom"]},
+            "function": _CALLED,
+            "custom": _answer({"name": _TEXT, "input": _TEXT}, "name", "input"),
+            "extra_content": {**_OPEN, "type": ["object", "null"]},
+        },
+        "id",
+        says="A call of a tool that the model asks for; without a `type`, of a function.",
     ),
     "ChatCompletionChunk": _answer(
         {
@@ -149,12 +160,29 @@ ANSWERS: Schema = {
             "created_at": {"type": "number"},
             "status": _TEXT,
             "model": _TEXT,
-            "output": {"type": "array", "items": {"type": "object", "additionalProperties": True}},
+            "output": {"type": "array", "items": ref("ResponseOutput")},
             "usage": {"anyOf": [ref("ResponseUsage"), {"type": "null"}]},
         },
         "id",
         "output",
         says="A response object as OpenAI describes it.",
+    ),
+    "ResponseOutput": _answer(
+        {
+            "type": {**_TEXT, "description": "`message`, `function_call`, `reasoning` or another."},
+            "id": _TEXT,
+            "status": _TEXT_OR_NULL,
+            "role": {"const": "assistant"},
+            "content": _list_of(_answer({"type": _TEXT, "text": _TEXT, "refusal": _TEXT}, "type")),
+            "call_id": _TEXT,
+            "name": _TEXT,
+            "arguments": _TEXT,
+            "input": _TEXT,
+            "summary": _list_of(_answer({"type": _TEXT, "text": _TEXT}, "type")),
+            "encrypted_content": _TEXT_OR_NULL,
+        },
+        "type",
+        says="An item of what a model answers, with the members of its type.",
     ),
     "ResponseUsage": _answer(
         {

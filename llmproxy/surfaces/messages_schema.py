@@ -221,8 +221,8 @@ _THINKING: Schema = any_of(
     _kind("disabled", {}),
 )
 _FORMAT: Schema = _kind("json_schema", {"schema": OPEN, "name": OPTIONAL_TEXT}, "schema")
-_EDIT: Schema = any_of(
-    _kind(
+_EDITS: Schema = {
+    "MessagesClearToolUses": _kind(
         "clear_tool_uses_20250919",
         {
             "trigger": or_null(OPEN),
@@ -232,8 +232,10 @@ _EDIT: Schema = any_of(
             "exclude_tools": or_null(list_of(TEXT)),
         },
     ),
-    _kind("clear_thinking_20251015", {"keep": or_null(OPEN, {"const": "all"})}),
-)
+    "MessagesClearThinking": _kind(
+        "clear_thinking_20251015", {"keep": or_null(OPEN, {"const": "all"})}
+    ),
+}
 _PROMPT: Schema = {
     "model": MODEL,
     "messages": list_of(ref("MessagesTurn"), least=1),
@@ -252,7 +254,7 @@ _PROMPT: Schema = {
     "output_format": or_null(ref("MessagesFormat")),
     "cache_control": _CACHE,
     "context_management": or_null(
-        closed({"edits": or_null(list_of(ref("MessagesContextEdit"), most=16))})
+        closed({"edits": or_null(list_of(any_of(*map(ref, _EDITS)), most=16))})
     ),
     "speed": _refused("speed", "Faster answers have prices of their own.", only("standard")),
     **{
@@ -309,7 +311,7 @@ COMPONENTS: Schema = {
     "MessagesToolChoice": _CHOICE,
     "MessagesThinking": _THINKING,
     "MessagesFormat": _FORMAT,
-    "MessagesContextEdit": _EDIT,
+    **_EDITS,
     **_SOURCES,
     **_BLOCKS,
     **_TOOLS,

@@ -24,7 +24,8 @@ PROGRAMS = WIRE / "node_modules" / ".bin"
 EXAMPLE = ROOT / "docs" / "examples" / "typescript"
 # Pieces of the right program, and what must not compile in their place.
 WRONG_IN_TYPESCRIPT = [
-    ('role: "user"', 'role: "robot"'),
+    ('[{ role: "user"', '[{ role: "robot"'),
+    ("store: false", "store: true"),
     ("max_tokens: 30 } });\nif", "max_token: 30 } });\nif"),
     ("stream: false", "stream: true"),
     ('choice: Schemas["ChatRequest"]["tool_choice"] = ', 'choice: "always" = '),
@@ -128,7 +129,9 @@ def test_a_typescript_program_compiles_strictly_and_calls(
     members = printed(done)
     assert "Hello" in members.pop("text")
     assert members.pop("used") > 0
+    assert "Hello" in members.pop("output")
     assert members == {
+        "turned": "not_found",
         "kind": "assistant",
         "again": 200,
         "wrong": "/messages",

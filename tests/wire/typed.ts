@@ -27,7 +27,7 @@ const format: Schemas["ResponseFormat"] = {
   type: "json_schema",
   json_schema: { name: "place", schema: { type: "object", properties: { city: { type: "string" } } } },
 };
-const named: Schemas["NamedToolChoice"] = { type: "function", function: { name: "weather" } };
+const named: Schemas["ToolChoice"] = { type: "function", function: { name: "weather" } };
 const choice: Schemas["ChatRequest"]["tool_choice"] = "none";
 const messages: Schemas["Message"][] = [{ role: "user", content: [{ type: "text", text: "Hello" }] }];
 const ask: Schemas["ChatRequest"] = { messages, tools: [weather], tool_choice: choice, metadata: { trace: "t1" } };
@@ -41,11 +41,19 @@ const said = whole.data.choices[0]?.message;
 const text: string = said?.content ?? "";
 const used: number = whole.data.usage.completion_tokens;
 console.log(JSON.stringify({ text, used, kind: said?.role }));
+if (said) messages.push(said, { role: "user", content: "Go on." });
 
 const forced = { messages, tools: [weather], tool_choice: named, response_format: format };
 const again = await api.POST("/v1/llm/chat/completions", { body: forced });
 const wrong = await api.POST("/v1/llm/complete", { body: { messages: [], max_tokens: 30 } });
 console.log(JSON.stringify({ again: again.response.status, wrong: wrong.error?.errors?.[0]?.pointer }));
+
+const response = await api.POST("/v1/llm/responses", { body: { input: "Hello", store: false } });
+const answered = response.data;
+// As an SDK's, the answer is one object or a stream, by a member of the request.
+const output = typeof answered === "object" && "output" in answered ? answered.output.at(-1) : undefined;
+const turned = await api.POST("/v1/llm/embeddings", { body: { model: "stand-in-small", input: ["a", "b"] } });
+console.log(JSON.stringify({ output: output?.content?.[0]?.text, turned: turned.data?.data.length ?? turned.error?.code }));
 
 const event = { id: crypto.randomUUID(), name: "typed", occurred_at: new Date().toISOString() };
 const properties = { nested: { list: [1, "two", null] } };

@@ -130,7 +130,7 @@ impl<K: Fn(Option<&Kept>)> Shell<K> {
     /// Send the same events again after a failure: those that are stored already count as duplicates.
     pub async fn report(&self, name: &str, properties: Value) -> Result<Value, Failure> {
         let now = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-        let event = json!({ "id": Uuid::new_v4(), "name": name, "occurred_at": now, "properties": properties });
+        let event = json!({ "id": Uuid::new_v4().to_string(), "name": name, "occurred_at": now, "properties": properties });
         let call = self.call(Method::POST, "/v1/telemetry").await?.json(&json!({ "events": [event] }));
         read(call.timeout(PATIENCE).send().await?).await
     }
