@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.standins.anthropic_server import (
     thought,
     tool_use,
 )
+from tests.tools.folders import ROOT
 
 HELLO = message(thought("Hm."), text("Hello, world!"))
 WEATHER: Any = {
@@ -85,9 +87,7 @@ def ask(sdk: anthropic.Anthropic, *turns: Any, **options: Any) -> Any:
 def test_it_gets_an_answer_that_is_paid_as_reported(
     sdk: anthropic.Anthropic, provider: MessagesServer, database: Database, person: Person
 ) -> None:
-    answer = ask(
-        sdk, system="Be brief.", metadata={"user_id": "someone"}, extra_body={"temperature": 0.5}
-    )
+    answer = ask(sdk, system="Be brief.", metadata={"user_id": "someone"}, extra_body={"top_k": 5})
     assert [block.type for block in answer.content] == ["thinking", "text"]
     assert (answer.content[0].thinking, answer.content[1].text) == ("Hm.", "Hello, world!")
     assert (answer.model, answer.stop_reason) == (MODEL, "end_turn")
@@ -246,3 +246,31 @@ def test_a_prompt_that_no_call_could_ask_is_not_counted(sdk: anthropic.Anthropic
         sdk.messages.count_tokens(model="none", messages=[{"role": "user", "content": "Hello"}])
     with pytest.raises(anthropic.BadRequestError):
         sdk.messages.count_tokens(model=NAME, messages=[{"role": "assistant", "content": "Hello"}])
+
+
+@pytest.mark.wire
+def test_anthropics_sdk_for_node_works_as_it_is(shell: Shell, provider: MessagesServer) -> None:
+    prompt: Any = {"model": NAME, "messages": [{"role": "user", "content": "Hello"}]}
+    call = {**prompt, "max_tokens": 500}
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    asked = [
+        {"do": "whole", "ask": call},
+        {"do": "stream", "ask": call},
+        {"do": "count", "ask": prompt},
+        {"do": "whole", "ask": {**call, "tools": [search]}},
+    ]
+    done = subprocess.run(
+        ["node", "anthropic.mjs", shell.base_url, shell.access],
+        cwd=ROOT / "tests" / "wire",
+        input="".join(json.dumps(each) + "\n" for each in asked),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    whole, stream, count, refused = map(json.loads, done.stdout.splitlines())
+    assert whole["message"]["content"][-1]["text"] == "Hello, world!"
+    assert stream["text"] == stream["message"]["content"][-1]["text"] == "Hello, world!"
+    assert stream["message"]["usage"]["output_tokens"] == 42
+    assert count["count"]["input_tokens"] == COUNTED
+    assert (refused["error"]["status"], refused["error"]["type"]) == (400, "invalid_request_error")
