@@ -172,6 +172,10 @@ def target_of(route: Route) -> Target:
     return _target(_read(route))
 
 
+def surfaces_of(route: Route) -> set[Surface]:
+    return _surfaces(_read(route))
+
+
 def _read(route: Route) -> _Route:
     at = route.provider
     return _Route(

@@ -10,15 +10,16 @@ from accounts.audit import Actor, record
 from config.api.problems import Problem
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
-from llmproxy.catalogue import target_of
+from llmproxy.catalogue import surfaces_of, target_of
 from llmproxy.models import Route
 from llmproxy.providers.protocol import TokenUsage
 from llmproxy.providers.refusals import problem_of
-from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces import chat, embeddings
+from llmproxy.surfaces.model_request import ModelRequest, Surface
 from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
 from llmproxy.upstream.provider_session import ProviderSession
 
-QUESTION = {"messages": [{"role": "user", "content": "Answer with the word yes."}]}
+QUESTION = "Answer with the word yes."
 # Room for a model that thinks before it answers.
 OUTPUT_LIMIT = 64
 MOST_SECONDS = 30.0
@@ -53,10 +54,16 @@ def try_route(*, route_id: int, by: Actor, now: datetime) -> Trial:
     return trial
 
 
+def _question(route: Route) -> ModelRequest:
+    if surfaces_of(route) == {Surface.EMBEDDINGS}:
+        return embeddings.parse({"input": QUESTION})
+    return chat.parse({"messages": [{"role": "user", "content": QUESTION}]}, stream=False)
+
+
 def _asked(route: Route) -> TokenUsage | None:
-    chat, target = parse(QUESTION, stream=False), target_of(route)
-    codec = target.codec(chat.surface)
-    outgoing = codec.outgoing(chat, target=target, output_limit=OUTPUT_LIMIT)
+    request, target = _question(route), target_of(route)
+    codec = target.codec(request.surface)
+    outgoing = codec.outgoing(request, target=target, output_limit=OUTPUT_LIMIT)
     limits = Limits(
         connect_timeout=settings.LLM_CONNECT_TIMEOUT,
         first_byte_timeout=MOST_SECONDS,

@@ -40,6 +40,21 @@ def test_a_provider_of_either_dialect_is_asked_with_its_own_key(by: Actor, now: 
     assert not UsageRecord.objects.exists()
 
 
+def test_a_model_of_embeddings_is_asked_for_one(by: Actor, now: datetime) -> None:
+    made = {"data": [{"index": 0, "embedding": [0.5]}], "usage": {"prompt_tokens": 6}}
+
+    def answer(peer: Peer) -> None:
+        peer.request()
+        peer.answer(json.dumps(made).encode())
+
+    with playing(answer) as server:
+        url = server.url.removesuffix("/chat")
+        route = route_to(url, dialect="openai", by=by, now=now)
+        Route.objects.filter(pk=route.pk).update(surfaces=["embeddings"])
+        trial = try_route(route_id=route.pk, by=by, now=now)
+    assert (trial.failure, trial.usage) == ("", TokenUsage(6, 0))
+
+
 def test_a_refusal_is_told_without_the_key(by: Actor, now: datetime) -> None:
     def refuse(peer: Peer) -> None:
         peer.request()
