@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.db import IntegrityError, transaction
-from marshmallow import ValidationError
+from environs import ValidationError
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest

@@ -109,7 +109,7 @@ class TestProviders:
             ({"name": "second"}, "/name"),
             ({"base_url": ""}, "/base_url"),
             ({"base_url": "http://second.test"}, "/base_url"),
-            ({"base_url": "https://user:secret@second.test"}, "/base_url"),
+            ({"base_url": "https://somebody@second.test"}, "/base_url"),
             ({"base_url": "https://second.test/v1?key=1"}, "/base_url"),
             ({"base_url": "ftp://second.test"}, "/base_url"),
             ({"calls_per_minute": 0}, "/calls_per_minute"),
