@@ -7,6 +7,7 @@ does not go on once an answer has begun, for a caller who has left or was stoppe
 import logging
 import time
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -159,19 +160,28 @@ class Attempts:
         return isinstance(failure, PROVIDER_FAULTS)
 
     def _move(self, target: Target, failure: BaseException) -> bool:
-        """Notes in the ledger who is asked next; returns whether the call may go on."""
+        """Notes in the ledger who is asked next; returns False if the call is settled.
+
+        While the database is away, the call goes on, and its settlement notes it.
+        """
         call, now = self._call, timezone.now()
-        left = self._left(failure)
         counted = estimate_of(call.request, (target,), model=call.model).counted
+        move: dict[str, Any] = {
+            "record_id": call.id,
+            "to": NextRoute(target.provider, target.prices, counted),
+            "left": self._left(failure),
+            "now": now,
+        }
+        moved = True
         try:
-            moved = move_on(
-                record_id=call.id,
-                to=NextRoute(target.provider, target.prices, counted),
-                left=left,
-                now=now,
-            )
+            if call.moves:
+                # They are made in their order.
+                call.moves.append(move)
+            else:
+                moved = move_on(**move)
         except (OperationalError, InterfaceError):
-            return False
+            log.warning("route_noted_later")
+            call.moves.append(move)
         finally:
             release_connection()
         if moved:

@@ -60,6 +60,8 @@ class Call:
     # Whom it asks, and the targets that it can still go on to.
     target: Target
     others: tuple[Target, ...] = ()
+    # Moves between them that the database was away for; the settlement makes them.
+    moves: list[dict[str, Any]] = field(default_factory=list)
     reservation: Reservation
     input_estimate: int
     # When the request was sent, on the monotonic clock; None where the provider cannot have received it.
@@ -142,6 +144,7 @@ class Call:
                     end,
                     self.first_byte_at,
                     by_capped_key=self.caller.key is not None,
+                    moves=self.moves,
                 )
                 self._settled = settle_or_retry(settlement, self._excess(self.spent))
             return self._settled.is_set()

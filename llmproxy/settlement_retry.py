@@ -9,7 +9,7 @@ import time
 from collections import deque
 from datetime import datetime
 from threading import Event, Lock, Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
@@ -18,7 +18,7 @@ from django.utils import timezone
 from config.db.connections import release_connection
 from usage.alerts import note_report
 from usage.models import UsageRecord
-from usage.settlement import After, Spent, settle
+from usage.settlement import After, Spent, move_on, settle
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ class Settlement(NamedTuple):
     end: UsageRecord.End
     first_byte_at: datetime | None
     by_capped_key: bool = False
+    # Moves to other routes that the ledger does not know yet, for ``move_on``; each is taken out once it does.
+    moves: list[dict[str, Any]] | None = None
 
 
 class Settled(Event):
@@ -82,7 +84,12 @@ def _settle(settlement: Settlement, excess: Excess | None, settled: Settled) -> 
     now = timezone.now()
     try:
         if not settled.is_set():
-            settled.after = settle(**settlement._asdict(), now=now)
+            values = settlement._asdict()
+            moves = values.pop("moves") or []
+            while moves:
+                move_on(**moves[0])
+                del moves[0]
+            settled.after = settle(**values, now=now)
             settled.set()
         if excess is not None:
             log.warning("provider_report_implausible")

@@ -4,6 +4,7 @@
 """
 
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from tests.served.shell import DONE, Shell, stand_in, text_of
 from tests.standins import raw_server
 from tests.standins.provider_process import running_provider
 from tests.standins.raw_server import CHUNKED, Peer
-from usage.models import LeftAttempt
+from usage.models import LeftAttempt, UsageRecord
 
 STREAMS = int(os.environ.get("FAILOVER_STREAMS", "150"))
 # Of the first provider; the other is waited for.
@@ -54,7 +55,7 @@ def add_model(
 def routed(ground: Ground) -> Iterator[Service]:
     """A service with little patience and two processes."""
     own = {
-        "LLM_KEEPALIVE_SECONDS": "1",
+        "LLM_KEEPALIVE_SECONDS": "5",
         "LLM_READ_TIMEOUT": "200",
         "LLM_MAX_SECONDS": "400",
     }
@@ -193,30 +194,35 @@ def test_streams_that_have_not_begun_survive_the_death_of_a_provider(
     begun, waiting = STREAMS // 2, STREAMS - STREAMS // 2
     with running_provider() as dying:
         add_model(database, "dying", dying.base_url, read_timeout=200)
-        killed: list[float] = []
+        is_frozen, is_dead = Event(), Event()
 
-        def kill() -> None:
-            stats = dying.stats() if not killed else {}
-            if stats.get("streams_open", 0) >= begun and stats["requests_open"] >= STREAMS:
-                # Those that have begun have come to their callers.
-                time.sleep(1)
+        def end_it() -> None:
+            """Freezes the provider once half of them have begun, and kills it once the others wait."""
+            time.sleep(0.1)
+            if not is_frozen.is_set() and dying.stats()["streams_open"] >= begun:
+                # Their first events come to their callers.
+                time.sleep(2)
+                dying.process.send_signal(signal.SIGSTOP)
+                is_frozen.set()
+            elif is_frozen.is_set() and not is_dead.is_set() and _running(database) >= STREAMS:
+                # Admitted, and then asked for.
+                time.sleep(2)
                 dying.kill()
-                killed.append(time.monotonic())
-            time.sleep(0.05)
+                is_dead.set()
 
         def run(number: int) -> tuple[bool, str]:
-            # They come one after another: this machine admits them and plays their shells as well.
-            time.sleep(number / 50)
             waits = number < waiting
-            # Whoever waits does so long enough for all to be there, and at the other provider again.
-            seconds = max(12, STREAMS // 15)
-            directive = f"first={seconds} tokens=3" if waits else "tokens=900 delay=1"
+            if waits:
+                assert is_frozen.wait(300)
+            # They come one after another: this machine admits them and plays their shells as well.
+            time.sleep(number % waiting / 50)
+            directive = "tokens=3" if waits else "tokens=900 delay=1"
             with shells[number % 10].stream(stand_in(directive), model="dying") as stream:
                 assert stream.status == 200
                 events = [each for each in stream if each != ":"]
             return waits, "whole" if events[-1] == DONE else loads(events[-1])["error"]["code"]
 
-        ends = Counter(all_at_once(STREAMS, run, meanwhile=kill))
+        ends = Counter(all_at_once(STREAMS, run, meanwhile=end_it))
     assert ends == {(True, "whole"): waiting, (False, "provider_error"): begun}
     eventually(lambda: all(each.end for whose in people for each in records_of(database, whose)))
     records = [each for whose in people for each in records_of(database, whose)]
@@ -228,3 +234,8 @@ def test_streams_that_have_not_begun_survive_the_death_of_a_provider(
         assert LeftAttempt.objects.filter(provider="dying").count() == waiting
     for whose in people:
         assert_nothing_is_reserved(database, whose)
+
+
+def _running(database: Database) -> int:
+    with database.rows():
+        return UsageRecord.objects.open().filter(model="dying").count()
