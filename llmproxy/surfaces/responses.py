@@ -38,7 +38,7 @@ _HOSTED = frozenset({
 _OWN_MEMBERS = frozenset(
     {"model", "stream", "max_output_tokens", "store", "background", "previous_response_id"}
 )
-_DROPPED = frozenset({"user", "metadata", "conversation"})
+_DROPPED = frozenset({"user", "metadata", "client_metadata", "conversation"})
 # Members that providers refuse without tools.
 _TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls", "max_tool_calls"})
 # Members that an SDK adds to what it gives back.
@@ -59,11 +59,12 @@ class ResponsesRequest(ModelRequest):
     def prompt(self) -> Json:
         members = self.members
         messages = [_message(each) for each in _items(members["input"])]
+        tools = [each for tool in members.get("tools") or () for each in _with_own(tool)]
         if members.get("instructions"):
             messages.insert(0, {"role": "system", "content": members["instructions"]})
         return {
             "messages": messages,
-            "tools": [_tool(each) for each in members.get("tools") or ()],
+            "tools": [_tool(each) for each in tools],
             "response_format": (members.get("text") or {}).get("format"),
             "tool_choice": members.get("tool_choice"),
             "unlisted": [*_SCHEMA.unlisted(members)] if self.unknown else [],
@@ -208,6 +209,11 @@ def _content(content: str | list[Json]) -> str | list[Json]:
         else {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
         for part in content
     ]
+
+
+def _with_own(tool: Json) -> list[Json]:
+    """A tool, and those that a namespace holds."""
+    return [tool, *tool.get("tools", ())]
 
 
 def _tool(tool: Json) -> Json:

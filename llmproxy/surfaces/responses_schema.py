@@ -139,6 +139,17 @@ _TOOLS: Schema = {
         "name",
     ),
 }
+_TOOLS["ResponseNamespaceTool"] = closed(
+    {
+        "type": {"const": "namespace"},
+        "name": _NAME,
+        "description": OPTIONAL_TEXT,
+        "tools": list_of(any_of(*map(ref, _TOOLS)), most=1_000),
+    },
+    "type",
+    "name",
+    "tools",
+)
 _TOOL: Schema = any_of(*map(ref, _TOOLS))
 _CHOICES: Schema = {
     "ResponseChosenFunction": closed(
@@ -211,6 +222,7 @@ _REQUEST: Schema = closed(
         "stream": FLAG,
         "stream_options": or_null(closed({"include_obfuscation": FLAG})),
         "metadata": or_null(OPEN),
+        "client_metadata": {**or_null(OPEN), "description": "Codex's; not passed on."},
         "user": OPTIONAL_TEXT,
         "store": {**only(False), "description": "Nothing is stored; absent counts as false."},
         "background": only(False),

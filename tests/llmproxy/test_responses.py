@@ -183,6 +183,18 @@ def test_reasoning_that_only_a_provider_with_state_could_read_is_left_out() -> N
     ]
 
 
+def test_a_namespace_of_tools_passes_and_counts() -> None:
+    function = {"type": "function", "name": "f", "description": "word " * 50}
+    space = {"type": "namespace", "name": "n", "description": "", "tools": [function]}
+    asked = {"input": "hello", "tools": [space], "client_metadata": {"a": "b"}}
+    assert sent(asked)["tools"] == [space]
+    assert "client_metadata" not in sent(asked)
+    assert estimate(asked) >= 50
+    space["tools"] = [{"type": "web_search"}]
+    with pytest.raises(InvalidRequest):
+        parse(asked)
+
+
 def test_members_of_a_choice_of_tools_are_not_sent_without_tools() -> None:
     given = {"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
     assert sent({"input": "hello", **given}).keys() == {
