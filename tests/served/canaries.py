@@ -31,6 +31,8 @@ class Secrets:
         self.mark = f"canary{secrets.token_hex(6)}"
         # May be kept where telemetry is kept, and nowhere else.
         self.told = f"told{secrets.token_hex(6)}"
+        # What a caller says of a call, which is kept on its record and nowhere else.
+        self.label = f"label{secrets.token_hex(6)}"
         self.real: set[str] = set()
 
     def word(self, name: str) -> str:
@@ -238,7 +240,7 @@ def prompt(secret: Secrets, directive: str = "tokens=3", **members: Any) -> dict
             {"role": "user", "content": said},
         ],
         "tools": [{"type": "function", "function": tool}],
-        "user": word("user"),
-        "metadata": {"note": word("note")},
+        "user": secret.label,
+        "metadata": {"note": secret.label},
         **members,
     }

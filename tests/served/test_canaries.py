@@ -47,6 +47,7 @@ pytestmark = pytest.mark.timeout(400)
 LINK = re.compile(r"/account/password/([\w-]{43})")
 SEPARATOR = "-" * 79
 TELEMETRY = "telemetry_event"
+LEDGER = "usage_usagerecord"
 PAGES = 60
 
 
@@ -376,6 +377,7 @@ def test_no_secret_stands_in_a_log(scene: Scene) -> None:
     text = scene.logs()
     assert scene.secret.found_in(text) == set()
     assert scene.secret.told not in text
+    assert scene.secret.label not in text
     assert {json.loads(line)["level"] for line in text.splitlines()} > {"debug", "info", "error"}
 
 
@@ -383,12 +385,14 @@ def test_no_secret_leaves_in_a_report(scene: Scene) -> None:
     text = "\n".join(scene.reports())
     assert scene.secret.found_in(text) == set()
     assert scene.secret.told not in text
+    assert scene.secret.label not in text
 
 
 def test_no_secret_stands_in_a_row_but_hashed_or_encrypted(scene: Scene) -> None:
     for table, rows in scene.breaker.everything().items():
         assert scene.secret.found_in(rows) == set(), table
         assert (scene.secret.told in rows) == (table == TELEMETRY), table
+        assert (scene.secret.label in rows) == (table == LEDGER), table
 
 
 def test_a_mail_holds_no_secret_but_the_link_of_whom_it_is_for(scene: Scene) -> None:
@@ -409,6 +413,7 @@ def test_no_secret_is_shown_to_an_operator(scene: Scene) -> None:
     for address, text in scene.pages.items():
         assert scene.secret.found_in(text) == set(), address
         assert scene.secret.told not in text or "/telemetry/" in address, address
+        assert scene.secret.label not in text or "/usage/" in address, address
 
 
 def test_every_fault_was_met_where_it_was_looked_for(scene: Scene) -> None:
