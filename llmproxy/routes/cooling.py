@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 # Failures in a row, in one process.
 FAILURES = 3
 COOL_SECONDS = 30
+# A cooling that would end so little later than the one that holds is not written again.
+ALIKE_SECONDS = 5
 # A failed route that nobody has asked for so long counts as new.
 REMEMBERED_SECONDS = 600
 # A try that has not begun to be answered for so long lets another begin.
@@ -103,6 +105,10 @@ def note_answer(route: RouteKey, *, asked_at: float) -> None:
 
 
 def _cool(route: RouteKey, until: float, *, seconds: int, kept: int) -> None:
+    known = _until(route)
+    if known * until > 0 and abs(until) - abs(known) < ALIKE_SECONDS:
+        # Many calls fail at once when a provider does.
+        return
     cache.set(_key("cools", route), round(until), kept)
     _seen[route] = time.monotonic(), round(until)
     log.warning("route_cools_down", extra={**route._asdict(), "seconds": seconds})

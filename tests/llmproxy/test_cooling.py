@@ -102,3 +102,12 @@ def test_operators_see_answers_failures_and_what_cools_down(now: datetime) -> No
     found = health.health_of(["here"], now=now)
     assert found["here"].cooling == {HERE.model: Cooling(cooling.COOL_SECONDS, is_asked=False)}
     assert health.health_of(["here"], now=now + timedelta(minutes=5))["here"][:2] == (0, 0)
+
+
+def test_many_calls_that_fail_at_once_are_written_once(
+    now: datetime, caplog: pytest.LogCaptureFixture
+) -> None:
+    fail(now, times=50)
+    assert [each.message for each in caplog.records] == ["route_cools_down"]
+    fail(now, times=1, wait=7)
+    assert cooling.cooling(HERE, now=now) == Cooling(7, is_asked=True)
