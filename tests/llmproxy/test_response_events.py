@@ -144,6 +144,11 @@ def test_an_end_without_usage_gets_what_was_charged() -> None:
         (b"data: [DONE]\n\n", "provider_error"),
         (b"data: {not json\n\n", "provider_error"),
         (b"data: [1]\n\n", "provider_error"),
+        # A second event within the kind of the first would pass the settlement.
+        (
+            b'data: {"type":"x\\ndata: {}\\n\\nevent: response.completed"}\n\n',
+            "provider_error",
+        ),
         (event("response.output_item.done", item=None), "provider_error"),
     ],
 )

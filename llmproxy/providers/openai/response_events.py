@@ -4,6 +4,7 @@ All events pass in order; those with a response say the callers' name of its mod
 or ``response.incomplete``) is held back until the call is settled, and has the usage that was charged.
 """
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from llmproxy.sse import Event, data_event
 # Some servers end this API's streams like those of chat completions.
 LAST = b"[DONE]"
 _ENDS = frozenset({"response.completed", "response.incomplete"})
+# A kind with a line break would be an event of its own.
+_KIND = re.compile(r"[a-z0-9_.]+")
 
 
 class ResponseTranslator:
@@ -81,6 +84,8 @@ class ResponseTranslator:
         if not isinstance(kind, str):
             # Events of other kinds are not of this API, and break SDKs.
             return Piece()
+        if not _KIND.fullmatch(kind):
+            return Piece(failed=ProviderError())
         self._number = max(self._number, given.get("sequence_number") or 0)
         response = given.get("response")
         if kind == "response.failed":
@@ -123,5 +128,5 @@ def _begun(called: str | None) -> dict[str, Any]:
 def _named(kind: str, value: dict[str, Any], data: bytes | None = None) -> bytes:
     """An event with its name; the data as it came, where that is JSON for clients."""
     if data is None or b"\n" in data:
-        return b"event: %b\n%b" % (kind.encode("utf-8", "replace"), data_event(value))
+        return b"event: %b\n%b" % (kind.encode(), data_event(value))
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
