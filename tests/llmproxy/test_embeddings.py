@@ -103,6 +103,13 @@ def test_only_the_input_is_reported(usage: Any, known: TokenUsage | None) -> Non
     assert told["usage"] == {"prompt_tokens": 9, "total_tokens": 9}
 
 
+def test_what_a_call_costs_at_the_provider_reaches_no_caller() -> None:
+    usage = {"prompt_tokens": 4, "total_tokens": 4}
+    body = dumps({"data": [VECTOR], "usage": {**usage, "cost": 0.1}}).encode()
+    answer, _, _ = Embeddings().answer(body, target=target())
+    assert Embeddings().completed(answer, called=None, charged=None)["usage"] == usage
+
+
 @pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"data": []}', b'{"error": {"code": 500}}'])
 def test_an_answer_without_embeddings_is_a_failure(body: bytes) -> None:
     with pytest.raises(Problem):

@@ -515,7 +515,7 @@ class TestUsage:
             *(each for each in given_to_callers.values() if isinstance(each, dict)),
         ]
         assert not any(isinstance(value, float) for count in counts for value in count.values())
-        # Members that only the provider knows stay.
+        # Counts that only the provider knows stay.
         assert usage.keys() <= given_to_callers.keys()
 
     def test_invalid_details_count_as_zero(self) -> None:
@@ -527,13 +527,31 @@ class TestUsage:
 class TestAnswers:
     def test_a_text_in_parts_and_reasoning_beside_the_output_are_put_into_one_shape(self) -> None:
         parts = [{"type": "thinking", "thinking": [{"text": "hm"}]}, {"type": "text", "text": "so"}]
-        usage = {"prompt_tokens": 2.0, "completion_tokens": 1, "total_tokens": 9, "cost": 0.5}
+        usage = {"prompt_tokens": 2.0, "completion_tokens": 1, "total_tokens": 9}
         body = {"choices": [{"message": {"content": parts}}], "usage": usage}
         answer, known, size = answered(json.dumps(body).encode())
         assert answer["choices"] == [{"message": {"content": "so", "reasoning_content": "hm"}}]
         assert (known, size) == (TokenUsage(2, 7), 4)
         counts = {"prompt_tokens": 2, "completion_tokens": 7, "total_tokens": 9}
-        assert answer["usage"].items() >= (counts | {"cost": 0.5}).items()
+        assert answer["usage"].items() >= counts.items()
+
+    @pytest.mark.parametrize("passes_all", [False, True])
+    def test_what_a_call_costs_at_the_provider_reaches_no_caller(self, passes_all: bool) -> None:
+        details = {"cached_tokens": 4, "audio_cost": 0.1}
+        cost = {"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.4}, "is_byok": True,
+                "cost_in_usd_ticks": 7, "prompt_tokens_details": details, "request_id": "r"}  # fmt: skip
+        chunk = {"choices": [{"message": {"content": "four"}}], "usage": {**USAGE, **cost}}
+        to = target()._replace(passes_all=passes_all)
+        answer, known, _ = ChatCompletions().answer(json.dumps(chunk).encode(), target=to)
+        further = {"request_id": "r"} if passes_all else {}
+        assert answer["usage"] == USAGE | further
+        assert known is not None
+        stream = ChatCompletions().translator(
+            chat(stream=True, stream_options={"include_usage": True}), target=to, called=None
+        )
+        stream.piece(event({"choices": [], "usage": {**USAGE, **cost}}))
+        assert b"cost" not in (ending := stream.ending(known))
+        assert (b"request_id" in ending) is passes_all
 
     @pytest.mark.parametrize(
         ("error", "kind"),

@@ -244,7 +244,9 @@ def test_a_whole_answer_is_read_and_told() -> None:
         "output_tokens_details": {"reasoning_tokens": 3},
         "total_tokens": 16,
     }
-    body = dumps({"id": "r", "model": "theirs", "output": output, "usage": usage}).encode()
+    # What the call costs at the provider reaches no caller.
+    given = {**usage, "cost": 0.1, "cost_details": {"upstream": 0.1}}
+    body = dumps({"id": "r", "model": "theirs", "output": output, "usage": given}).encode()
     answer, known, size = Responses().answer(body, target=target())
     assert (known, size) == (TokenUsage(9, 7, 4, 3), 4 + 9 + 3)
     told = Responses().completed(answer, called="ours", charged=None)

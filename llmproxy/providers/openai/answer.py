@@ -22,7 +22,7 @@ def completion(
         choices = answer["choices"]
         size = sum(_size(choice["message"]) for choice in choices)
         if (known := reported(answer.get("usage"))) is not None:
-            answer["usage"] = told(answer["usage"], known)
+            answer["usage"] = told(answer["usage"], known, passes_all=passes_all)
         if not passes_all:
             drop_unlisted(answer)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

@@ -3,6 +3,7 @@
 from typing import Any, Never
 
 from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.openai.usage import listed
 from llmproxy.providers.protocol import ProviderError, ProviderRequest, Target, TokenUsage
 from llmproxy.providers.reading import count_of, parse_json
 from llmproxy.surfaces.embeddings import EmbeddingsRequest
@@ -36,6 +37,7 @@ class Embeddings:
         if not isinstance(made, list) or not made:
             raise ProviderError
         known = next((each for each in counts if each is not None), None)
+        answer["usage"] = listed(usage, passes_all=target.passes_all)
         return answer, None if known is None else TokenUsage(known, 0), 0
 
     def completed(

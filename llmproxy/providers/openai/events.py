@@ -68,7 +68,9 @@ class EventTranslator:
     def _usage_chunk(self, known: TokenUsage) -> bytes:
         head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
         # The provider's usage has more members than ours; ours counts where it reported none or another.
-        usage = usage_of(known) | (told(self._usage, known) if self._known == known else {})
+        usage = usage_of(known)
+        if self._known == known:
+            usage |= told(self._usage, known, passes_all=self._passes_all)
         return data_event({**head, **self._name, "choices": [], "usage": usage})
 
     def _piece(self, event: Event, data: bytes) -> Piece:

@@ -14,8 +14,8 @@ _ANSWER = frozenset({
 })  # fmt: skip
 _CHOICE = frozenset({
     "index", "message", "delta", "finish_reason", "logprobs", "native_finish_reason", "stop_reason", "matched_stop",
-    "token_ids", "content_filter_results", "content_filter_result", "content_filter_offsets", "seed", "usage",
-    "error", "text",
+    "token_ids", "content_filter_results", "content_filter_result", "content_filter_offsets", "seed", "error",
+    "text",
 })  # fmt: skip
 _MESSAGE = frozenset({
     "role", "content", "refusal", "tool_calls", "function_call", "audio", "annotations", "name", "id",

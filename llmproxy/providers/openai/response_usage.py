@@ -4,7 +4,7 @@ from typing import Any
 
 from llmproxy.providers.openai import usage as chat_usage
 from llmproxy.providers.protocol import TokenUsage
-from llmproxy.providers.reading import size_of, whole
+from llmproxy.providers.reading import size_of
 
 # The members of an item, and of a part of one, that hold text of the model.
 _TEXTS = ("name", "arguments", "input", "text", "refusal")
@@ -26,9 +26,9 @@ def reported(usage: Any) -> TokenUsage | None:
 
 
 def with_usage(response: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
-    """A response with these counts; the provider's further members of its usage stay."""
+    """A response with these counts, and of its usage what else reaches callers."""
     given = response.get("usage")
-    usage = whole(given) if isinstance(given, dict) else {}
+    usage = chat_usage.listed(given) if isinstance(given, dict) else {}
     cached, reasoning = known.cached_input, known.reasoning
     response["usage"] = {
         **usage,

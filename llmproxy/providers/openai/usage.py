@@ -5,6 +5,16 @@ from typing import Any
 from llmproxy.providers.protocol import TokenUsage
 from llmproxy.providers.reading import count_of, usage_of, whole
 
+# What reaches callers: counts, and how long a server took. A cost does not, at any level.
+MEMBERS = frozenset({
+    "prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details",
+    "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details", "cached_tokens",
+    "reasoning_tokens", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "cache_creation_input_tokens",
+    "cache_read_input_tokens", "citation_tokens", "num_search_queries", "num_sources_used", "search_context_size",
+    "queue_time", "prompt_time", "completion_time", "total_time",
+})  # fmt: skip
+_OF_COSTS = ("cost", "price", "billed", "byok", "credit")
+
 
 def reported(usage: Any) -> TokenUsage | None:
     """The token usage of a ``usage`` object, or None without one. An explicit zero is a report.
@@ -31,9 +41,15 @@ def reported(usage: Any) -> TokenUsage | None:
     )
 
 
-def told(usage: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
-    """A provider's usage for callers: its further members, our counts, and whole numbers."""
-    usage = whole(usage)
+def listed(usage: dict[str, Any], *, passes_all: bool = False) -> dict[str, Any]:
+    """The members of a provider's usage that reach callers, in whole numbers."""
+    kept: dict[str, Any] = whole(_without_costs(usage))
+    return kept if passes_all else {name: kept[name] for name in kept if name in MEMBERS}
+
+
+def told(usage: dict[str, Any], known: TokenUsage, *, passes_all: bool = False) -> dict[str, Any]:
+    """A provider's usage for callers: the members that reach them, with our counts."""
+    usage = listed(usage, passes_all=passes_all)
     for name, value in usage_of(known).items():
         if not isinstance(value, dict):
             usage[name] = value
@@ -42,6 +58,18 @@ def told(usage: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
         elif any(value.values()):
             usage[name] = value
     return usage
+
+
+def _without_costs(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_costs(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: _without_costs(each)
+        for name, each in value.items()
+        if not any(word in name.lower() for word in _OF_COSTS)
+    }
 
 
 def _detail(usage: dict[str, Any], group: str, name: str) -> int:
