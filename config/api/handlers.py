@@ -80,6 +80,9 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
     response = HttpResponse(
         text.encode("utf-8", "replace"), status=problem.status, content_type=CONTENT_TYPE
     )
+    if request.path_info.startswith(MESSAGES):
+        # Where these SDKs look for it.
+        response["request-id"] = id_of(request)
     return _with_headers(response, problem)
 
 

@@ -174,6 +174,7 @@ def test_a_wrong_key_is_an_authentication_error(shell: Shell) -> None:
         "authentication_error",
         "invalid_access_token",
     )
+    assert caught.value.request_id
 
 
 def test_what_costs_money_outside_tokens_is_refused_by_its_place(
@@ -185,7 +186,7 @@ def test_what_costs_money_outside_tokens_is_refused_by_its_place(
     assert body["error"]["type"] == "invalid_request_error"
     assert body["error"]["message"].startswith("tools[0].type: A tool runs at the caller")
     assert [fault["pointer"] for fault in body["errors"]] == ["/tools/0/type"]
-    assert body["request_id"]
+    assert caught.value.request_id == body["request_id"]
     assert records_of(database, person) == []
 
 

@@ -249,6 +249,15 @@ def test_errors_are_not_cached_unless_the_problem_allows_it(rf: RequestFactory) 
     assert render(rf.get("/"), kept)["Cache-Control"] == "public, max-age=60"
 
 
+@pytest.mark.parametrize("path", ["/v1/llm/messages", "/v1/llm/v1/messages/count_tokens"])
+def test_an_error_of_messages_has_its_id_where_their_sdks_look(
+    rf: RequestFactory, path: str
+) -> None:
+    response = render(rf.post(path), Teapot())
+    assert response["request-id"] == json.loads(response.content)["request_id"]
+    assert "request-id" not in render(rf.post("/v1/llm/complete"), Teapot())
+
+
 def test_a_401_challenges_and_names_the_token_only_where_one_was_refused(
     rf: RequestFactory,
 ) -> None:
