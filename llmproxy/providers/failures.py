@@ -7,6 +7,13 @@ from typing import Any
 from config.api.problems import Problem
 from llmproxy.providers.refusals import is_too_long, problem_of
 
+# The codes of OpenAI's responses that failed by what they were asked.
+_OF_THE_REQUEST = frozenset({
+    "invalid_prompt", "invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url",
+    "invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error", "image_file_too_large",
+    "image_content_policy_violation", "unsupported_image_media_type", "empty_image_file", "failed_to_download_image",
+    "image_file_not_found",
+})  # fmt: skip
 # The status that each kind of error has outside a stream.
 _STATUSES = {
     # Anthropic's; OpenAI's servers share some.
@@ -24,6 +31,7 @@ _STATUSES = {
     "rate_limit_exceeded": 429,
     "rate_limit_reached_error": 429,
     "engine_overloaded_error": 529,
+    **dict.fromkeys(_OF_THE_REQUEST, 400),
     # vLLM's.
     "BadRequestError": 400,
     "NotFoundError": 404,

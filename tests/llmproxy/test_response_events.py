@@ -140,6 +140,13 @@ def test_an_end_without_usage_gets_what_was_charged() -> None:
             ),
             "provider_rejected",
         ),
+        *(
+            (
+                event("response.failed", response=response(error={"code": code, "message": "No"})),
+                "provider_rejected",
+            )
+            for code in ("invalid_prompt", "invalid_image", "image_too_large")
+        ),
         (b'data: {"error": {"message": "Sorry"}}\n\n', "provider_error"),
         (b"data: [DONE]\n\n", "provider_error"),
         (b"data: {not json\n\n", "provider_error"),
