@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from json import dumps
 from typing import Any
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
@@ -189,7 +190,12 @@ def _message(item: Json) -> Json:
             }
         case "function_call_output" | "custom_tool_call_output":
             content = _content(item["output"])
-            return {"role": "tool", "tool_call_id": item["call_id"], "content": content}
+            return {
+                "role": "tool",
+                "tool_call_id": item["call_id"],
+                "name": item.get("name"),
+                "content": content,
+            }
         case "reasoning":
             # What is encrypted includes its summary.
             shown = [] if item.get("encrypted_content") else item.get("content") or ()
@@ -217,8 +223,13 @@ def _with_own(tool: Json) -> list[Json]:
 
 
 def _tool(tool: Json) -> Json:
-    """A tool as one of a chat completion; the grammar of a custom tool's input is a part of its description."""
+    """A tool as one of a chat completion; the grammar of its input and the schema of its result are described."""
     form = tool.get("format") or {}
-    described = [tool.get("description") or "", form.get("definition") or ""]
+    result = tool.get("output_schema")
+    described = [
+        tool.get("description") or "",
+        form.get("definition") or "",
+        dumps(result) if result else "",
+    ]
     function = {"name": tool["name"], "description": "\n".join(filter(None, described))}
     return {"type": "function", "function": {**function, "parameters": tool.get("parameters")}}

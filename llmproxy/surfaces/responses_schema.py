@@ -53,7 +53,10 @@ def _item(kind: str, properties: Schema, *required: str) -> Schema:
     return closed({**given, **properties}, "type", *required)
 
 
-_CALL: Schema = {"call_id": ID, "name": _NAME, "namespace": OPTIONAL_TEXT}
+# Who called a tool: the model itself. A program that the provider runs is refused with its tool.
+_CALLER: Schema = {"async": FLAG, "caller": or_null(closed({"type": {"const": "direct"}}, "type"))}
+_CALL: Schema = {"call_id": ID, "name": _NAME, "namespace": OPTIONAL_TEXT, **_CALLER}
+_RESULT: Schema = {"call_id": ID, "output": _OUTPUT, "name": or_null(_NAME), **_CALLER}
 _ITEMS: Schema = {
     "ResponseMessage": {
         **closed(
@@ -81,17 +84,18 @@ _ITEMS: Schema = {
         "description": "A message; one without `type` is a message too.",
     },
     "ResponseFunctionCall": _item(
-        "function_call", {**_CALL, "arguments": TEXT}, "call_id", "name", "arguments"
+        "function_call",
+        # OpenAI's SDKs add what they have parsed, which is not forwarded.
+        {**_CALL, "arguments": TEXT, "parsed_arguments": {}},
+        "call_id",
+        "name",
+        "arguments",
     ),
-    "ResponseFunctionCallOutput": _item(
-        "function_call_output", {"call_id": ID, "output": _OUTPUT}, "call_id", "output"
-    ),
+    "ResponseFunctionCallOutput": _item("function_call_output", _RESULT, "call_id", "output"),
     "ResponseCustomToolCall": _item(
         "custom_tool_call", {**_CALL, "input": TEXT}, "call_id", "name", "input"
     ),
-    "ResponseCustomToolCallOutput": _item(
-        "custom_tool_call_output", {"call_id": ID, "output": _OUTPUT}, "call_id", "output"
-    ),
+    "ResponseCustomToolCallOutput": _item("custom_tool_call_output", _RESULT, "call_id", "output"),
     "ResponseReasoning": {
         **_item(
             "reasoning",
@@ -107,6 +111,10 @@ _ITEMS: Schema = {
 }
 _ITEM: Schema = any_of(*map(ref, _ITEMS))
 
+_LOADING: Schema = {
+    "defer_loading": FLAG,
+    "allowed_callers": or_null(list_of(one_of("direct"), most=8)),
+}
 _TOOLS: Schema = {
     "ResponseFunctionTool": closed(
         {
@@ -114,7 +122,9 @@ _TOOLS: Schema = {
             "name": _NAME,
             "description": OPTIONAL_TEXT,
             "parameters": or_null(_SCHEMA),
+            "output_schema": or_null(_SCHEMA),
             "strict": FLAG,
+            **_LOADING,
         },
         "type",
         "name",
@@ -134,6 +144,7 @@ _TOOLS: Schema = {
                     "type",
                 )
             ),
+            **_LOADING,
         },
         "type",
         "name",
@@ -228,6 +239,7 @@ _REQUEST: Schema = closed(
         "background": only(False),
         "previous_response_id": NONE,
         "conversation": NONE,
+        "prompt": NONE,
     },
     "input",
 )
@@ -266,7 +278,9 @@ COMPONENTS: Schema = {
         "type",
         "text",
     ),
-    "ResponseRefusal": closed({"type": {"const": "refusal"}, "refusal": TEXT}, "type", "refusal"),
+    "ResponseRefusal": closed(
+        {"type": {"const": "refusal"}, "refusal": TEXT, "parsed": {}}, "type", "refusal"
+    ),
     "ResponseReasoningText": closed(
         {"type": one_of("summary_text", "reasoning_text", "text"), "text": TEXT}, "type", "text"
     ),
@@ -276,6 +290,8 @@ COMPONENTS: Schema = {
             "summary": or_null(one_of("auto", "concise", "detailed", "none")),
             "generate_summary": or_null(one_of("auto", "concise", "detailed")),
             "context": or_null(one_of("auto", "current_turn", "all_turns")),
+            # The other mode has several models think.
+            "mode": only("standard"),
         }
     ),
     "ResponseAllowedTools": closed(

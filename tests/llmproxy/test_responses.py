@@ -183,6 +183,40 @@ def test_reasoning_that_only_a_provider_with_state_could_read_is_left_out() -> N
     ]
 
 
+def test_an_answer_goes_back_as_sdks_hold_it() -> None:
+    direct = {"type": "direct"}
+    call = {**CALL, "async": False, "caller": direct}
+    result = {**RESULT, "name": "f", "caller": direct}
+    refused = {"type": "refusal", "refusal": "no"}
+    told = {"role": "assistant", "content": [refused]}
+    given = [
+        *HELLO,
+        {**call, "parsed_arguments": {"a": 1}},
+        result,
+        {**told, "content": [{**refused, "parsed": None}]},
+    ]
+    assert parse({"input": given, "prompt": None}).unknown == ()
+    assert sent({"input": given})["input"] == [*HELLO, call, result, told]
+
+
+def test_what_a_tool_says_of_its_result_and_callers_passes_and_counts() -> None:
+    tool = {
+        "type": "function",
+        "name": "f",
+        "parameters": {},
+        "defer_loading": False,
+        "allowed_callers": ["direct"],
+    }
+    asked = {"input": "hello", "tools": [tool], "reasoning": {"mode": "standard"}}
+    plain = estimate(asked)
+    tool["output_schema"] = {"description": "word " * 50}
+    assert parse(asked).unknown == ()
+    assert sent(asked)["tools"] == [tool]
+    assert estimate(asked) >= plain + 50
+    with pytest.raises(InvalidRequest):
+        parse({**asked, "reasoning": {"mode": "pro"}})
+
+
 def test_a_namespace_of_tools_passes_and_counts() -> None:
     function = {"type": "function", "name": "f", "description": "word " * 50}
     space = {"type": "namespace", "name": "n", "description": "", "tools": [function]}
