@@ -19,6 +19,8 @@ builds on its own, is a component. What code generators need:
 
 from typing import Any
 
+from llmproxy.surfaces.refused_members import REASONS
+
 Schema = dict[str, Any]
 
 
@@ -322,16 +324,14 @@ _PREDICTION: Schema = _closed(
     "content",
 )
 
-_SEARCHED = "What a provider searches or runs costs money outside tokens."
 # Members that are taken as absent where they are null or false.
 REFUSED = {
-    "audio": "An answer is text: audio costs money outside tokens.",
+    **{
+        name: REASONS[name]
+        for name in ("audio", "web_search_options", "search_parameters", "enable_search", "plugins")
+    },
     "functions": "OpenAI has replaced this member by tools.",
     "function_call": "OpenAI has replaced this member by tool_choice.",
-    "web_search_options": _SEARCHED,
-    "search_parameters": _SEARCHED,
-    "enable_search": _SEARCHED,
-    "plugins": _SEARCHED,
 }
 _CHAT_REQUEST: Schema = _closed(
     {
@@ -384,12 +384,12 @@ _CHAT_REQUEST: Schema = _closed(
         ),
         "modalities": _refused(
             "modalities.*",
-            "An answer is text: audio and images cost money outside tokens.",
+            REASONS["modalities"],
             {"type": ["array", "null"], "items": {"const": "text"}, "maxItems": 8},
         ),
         "stream": _FLAG,
         "stream_options": _or_null(_closed({"include_usage": _FLAG, "include_obfuscation": _FLAG})),
-        "n": _refused("n", "One answer a call: each further one costs like a call.", only(1)),
+        "n": _refused("n", REASONS["n"], only(1)),
         "user": _TEXT_OR_NULL,
         "metadata": _or_null(_OPEN),
         "store": _refused(

@@ -7,6 +7,7 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
+from llmproxy.surfaces.refused_members import refused_members
 
 Json = dict[str, Any]
 # The sentence of a fault, by its place; ``*`` is any index.
@@ -33,6 +34,8 @@ class RequestSchema:
         self._closed = _validator(schema, components)
         self._open = _validator(schema, opened(components))
         self._refusals = refusals
+        named = schema.get("$ref", "").rpartition("/")[2]
+        self._known = components.get(named, schema)["properties"]
 
     def check(self, data: Json, *, besides: Iterable[Fault] = ()) -> tuple[Fault, ...]:
         """Returns the faults that are no more than members which the schema does not know.
@@ -43,6 +46,10 @@ class RequestSchema:
         size, faults = _size(data), [*besides]
         if not self._closed.is_valid(data):
             found = list(islice(self._faults(data, size=size), MAX_FAULTS))
+            refused = {each.pointer: each for each in refused_members(data, known=self._known)}
+            if refused:
+                others = (each for each in found if each.pointer not in refused)
+                found, faults = [*others], [*refused.values(), *faults]
             # Faults of a closed schema that an open one does not find are unknown members.
             if not faults and self._open.is_valid(data):
                 return tuple(found)

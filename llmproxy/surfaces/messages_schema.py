@@ -24,6 +24,7 @@ from llmproxy.surfaces.json_schema import (
     ref,
     whole,
 )
+from llmproxy.surfaces.refused_members import REASONS
 
 _SHARED = "This is sent whole: everybody here shares the files of the provider's account."
 _NO_BLOCK = "No block of this kind is supported here."
@@ -256,14 +257,10 @@ _PROMPT: Schema = {
     "context_management": or_null(
         closed({"edits": or_null(list_of(any_of(*map(ref, _EDITS)), most=16))})
     ),
-    "speed": _refused("speed", "Faster answers have prices of their own.", only("standard")),
+    "speed": _refused("speed", REASONS["speed"], only("standard")),
     **{
-        name: _refused(name, "What a provider runs or fetches costs money outside tokens.")
-        for name in ("mcp_servers", "container")
-    },
-    **{
-        name: _refused(name, "The provider would charge tokens that it does not report as usage.")
-        for name in ("fallbacks", "compaction")
+        name: _refused(name, REASONS[name])
+        for name in ("mcp_servers", "container", "fallbacks", "compaction")
     },
 }
 COMPONENTS: Schema = {
@@ -282,9 +279,7 @@ COMPONENTS: Schema = {
                 "This is auto or standard_only: other tiers have prices of their own.",
                 or_null(one_of("auto", "standard_only")),
             ),
-            "inference_geo": _refused(
-                "inference_geo", "Answers of a chosen region have prices of their own."
-            ),
+            "inference_geo": _refused("inference_geo", REASONS["inference_geo"]),
         },
         "messages",
         "max_tokens",

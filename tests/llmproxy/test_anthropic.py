@@ -491,8 +491,8 @@ class TestMembersOfOpenAI:
         assert asked["tool_choice"] == {"type": choice}
 
     def test_members_of_no_list_reach_a_provider_that_takes_all(self) -> None:
-        asked = body(top_k=5, context_management={"edits": []})
-        assert (asked["top_k"], asked["context_management"]) == (5, {"edits": []})
+        asked = body(top_k=5, diagnostics={"on": True})
+        assert (asked["top_k"], asked["diagnostics"]) == (5, {"on": True})
 
 
 class TestThinking:

@@ -167,7 +167,7 @@ def test_files_that_the_provider_stores_are_refused() -> None:
 
 
 def test_a_member_that_is_not_of_the_dialect_is_refused_unless_all_pass() -> None:
-    request = parse({"input": "hello", "context_management": []})
+    request = parse({"input": "hello", "top_k": 5})
     with pytest.raises(InvalidRequest):
         target().check(request)
     target()._replace(passes_all=True).check(request)
