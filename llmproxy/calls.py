@@ -252,7 +252,7 @@ def admit(
     """Reserves a call's tokens and releases the database connection. ``size``: the bytes of the request."""
     assert caller.client_id is not None
     model = choose(request.model, surface=request.surface, caller=caller)
-    targets = _able(model.targets, request)
+    targets = able_targets(model.targets, request)
     plan, prompt = PlanCaps.of(caller), request.prompt
     wanted = model.output_limit if request.output_wanted is None else request.output_wanted
     if size > LARGE:
@@ -314,7 +314,7 @@ def estimate_of(request: ModelRequest, targets: Sequence[Target], *, model: Choi
     )
 
 
-def _able(targets: Sequence[Target], request: ModelRequest) -> list[Target]:
+def able_targets(targets: Sequence[Target], request: ModelRequest) -> list[Target]:
     """The targets that can take a request. It is held to the first, whose faults it is refused for."""
     images = list(request.fetched_images())
     able: list[Target] = []

@@ -47,8 +47,8 @@ class MessageViewSet(ModelCallViewSet):
         return response
 
     @problems(
-        *("invalid_request", "provider_rejected", "licence_suspended", "not_entitled"),
-        *("not_found", "rate_limited", "provider_unavailable"),
+        *("invalid_request", "provider_rejected", "licence_suspended", "model_calls_stopped"),
+        *("not_entitled", "not_found", "rate_limited", "budget_exceeded", "provider_unavailable"),
     )
     @extend_schema(
         operation_id="llm_messages_count_tokens",
@@ -60,7 +60,8 @@ class MessageViewSet(ModelCallViewSet):
     def count(self, request: Request) -> Response:
         """Count the tokens of a prompt without asking it. Costs nothing."""
         caller = caller_of(request)
-        ratelimits.count("counts.user", key=str(caller.user_id), now=timezone.now())
+        now = timezone.now()
+        ratelimits.count("counts.user", key=str(caller.user_id), now=now)
         asked = parse_count(cast("dict[str, Any]", request.data), headers=request.headers)
-        tokens = count_tokens(caller=caller, request=asked)
+        tokens = count_tokens(caller=caller, request=asked, now=now)
         return Response({"input_tokens": tokens}, headers={"request-id": request_id()})

@@ -1,25 +1,31 @@
 """Counts the tokens of a prompt without asking it: by the provider's count, or else by our own estimate.
 
-A count costs nothing, so it reserves nothing and leaves no record.
+A count costs nothing, so it reserves nothing and leaves no record. A prompt goes to a provider only for whom calls do:
+not of somebody whose calls are stopped, nor where the client's budget is spent.
 """
 
 import time
 from contextlib import suppress
+from datetime import datetime
 
 from django.conf import settings
 
 from config.db.connections import release_connection
+from config.encryption import CannotDecrypt
 from licensing.callers import Caller
-from llmproxy import image_addresses
-from llmproxy.calls import estimate_of
+from llmproxy.calls import able_targets, estimate_of
 from llmproxy.catalogue import choose
 from llmproxy.providers.anthropic.messages import count_request
-from llmproxy.providers.protocol import Target
+from llmproxy.providers.protocol import ProviderUnavailable, Target
 from llmproxy.providers.reading import count_of, parse_json_exactly
 from llmproxy.providers.refusals import problem_of
+from llmproxy.routes import cooling
+from llmproxy.routes.readiness import key_of, ready_target
 from llmproxy.surfaces.messages import Messages
 from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
 from llmproxy.upstream.provider_session import ProviderSession
+from usage.caps import refuse_hopeless
+from usage.limits import PlanCaps
 
 # A slower provider is not waited for: the estimate is nearly as good.
 SECONDS = 10.0
@@ -31,23 +37,38 @@ REFUSALS = frozenset({400, 413, 422})
 _session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
-def count_tokens(*, caller: Caller, request: Messages) -> int:
+def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:
     """The tokens of a prompt.
 
-    Raises ``UnknownModel``, ``NotEntitled`` and ``InvalidRequest`` as a call does, and ``ProviderRejected``.
+    Raises ``UnknownModel``, ``NotEntitled`` and ``InvalidRequest`` as a call does, ``ModelCallsStopped``,
+    ``BudgetExceeded`` and ``ProviderRejected``.
     """
+    assert caller.client_id is not None
     model = choose(request.model, surface=request.surface, caller=caller)
+    targets = able_targets(model.targets, request)
+    # Without tokens that it needs, no cap refuses it.
+    refuse_hopeless(
+        user_id=caller.user_id,
+        client_id=caller.client_id,
+        plan=PlanCaps.of(caller),
+        least_input=0,
+        output=0,
+        now=now,
+    )
     release_connection()
-    target = model.targets[0]
-    target.check(request)
-    image_addresses.check(request.fetched_images(), base_url=target.base_url)
-    counted = _providers_count(request, target)
+    try:
+        target = ready_target(targets, is_only=len(targets) == 1, now=now)
+        # The next call tries a route that has failed, not this count.
+        cooling.end_try(key_of(target))
+        counted = _providers_count(request, target)
+    except (ProviderUnavailable, CannotDecrypt):
+        target, counted = targets[0], None
     return estimate_of(request, [target], model=model).tokens if counted is None else counted
 
 
 def _providers_count(request: Messages, target: Target) -> int | None:
-    """The count of the target's provider; None where it gives none."""
-    outgoing = count_request(request, target=target)
+    """The count of the target's provider; None where it gives none. Raises ``CannotDecrypt``."""
+    url, headers, body = count_request(request, target=target)
     limits = Limits(
         connect_timeout=settings.LLM_CONNECT_TIMEOUT,
         first_byte_timeout=SECONDS,
@@ -55,7 +76,6 @@ def _providers_count(request: Messages, target: Target) -> int | None:
         deadline=time.monotonic() + SECONDS,
         max_bytes=MAX_ANSWER,
     )
-    url, headers, body = outgoing
     with (
         suppress(ExchangeError),
         Exchange(_session, url=url, headers=headers, body=body, limits=limits) as exchange,

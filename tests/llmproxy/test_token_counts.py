@@ -1,0 +1,115 @@
+"""Counts of a prompt's tokens: for whom a provider is asked, and which."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+
+from accounts.audit import Actor
+from accounts.models import Session, User
+from accounts.sessions.sign_in import TokenPair
+from config.api.problems import Problem
+from config.encryption import encrypt
+from licensing.callers import Caller, load_caller
+from llmproxy.models import LanguageModel, Provider, Route, key_place
+from llmproxy.routes import cooling
+from llmproxy.routes.cooling import RouteKey
+from llmproxy.surfaces.messages import parse_count
+from llmproxy.token_counts import count_tokens
+from tests.llmproxy.test_cooling import forget
+from tests.standins.anthropic_server import COUNTED, MessagesServer, message, messages_server, text
+from usage.models import Budget
+from usage.periods import Period
+from usage.stops import stop_model_calls
+
+pytestmark = pytest.mark.django_db
+PROMPT: Any = {"model": "house", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    yield
+    forget()
+    cache.clear()
+
+
+@pytest.fixture
+def caller(pair: TokenPair, user: User) -> Caller:
+    LanguageModel.objects.create(name="house", provider_name="-")
+    caller = load_caller(user_id=user.pk, session_id=Session.objects.get().pk)
+    assert caller is not None
+    return caller
+
+
+@pytest.fixture
+def provider() -> Iterator[MessagesServer]:
+    with messages_server(message(text("Hello")), api_key="sk-theirs") as server:
+        yield server
+
+
+def add_route(name: str, base_url: str, **columns: Any) -> Provider:
+    key = encrypt(b"sk-theirs", place=key_place(name=name, base_url=base_url))
+    columns = {"dialect": "anthropic", "base_url": base_url, "api_key": key, **columns}
+    row = Provider.objects.create(name=name, **columns)
+    model, order = LanguageModel.objects.get(), Route.objects.count()
+    Route.objects.create(model=model, provider=row, provider_name="m", order=order)
+    return row
+
+
+def counted(caller: Caller, now: datetime) -> int:
+    return count_tokens(caller=caller, request=parse_count(PROMPT, headers={}), now=now)
+
+
+def test_no_prompt_of_somebody_who_may_not_call_goes_to_a_provider(
+    caller: Caller, provider: MessagesServer, by: Actor, now: datetime
+) -> None:
+    add_route("first", provider.base_url)
+    assert counted(caller, now) == COUNTED
+    provider.bodies.clear()
+    Budget.objects.create(
+        client_id=caller.client_id, monthly=1, spent=1, period=Period.of(now).month
+    )
+    with pytest.raises(Problem) as refused:
+        counted(caller, now)
+    assert refused.value.code == "budget_exceeded"
+    stop_model_calls(user_id=caller.user_id, reason="Enough.", ends_at=None, by=by, now=now)
+    with pytest.raises(Problem) as refused:
+        counted(caller, now)
+    assert refused.value.code == "model_calls_stopped"
+    assert provider.bodies == []
+
+
+def test_without_a_readable_key_the_prompt_is_estimated(
+    caller: Caller, provider: MessagesServer, now: datetime
+) -> None:
+    add_route("first", provider.base_url, api_key=b"unreadable")
+    assert 0 < counted(caller, now) < COUNTED
+    assert provider.bodies == []
+
+
+def test_beyond_a_providers_calls_a_minute_the_prompt_is_estimated(
+    caller: Caller, provider: MessagesServer, now: datetime
+) -> None:
+    add_route("first", provider.base_url, calls_per_minute=1)
+    assert counted(caller, now) == COUNTED
+    assert 0 < counted(caller, now) < COUNTED
+    assert len(provider.bodies) == 1
+
+
+def test_a_route_that_cools_down_is_not_asked_and_leaves_its_try_to_a_call(
+    caller: Caller, provider: MessagesServer, now: datetime
+) -> None:
+    with messages_server(message(text("Hello")), api_key="sk-theirs") as failing:
+        add_route("first", failing.base_url)
+        add_route("second", provider.base_url)
+        first = RouteKey("first", "m")
+        for _ in range(cooling.FAILURES):
+            cooling.note_failure(first, wait=None, now=now)
+        assert counted(caller, now) == COUNTED
+        assert (len(failing.bodies), len(provider.bodies)) == (0, 1)
+        later = now.replace(year=now.year + 1)
+        assert counted(caller, later) == COUNTED
+        assert len(failing.bodies) == 1
+        assert cooling.cooling(first, now=later) is None
