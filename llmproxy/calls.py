@@ -262,7 +262,7 @@ def admit(
             plan=plan,
             least_input=least_tokens(prompt),
             now=now,
-            output=min(LEAST_OUTPUT, wanted),
+            output=LEAST_OUTPUT if wanted else 0,
         )
     target = ready_target(targets, is_only=len(targets) == 1, now=now)
     others = tuple(each for each in targets if each is not target)
@@ -316,12 +316,12 @@ def estimate_of(request: ModelRequest, targets: Sequence[Target], *, model: Choi
 
 def able_targets(targets: Sequence[Target], request: ModelRequest) -> list[Target]:
     """The targets that can take a request. It is held to the first, whose faults it is refused for."""
-    images = list(request.fetched_images())
     able: list[Target] = []
     for target in targets:
         try:
             target.check(request)
-            image_addresses.check(images, base_url=target.base_url)
+            # What the dialect does not know is refused before it is read.
+            image_addresses.check(request.fetched_images(), base_url=target.base_url)
         except InvalidRequest:
             if not able:
                 raise

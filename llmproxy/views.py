@@ -5,6 +5,7 @@ from functools import partial
 from json import dumps
 from typing import Any, cast
 
+import orjson
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -204,9 +205,13 @@ class ModelViewSet(ViewSet):
 
 
 def _whole(call: Call) -> HttpResponse:
-    body = dumps(complete(call), ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "replace"
-    )
+    answer = complete(call)
+    try:
+        body = orjson.dumps(answer)
+    except TypeError:
+        # A lone surrogate or a number beyond 64 bits; the other writer takes 20 times as long.
+        plain = dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        body = plain.encode("utf-8", "replace")
     return HttpResponse(
         body, content_type="application/json", headers={"Cache-Control": "no-store"}
     )

@@ -71,7 +71,7 @@ class Asked:
     @property
     def least_output(self) -> int:
         """The tokens of output without which the call is useless: none where it makes none, as an embedding."""
-        return min(LEAST_OUTPUT, self.output_wanted)
+        return LEAST_OUTPUT if self.output_wanted else 0
 
 
 class Reservation(NamedTuple):

@@ -95,8 +95,13 @@ def _write(provider: Provider, terms: Terms, *, key: str) -> Provider:
         )
         raise InvalidRequest(errors=[Fault("/name", "invalid", sentence)])
     faults = _faults(terms.base_url, "/base_url", address_or_empty)
-    parts = urlsplit(terms.base_url)
-    if not terms.base_url or parts.username is not None or parts.query or parts.fragment:
+    parts = urlsplit("" if faults else terms.base_url)
+    if (
+        not (faults or terms.base_url)
+        or parts.username is not None
+        or parts.query
+        or parts.fragment
+    ):
         sentence = "Give the address alone: no name, password, query or fragment."
         faults.append(Fault("/base_url", "invalid", sentence))
     for name in ("calls_per_minute", "read_timeout"):

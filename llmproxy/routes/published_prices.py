@@ -82,13 +82,11 @@ def _published(route: Route, *, now: datetime) -> Published | None:
 
 def _look_up(route: Route, *, now: datetime) -> PriceCalculation | None:
     """The price of nothing, which names the prices: by the provider's address, else by its name or dialect."""
-    name, provider = route.provider_name, route.provider.name
+    name, provider, url = route.provider_name, route.provider.name, route.provider.base_url
     if provider == Provider.DEFAULT:
-        provider = settings.LLM_PROVIDER
-        with suppress(LookupError):
-            return calc_price(
-                Usage(), name, provider_api_url=settings.LLM_BASE_URL, genai_request_timestamp=now
-            )
+        provider, url = settings.LLM_PROVIDER, settings.LLM_BASE_URL
+    with suppress(LookupError):
+        return calc_price(Usage(), name, provider_api_url=url, genai_request_timestamp=now)
     with suppress(LookupError):
         return calc_price(Usage(), name, provider_id=provider, genai_request_timestamp=now)
     return None

@@ -26,6 +26,8 @@ def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> 
         wait = _take_call(target, now) if found is None else found.seconds
         if wait is None:
             return target
+        if found is None:
+            cooling.end_try(key_of(target))
         waits.append(wait)
     for target in failing:
         if _take_call(target, now) is None:

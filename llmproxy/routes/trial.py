@@ -12,9 +12,9 @@ from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
 from llmproxy.catalogue import surfaces_of, target_of
 from llmproxy.models import Route
-from llmproxy.providers.protocol import TokenUsage
+from llmproxy.providers.protocol import NO_HEADERS, TokenUsage
 from llmproxy.providers.refusals import problem_of
-from llmproxy.surfaces import chat, embeddings
+from llmproxy.surfaces import chat, embeddings, messages, responses
 from llmproxy.surfaces.model_request import ModelRequest, Surface
 from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
 from llmproxy.upstream.provider_session import ProviderSession
@@ -55,9 +55,15 @@ def try_route(*, route_id: int, by: Actor, now: datetime) -> Trial:
 
 
 def _question(route: Route) -> ModelRequest:
-    if surfaces_of(route) == {Surface.EMBEDDINGS}:
-        return embeddings.parse({"input": QUESTION})
-    return chat.parse({"messages": [{"role": "user", "content": QUESTION}]}, stream=False)
+    surfaces, said = surfaces_of(route), [{"role": "user", "content": QUESTION}]
+    if Surface.CHAT in surfaces:
+        return chat.parse({"messages": said}, stream=False)
+    if Surface.RESPONSES in surfaces:
+        return responses.parse({"input": QUESTION})
+    if Surface.MESSAGES in surfaces:
+        asked = {"messages": said, "max_tokens": OUTPUT_LIMIT}
+        return messages.parse(asked, headers=NO_HEADERS)
+    return embeddings.parse({"input": QUESTION})
 
 
 def _asked(route: Route) -> TokenUsage | None:

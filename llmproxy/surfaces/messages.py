@@ -58,8 +58,8 @@ class Messages(ModelRequest):
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         for place, block in self.blocks():
-            source = block.get("source")
-            if isinstance(source, dict) and source["type"] == "url":
+            source = block["source"] if block["type"] in ("image", "document") else {}
+            if source.get("type") == "url":
                 yield f"{place}/source/url", source["url"]
 
     def blocks(self) -> Iterator[tuple[str, Block]]:

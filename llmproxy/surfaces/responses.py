@@ -85,8 +85,9 @@ class ResponsesRequest(ModelRequest):
             for name in ("content", "output"):
                 parts = item.get(name)
                 for place, part in enumerate(parts if isinstance(parts, list) else ()):
-                    url = part.get("image_url", "data:")
-                    if not url.startswith("data:"):
+                    is_image = isinstance(part, dict) and part.get("type") == "input_image"
+                    url = part.get("image_url") if is_image else None
+                    if url and not url.startswith("data:"):
                         yield f"/input/{index}/{name}/{place}/image_url", url
 
 
@@ -163,7 +164,7 @@ def _item(item: Json) -> Json:
     }
     for name in ("content", "output"):
         if isinstance(parts := kept.get(name), list):
-            kept[name] = [_item(part) for part in parts]
+            kept[name] = [_item(part) if isinstance(part, dict) else part for part in parts]
     if kept.get("type") == "reasoning":
         kept.setdefault("summary", [])
     return kept

@@ -74,7 +74,10 @@ def bounded(ratio: float) -> Decimal:
 
 def _recorded_names(provider: str) -> list[str]:
     """A provider's names in the ledger, where earlier releases recorded the default one by its dialect."""
-    return [provider, *DIALECTS] if provider == Provider.DEFAULT else [provider]
+    if provider != Provider.DEFAULT:
+        return [provider]
+    others = set(Provider.objects.values_list("name", flat=True))
+    return [provider, *(DIALECTS.keys() - others)]
 
 
 def _learn(route_id: int, factor: Decimal, *, by: Actor, now: datetime) -> bool:

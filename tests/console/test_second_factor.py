@@ -283,7 +283,8 @@ def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
 GRAVE = """
 accounts.client_remove accounts.connectionrevocation_dismiss accounts.user_dismiss accounts.user_email
 accounts.user_erase accounts.user_one_time accounts.user_operator accounts.user_remove accounts.user_reset_factor
-accounts.user_revoke accounts.user_roles accounts.user_set_up_code procrastinate.procrastinatejob_discard
+accounts.user_revoke accounts.user_roles accounts.user_set_up_code llmproxy.provider_terms
+procrastinate.procrastinatejob_discard
 releases.appversion_withdraw releases.microapp_move releases.microapp_pin_client releases.microapp_pin_plan
 releases.shellchannel_roll_back
 """

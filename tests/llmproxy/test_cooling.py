@@ -10,6 +10,8 @@ from django.core.cache import cache
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.routes import cooling, health
 from llmproxy.routes.cooling import Cooling, RouteKey
+from llmproxy.routes.readiness import ready_target
+from tests.llmproxy.targets import target
 
 HERE = RouteKey("here", "m {1}")
 LATER = timedelta(seconds=cooling.COOL_SECONDS + 1)
@@ -111,3 +113,13 @@ def test_many_calls_that_fail_at_once_are_written_once(
     assert [each.message for each in caplog.records] == ["route_cools_down"]
     fail(now, times=1, wait=7)
     assert cooling.cooling(HERE, now=now) == Cooling(7, is_asked=True)
+
+
+def test_a_try_is_given_back_where_the_provider_has_no_call_left(now: datetime) -> None:
+    tried = target()._replace(provider=HERE.provider, model=HERE.model, calls_per_minute=0)
+    other = target()
+    fail(now)
+    for _ in range(2):
+        assert ready_target([tried, other], is_only=False, now=now + LATER) is other
+        assert cooling.cooling(HERE, now=now + LATER) is None
+        cooling.end_try(HERE)

@@ -95,6 +95,13 @@ class TestPublished:
         assert one.published.prices.cached_input is None
         assert other.published is None
 
+    def test_another_provider_is_known_by_its_address_before_its_name(self) -> None:
+        made = route("gpt-4o", at="backup")
+        Provider.objects.filter(pk=made.provider_id).update(base_url="https://api.openai.com/v1")
+        [found] = compare(now=NOW)
+        assert found.published is not None
+        assert found.published.name == "openai gpt-4o"
+
     def test_every_published_price_fits_a_route(self, settings: Any) -> None:
         """The list is another project's: whatever it says can be written."""
         for name in ("gpt-5", "o3", "gpt-4.1-nano", "gpt-3.5-turbo", "o1-pro", "gpt-5-codex"):

@@ -112,6 +112,7 @@ class TestProviders:
             ({"base_url": "https://somebody@second.test"}, "/base_url"),
             ({"base_url": "https://second.test/v1?key=1"}, "/base_url"),
             ({"base_url": "ftp://second.test"}, "/base_url"),
+            ({"base_url": "https://["}, "/base_url"),
             ({"calls_per_minute": 0}, "/calls_per_minute"),
             ({"read_timeout": 0}, "/read_timeout"),
         ],

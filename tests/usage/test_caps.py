@@ -205,6 +205,12 @@ class TestReserving:
         with pytest.raises(DailyLimitReached, check=_says("Today's tokens are used up.")):
             ask(user, day)
 
+    def test_a_call_of_a_few_tokens_is_refused_like_any_other(self, user: User) -> None:
+        month = caps(None, 1_000)
+        done(ask(user, month, output=995), prompt=1, output=995)
+        with pytest.raises(MonthlyCapExceeded):
+            ask(user, month, output=5)
+
     def test_what_no_period_has_room_for_is_called_so(self, user: User) -> None:
         with pytest.raises(DailyLimitReached, check=_says("more than the whole limit of 1,000.")):
             ask(user, caps(None, None, 1_000), prompt=1_000)

@@ -29,7 +29,8 @@ def tools_and_choice(members: dict[str, Any]) -> dict[str, Any]:
 
 def _name_of(allowed: dict[str, Any]) -> Any:
     function = allowed.get("function")
-    return function.get("name") if isinstance(function, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _tool(given: dict[str, Any], index: int) -> dict[str, Any]:
