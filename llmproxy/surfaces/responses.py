@@ -10,7 +10,7 @@ from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
 from llmproxy.surfaces.checking import RequestSchema
 from llmproxy.surfaces.labels import labels_of
 from llmproxy.surfaces.model_request import ModelRequest, Surface
-from llmproxy.surfaces.responses_schema import COMPONENTS, RESPONSES_REQUEST
+from llmproxy.surfaces.responses_schema import COMPONENTS, REFUSALS, RESPONSES_REQUEST
 
 Json = dict[str, Any]
 
@@ -30,10 +30,16 @@ REFERENCE = (
 HOSTED = (
     "Tools that the caller runs are taken (function, custom); hosted tools cost more than tokens."
 )
+UNSUPPORTED = (
+    "Of the tools that the caller runs only function and custom ones are supported here yet."
+)
 # Tools that the provider runs, or fetches with the caller's credentials.
 _HOSTED = frozenset({
-    "web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation", "computer",
-    "computer_use", "computer_use_preview", "mcp", "shell", "tool_search", "programmatic_tool_calling",
+    "web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation", "mcp", "tool_search",
+    "programmatic_tool_calling",
+})  # fmt: skip
+_UNSUPPORTED = frozenset({
+    "computer", "computer_use", "computer_use_preview", "shell", "local_shell", "apply_patch",
 })  # fmt: skip
 # Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
 _OWN_MEMBERS = frozenset(
@@ -47,7 +53,7 @@ _DROPPED_FROM_ITEMS = frozenset({"parsed", "parsed_arguments"})
 # Characters of encrypted reasoning for a token: its bytes in base64.
 _ENCRYPTED_PER_TOKEN = 5
 
-_SCHEMA = RequestSchema(RESPONSES_REQUEST, COMPONENTS)
+_SCHEMA = RequestSchema(RESPONSES_REQUEST, COMPONENTS, refusals=REFUSALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +137,8 @@ def _refused(data: Json) -> Iterator[Fault]:
         # A date may stand behind the name.
         if isinstance(kind, str) and (kind in _HOSTED or kind.startswith("web_search")):
             yield Fault(f"/tools/{index}/type", "hosted_tool", HOSTED)
+        elif isinstance(kind, str) and kind in _UNSUPPORTED:
+            yield Fault(f"/tools/{index}/type", "unsupported", UNSUPPORTED)
 
 
 def _is_bare(item: Json) -> bool:
@@ -207,15 +215,16 @@ def _message(item: Json) -> Json:
 def _content(content: str | list[Json]) -> str | list[Json]:
     if isinstance(content, str):
         return content
-    return [
-        {
-            "type": "image_url",
-            "image_url": {"url": part["image_url"], "detail": part.get("detail", "auto")},
-        }
-        if "image_url" in part
-        else {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
-        for part in content
-    ]
+    return [_part(each) for each in content]
+
+
+def _part(part: Json) -> Json:
+    if "image_url" in part:
+        image = {"url": part["image_url"], "detail": part.get("detail", "auto")}
+        return {"type": "image_url", "image_url": image}
+    if "file_data" in part:
+        return {"type": "file", "file": part}
+    return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
 
 
 def _with_own(tool: Json) -> list[Json]:

@@ -44,7 +44,9 @@ _BREAKPOINT: Schema = or_null(
 )
 _SCHEMA: Schema = {**OPEN, "description": "A JSON Schema that the caller chooses."}
 # The parts of what the model said, given back, and of its reasoning.
-_PARTS: Schema = any_of(ref("ResponseInputText"), ref("ResponseInputImage"))
+_PARTS: Schema = any_of(
+    ref("ResponseInputText"), ref("ResponseInputImage"), ref("ResponseInputFile")
+)
 _OUTPUT: Schema = any_of(TEXT, list_of(_PARTS))
 
 
@@ -70,6 +72,7 @@ _ITEMS: Schema = {
                         any_of(
                             ref("ResponseInputText"),
                             ref("ResponseInputImage"),
+                            ref("ResponseInputFile"),
                             ref("ResponseOutputText"),
                             ref("ResponseRefusal"),
                         )
@@ -228,6 +231,14 @@ _REQUEST: Schema = closed(
         "truncation": or_null(one_of("auto", "disabled")),
         "prompt_cache_key": {**OPTIONAL_TEXT, "maxLength": 512},
         "prompt_cache_retention": or_null(one_of("in_memory", "in-memory", "24h")),
+        "prompt_cache_options": or_null(
+            closed(
+                {
+                    "mode": or_null(one_of("implicit", "explicit")),
+                    "ttl": {"type": ["string", "null"], "maxLength": 8},
+                }
+            )
+        ),
         "safety_identifier": {**OPTIONAL_TEXT, "maxLength": 512},
         "service_tier": or_null(one_of("auto", "default")),
         "stream": FLAG,
@@ -265,6 +276,22 @@ COMPONENTS: Schema = {
         },
         "type",
         "image_url",
+    ),
+    "ResponseInputFile": closed(
+        {
+            "type": {"const": "input_file"},
+            "file_data": {
+                "type": "string",
+                "pattern": "^(data:[A-Za-z0-9.+/-]{1,100};base64,|[A-Za-z0-9+/]{16})",
+                "description": "The file in base64.",
+            },
+            "filename": {"type": ["string", "null"], "maxLength": 256},
+            "file_id": NONE,
+            "file_url": NONE,
+            "prompt_cache_breakpoint": _BREAKPOINT,
+        },
+        "type",
+        "file_data",
     ),
     "ResponseOutputText": closed(
         {
@@ -306,3 +333,24 @@ COMPONENTS: Schema = {
     ),
 }
 RESPONSES_REQUEST: Schema = ref("ResponsesRequest")
+
+# The sentence of a fault, by its place.
+REFUSALS: dict[tuple[str, ...], str] = {
+    (
+        "service_tier",
+    ): "This is auto or default: other tiers have prices of their own, which no budget here knows.",
+    ("reasoning", "mode"): "This is standard: in other modes a call costs as much as several.",
+    (
+        "tool_choice",
+        "type",
+    ): "A choice is of a tool that the caller runs: function, custom or allowed_tools.",
+    **{
+        ("input", "*", place, "*", name): why
+        for place in ("content", "output")
+        for name, why in {
+            "file_id": "A file is sent whole, as file_data or image_url: everybody here shares the files of the "
+            "provider's account.",
+            "file_url": "A file is sent whole, as file_data: what a provider fetches has no size to count.",
+        }.items()
+    },
+}

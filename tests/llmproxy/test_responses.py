@@ -13,6 +13,7 @@ from llmproxy.providers.protocol import TokenUsage
 from llmproxy.surfaces.model_request import Surface
 from llmproxy.surfaces.responses import parse
 from llmproxy.surfaces.responses_schema import COMPONENTS
+from llmproxy.tokens.files import file_tokens
 from tests.llmproxy.targets import target
 
 RESPONSES = COMPONENTS["ResponsesRequest"]["properties"]
@@ -140,7 +141,6 @@ def test_null_is_taken_wherever_a_member_is_optional() -> None:
                 "file_search",
                 "code_interpreter",
                 "image_generation",
-                "computer_use_preview",
                 "mcp",
             )
         ),
@@ -151,6 +151,10 @@ def test_null_is_taken_wherever_a_member_is_optional() -> None:
         ({"input": [{**CALL, "name": 1}]}, "/input/0/name", "invalid"),
         ({"max_output_tokens": 15}, "/max_output_tokens", "invalid"),
         ({"service_tier": "priority"}, "/service_tier", "invalid"),
+        *(
+            ({"tools": [{"type": kind}]}, "/tools/0/type", "unsupported")
+            for kind in ("computer_use_preview", "shell", "local_shell", "apply_patch")
+        ),
     ],
 )
 def test_what_is_refused_has_its_pointer(members: Any, pointer: str, code: str) -> None:
@@ -160,10 +164,51 @@ def test_what_is_refused_has_its_pointer(members: Any, pointer: str, code: str) 
     assert (first.pointer, first.code) == (pointer, code)
 
 
-def test_files_that_the_provider_stores_are_refused() -> None:
-    part = {"type": "input_image", "image_url": "https://images.test/a.png", "file_id": "file_1"}
-    with pytest.raises(InvalidRequest):
-        parse({"input": [{"role": "user", "content": [part]}]})
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_image", "image_url": "https://images.test/a.png", "file_id": "file_1"},
+        {"type": "input_image", "file_id": "file_1"},
+        {"type": "input_file", "file_id": "file_1"},
+        {"type": "input_file", "file_url": "https://files.test/a.pdf"},
+    ],
+)
+def test_files_that_the_provider_stores_or_fetches_are_refused(part: dict[str, Any]) -> None:
+    for item in ({"role": "user", "content": [part]}, {**RESULT, "output": [part]}):
+        with pytest.raises(InvalidRequest) as refused:
+            parse({"input": [item]})
+        assert any("A file is sent whole" in each.detail for each in refused.value.errors)
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        ({"service_tier": "flex"}, "prices of their own"),
+        ({"reasoning": {"mode": "pro"}}, "costs as much as several"),
+        ({"tool_choice": {"type": "web_search"}}, "tool that the caller runs"),
+        ({"tools": [{"type": "apply_patch"}]}, "supported here yet"),
+    ],
+)
+def test_a_refusal_says_its_reason(members: dict[str, Any], why: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parse({"input": "hello", **members})
+    assert why in refused.value.errors[0].detail
+
+
+def test_a_file_goes_as_it_came_and_counts_like_those_of_chats() -> None:
+    data = "data:application/pdf;base64," + "A" * 800_000
+    part = {"type": "input_file", "file_data": data, "filename": "a.pdf"}
+    given = [{"role": "user", "content": [part]}, CALL, {**RESULT, "output": [part]}]
+    assert parse({"input": given}).unknown == ()
+    assert sent({"input": given})["input"] == given
+    of_files = estimate({"input": given}) - estimate({"input": [*HELLO, CALL, RESULT]})
+    assert abs(of_files - 2 * file_tokens({"file_data": data})) < 10
+
+
+def test_options_of_the_cache_pass() -> None:
+    options = {"mode": "explicit", "ttl": None}
+    request = parse({"input": "hello", "prompt_cache_options": options})
+    assert (request.unknown, request.members["prompt_cache_options"]) == ((), {"mode": "explicit"})
 
 
 def test_a_member_that_is_not_of_the_dialect_is_refused_unless_all_pass() -> None:
