@@ -171,10 +171,12 @@ class Call:
     def remaining(self, *, now: datetime) -> dict[str, str]:
         """The headers of the tokens left: after the settlement, or until then as before this call.
 
-        The caps are those of the admission. With them stands the output limit, where it is lower than was asked for.
+        The caps are those of the admission. With them stands the output limit, where it is lower than was asked for,
+        or than the model's where nothing was.
         """
         reserved, headers = self.reservation, {}
-        if reserved.output_limit < (self.request.output_wanted or 0):
+        wanted = self.request.output_wanted
+        if reserved.output_limit < (self.model.output_limit if wanted is None else wanted):
             headers["X-Output-Limit"] = str(reserved.output_limit)
         after = self._settled.after if self._settled is not None else None
         month, day, cap = reserved.remaining_month, reserved.remaining_day, reserved.day_cap

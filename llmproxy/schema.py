@@ -289,7 +289,10 @@ REMAINING = [
 REMAINING += [
     OpenApiParameter(name, str, OpenApiParameter.HEADER, response=[200], description=description)
     for name, description in {
-        "X-Output-Limit": "The output tokens of this answer at most, where that is less than was asked for.",
+        "X-Output-Limit": (
+            "The output tokens of this answer at most, where that is less than was asked for, or than the model's "
+            "limit where no number was."
+        ),
         "x-ratelimit-limit-requests": "The calls that are allowed in a window.",
         "x-ratelimit-remaining-requests": "Those that are left of it.",
         "x-ratelimit-reset-requests": "When it begins anew, as `12s`.",

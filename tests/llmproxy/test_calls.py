@@ -86,6 +86,16 @@ class TestTokensLeft:
         call = admit(caller=caller, request=parse(body, stream=False), request_id="req-1", now=now)
         assert call.remaining(now=now).get("X-Output-Limit") == told
 
+    @pytest.mark.parametrize("wanted", [None, 100])
+    def test_an_output_limit_that_a_cap_lowers_is_said_also_where_none_was_asked_for(
+        self, call: Call, caller: Caller, now: datetime, wanted: int | None
+    ) -> None:
+        call.settle(End.PROVIDER_FAILED)
+        MonthlyUsage.objects.update(output_used=100_000 - 16)
+        body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": wanted}
+        low = admit(caller=caller, request=parse(body, stream=False), request_id="req-2", now=now)
+        assert low.remaining(now=now)["X-Output-Limit"] == "16"
+
     def test_what_the_caller_says_of_a_call_is_on_its_record(
         self, caller: Caller, now: datetime
     ) -> None:
