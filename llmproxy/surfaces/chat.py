@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.api.problems import Fault
-from llmproxy.surfaces.chat_schema import CHAT_REQUEST, COMPONENTS, REFUSALS, REFUSED
+from llmproxy.surfaces.chat_schema import CHAT_REQUEST, COMPONENTS, REFUSALS, REFUSED, SAID
 from llmproxy.surfaces.checking import RequestSchema
 from llmproxy.surfaces.labels import labels_of
 from llmproxy.surfaces.model_request import ModelRequest, Surface
@@ -21,9 +21,8 @@ _TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls"})
 _WITHOUT_TOOL = ("none", "auto", True, False)
 _DROPPED_FROM_MESSAGES = frozenset(
     {
+        *SAID,
         "annotations",
-        "audio",
-        "function_call",
         "parsed",
         "id",
         "provider_specific_fields",

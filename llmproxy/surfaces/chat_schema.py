@@ -12,7 +12,7 @@ builds on its own, is a component. What code generators need:
 - An array has ``items``, be it ``{}``.
 - ``_or_null`` puts components and lists of words into ``anyOf``, and gives plain values a list of types. A value that
   is a word or an object is ``anyOf`` the two. The faults within keep their places (``llmproxy.surfaces.chat``).
-- No member is ``null`` alone: ``_NOTHING`` is null or an empty object.
+- No member is ``null`` alone.
 - ``only`` a value is a ``const``: no list of booleans.
 - Conditions stand in ``if``/``then``/``else``, which generators pass over, and not in ``allOf``, which they do not.
 """
@@ -73,7 +73,11 @@ def _by_kind(kind: str, *others: str, among: tuple[str, ...] = ()) -> Schema:
     }
 
 
-_THERE: Schema = {"type": ["object", "array", "string"], "additionalProperties": True, "items": {}}
+_THERE: Schema = {
+    "type": ["object", "array", "string", "integer"],
+    "additionalProperties": True,
+    "items": {},
+}
 # The sentence of a fault, by its place; ``*`` is any index.
 REFUSALS: dict[tuple[str, ...], str] = {}
 
@@ -94,7 +98,6 @@ _OPEN: Schema = {"type": "object", "additionalProperties": True}
 _FREE: Schema = _or_null({**_OPEN, "description": "A JSON Schema that the caller chooses."})
 _BACK: Schema = _or_null({**_OPEN, "description": "What the provider said, given back as it was."})
 _ANY_LIST: Schema = {"type": ["array", "null"], "items": {}}
-_NOTHING: Schema = {**_or_null(_OPEN), "maxProperties": 0}
 # Some programs say by 0 or -1 that they have no limit of their own.
 _LIMIT: Schema = {"type": ["integer", "null"], "minimum": -1, "maximum": 2_147_483_647}
 _CACHE: Schema = {
@@ -174,14 +177,21 @@ _TOOL_CALL: Schema = {
             "type": _or_null(_one_of("function", "custom")),
             "function": _or_null(
                 _closed(
-                    # OpenAI's SDKs add parsed arguments, which are not forwarded.
-                    {"name": _NAME, "arguments": _TEXT_OR_NULL, "parsed_arguments": {}},
+                    # SDKs and servers add what no provider reads.
+                    {
+                        "name": _NAME,
+                        "arguments": _TEXT_OR_NULL,
+                        "parsed_arguments": {},
+                        "description": _TEXT_OR_NULL,
+                        "provider_specific_fields": _or_null(_OPEN),
+                    },
                     "name",
                     "arguments",
                 )
             ),
             "custom": _or_null(_closed({"name": _NAME, "input": _TEXT}, "name", "input")),
             "index": {"type": ["integer", "null"]},
+            "provider_specific_fields": _or_null(_OPEN),
             "extra_content": _BACK,
         },
         "id",
@@ -191,6 +201,22 @@ _TOOL_CALL: Schema = {
     "then": {"required": ["custom"], "properties": {"custom": {"not": {"type": "null"}}}},
     "else": {"required": ["function"], "properties": {"function": {"not": {"type": "null"}}}},
 }
+
+# Of an answer alone, and dropped like the others. From anybody else these would be lost without a word.
+SAID: Schema = {
+    "audio": _or_null(_OPEN),
+    "function_call": _or_null(_OPEN),
+    "thinking_blocks": _ANY_LIST,
+    "executed_tools": _ANY_LIST,
+    "citations": _ANY_LIST,
+    "images": _ANY_LIST,
+    "phase": _TEXT_OR_NULL,
+    "token_id": {"type": ["integer", "null"]},
+}
+_UNSAID: Schema = {name: {"not": _THERE} for name in SAID}
+REFUSALS.update(
+    {("messages", "*", name): "Only what the model said has this member." for name in SAID}
+)
 
 _MESSAGE: Schema = {
     **_closed(
@@ -220,21 +246,23 @@ _MESSAGE: Schema = {
             "annotations": _ANY_LIST,
             "provider_specific_fields": _or_null(_OPEN),
             "parsed": {},
-            "audio": _NOTHING,
-            "function_call": _NOTHING,
+            **SAID,
         },
         "role",
     ),
     "if": {"properties": {"role": {"const": "tool"}}},
     "then": {
         "required": ["content", "tool_call_id"],
-        "properties": {"tool_call_id": {"type": "string"}},
+        "properties": {"tool_call_id": {"type": "string"}, **_UNSAID},
     },
     "else": {
         "if": {"properties": {"role": {"enum": ["system", "developer", "user"]}}},
         "then": {
             "required": ["content"],
-            "properties": {"content": {"type": ["string", "array"], "items": {}, "minItems": 1}},
+            "properties": {
+                "content": {"type": ["string", "array"], "items": {}, "minItems": 1},
+                **_UNSAID,
+            },
         },
     },
 }

@@ -9,7 +9,9 @@ import pytest
 
 from config.api.problems import InvalidRequest, MalformedRequest
 from llmproxy.estimates import Measure, prompt_estimate
+from llmproxy.providers.openai.listed import MESSAGE
 from llmproxy.surfaces.chat import parse
+from llmproxy.surfaces.chat_schema import SAID
 from llmproxy.surfaces.checking import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES
 from tests.llmproxy.targets import target
 
@@ -104,6 +106,37 @@ def test_an_answer_can_be_sent_back_unchanged() -> None:
     }
     chat = parse({"messages": [*HELLO, answer]}, stream=False)
     assert chat.members["messages"][1] == {"role": "assistant", "content": "hi", "refusal": None}
+
+
+BACK: dict[str, Any] = {
+    "role": "assistant", "content": "hi", "refusal": "no", "name": "n", "id": "i", "reasoning": "r",
+    "reasoning_content": "r", "phase": "final_answer", "token_id": 7, "extra_content": {"a": 1},
+    "function_call": {"name": "f", "arguments": "{}"}, "audio": {"id": "a", "data": "AAAA"},
+    "provider_specific_fields": {"a": [1]},
+    "tool_calls": [{
+        "id": "c1", "type": "function", "provider_specific_fields": {"thought_signature": "s"},
+        "function": {"name": "f", "arguments": "{}", "description": None, "provider_specific_fields": {"a": 1}},
+    }],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(MESSAGE))
+def test_each_member_of_a_message_that_reaches_callers_can_be_sent_back(name: str) -> None:
+    said = {"role": "assistant", "content": "hi", name: BACK.get(name, [{"type": "x", "a": 1}])}
+    chat = parse({"messages": [*HELLO, said]}, stream=False)
+    target().check(chat)
+    assert chat.members["messages"][1]["content"] == "hi"
+
+
+@pytest.mark.parametrize("name", sorted(SAID))
+@pytest.mark.parametrize(
+    "other",
+    [{"role": "user", "content": "?"}, {"role": "tool", "tool_call_id": "c", "content": "4"}],
+)
+def test_what_only_a_model_says_is_not_lost_from_others(name: str, other: dict[str, Any]) -> None:
+    told = {**other, name: BACK.get(name, [{"a": 1}])}
+    assert faults({"messages": [*HELLO, told]}) == [(f"/messages/1/{name}", "invalid")]
+    assert parse({"messages": [{**other, name: None}]}, stream=False).members["messages"] == [other]
 
 
 def test_members_that_an_sdk_adds_are_not_forwarded() -> None:

@@ -17,10 +17,11 @@ _CHOICE = frozenset({
     "token_ids", "content_filter_results", "content_filter_result", "content_filter_offsets", "seed", "error",
     "text",
 })  # fmt: skip
-_MESSAGE = frozenset({
+# All of these may be sent back.
+MESSAGE = frozenset({
     "role", "content", "refusal", "tool_calls", "function_call", "audio", "annotations", "name", "id",
     "reasoning", "reasoning_content", "reasoning_details", "extra_content", "thinking_blocks", "citations", "images",
-    "provider_specific_fields", "executed_tools", "token_id", "prefix", "phase",
+    "provider_specific_fields", "executed_tools", "token_id", "phase",
 })  # fmt: skip
 
 
@@ -30,7 +31,7 @@ def is_listed(answer: dict[str, Any]) -> bool:
 
 
 def _is_listed_choice(choice: dict[str, Any]) -> bool:
-    return _CHOICE.issuperset(choice) and _MESSAGE.issuperset(_message(choice))
+    return _CHOICE.issuperset(choice) and MESSAGE.issuperset(_message(choice))
 
 
 def drop_unlisted(answer: dict[str, Any]) -> None:
@@ -38,7 +39,7 @@ def drop_unlisted(answer: dict[str, Any]) -> None:
     _drop(answer, _ANSWER)
     for choice in answer["choices"]:
         _drop(choice, _CHOICE)
-        _drop(_message(choice), _MESSAGE)
+        _drop(_message(choice), MESSAGE)
 
 
 def _message(choice: dict[str, Any]) -> dict[str, Any]:
