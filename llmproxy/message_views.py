@@ -40,7 +40,10 @@ class MessageViewSet(ModelCallViewSet):
         tags=["models"],
     )
     def create(self, request: Request) -> HttpResponseBase:
-        """Ask a model with Anthropic's SDKs; ``stream`` in the body selects events or one piece."""
+        """Ask a model with Anthropic's SDKs; ``stream`` in the body selects events or one piece.
+
+        These SDKs ask at ``/v1/llm/v1/messages``, with ``/v1/llm`` as their base URL; both addresses are the same.
+        """
         response = self._answer(request, partial(parse, headers=request.headers))
         # Where these SDKs look for it.
         response.headers["request-id"] = request_id()

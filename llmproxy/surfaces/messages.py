@@ -108,7 +108,11 @@ def _read(data: dict[str, Any], schema: RequestSchema, headers: Mapping[str, str
 
 def _header_faults(headers: Mapping[str, str]) -> Iterator[Fault]:
     if headers.get("anthropic-version", VERSIONS[0]) not in VERSIONS:
-        yield Fault("", "invalid", f"The header anthropic-version is {' or '.join(VERSIONS)}.")
+        yield Fault(
+            "anthropic-version",
+            "invalid",
+            f"The header anthropic-version is {' or '.join(VERSIONS)}.",
+        )
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:

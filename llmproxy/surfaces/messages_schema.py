@@ -28,6 +28,8 @@ from llmproxy.surfaces.refused_members import REASONS
 
 _SHARED = "This is sent whole: everybody here shares the files of the provider's account."
 _NO_BLOCK = "No block of this kind is supported here."
+_HOUR = "A cache that lives longer than five minutes has a price of its own, which no budget here knows."
+_CONTENT = ("messages", "*", "content", "*")
 # A member that is null alone has no type in some generated clients.
 _NOTHING: Schema = {
     "type": ["array", "object", "null"],
@@ -45,6 +47,10 @@ REFUSALS: dict[tuple[str, ...], str] = {
     ("tools", "*", "type"): (
         "A tool runs at the caller: what the provider runs itself costs money outside tokens."
     ),
+    **{
+        (*place, "cache_control", "ttl"): _HOUR
+        for place in ((), ("system", "*"), ("tools", "*"), _CONTENT, (*_CONTENT, "content", "*"))
+    },
     ("context_management", "edits", "*", "type"): (
         "Tool uses and thinking can be cleared; a summary by the provider costs tokens that it does not report."
     ),
@@ -298,7 +304,7 @@ COMPONENTS: Schema = {
             "type": {"const": "ephemeral"},
             "ttl": {
                 **only("5m"),
-                "description": "Longer times to live have prices of their own.",
+                "description": _HOUR,
             },
         },
         "type",

@@ -107,6 +107,33 @@ class TestRequests:
     def test_what_costs_more_than_tokens_is_refused(self, members: Any, where: str) -> None:
         assert [pointer for pointer, _ in faults(**members)] == [where]
 
+    @pytest.mark.parametrize(
+        "place",
+        ["", "/system/0", "/tools/0", "/messages/0/content/0", "/messages/0/content/1/content/0"],
+    )
+    def test_a_cache_of_an_hour_is_refused_with_the_reason(self, place: str) -> None:
+        hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+        at = {place: hour}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": "toolu_1",
+            "content": [{**text("rain"), **at.get("/messages/0/content/1/content/0", {})}],
+        }
+        turn = {
+            "role": "user",
+            "content": [{**text("hi"), **at.get("/messages/0/content/0", {})}, result],
+        }
+        with pytest.raises(InvalidRequest) as refused:
+            read(
+                turn,
+                system=[{**text("Be brief."), **at.get("/system/0", {})}],
+                tools=[{**TOOL, **at.get("/tools/0", {})}],
+                **at.get("", {}),
+            )
+        (fault,) = refused.value.errors
+        assert fault.pointer == f"{place}/cache_control/ttl"
+        assert "a price of its own" in fault.detail
+
     def test_a_file_of_the_shared_account_is_refused(self) -> None:
         block = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
         given = {"role": "user", "content": [block]}
@@ -135,8 +162,9 @@ class TestRequests:
         assert headers["anthropic-version"] == "2026-10-21"
         assert headers["anthropic-beta"] == "interleaved-thinking-2025-05-14"
         assert "anthropic-beta" not in asked(read())[1]
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(InvalidRequest) as refused:
             read(headers={"anthropic-version": "2023-01-01"})
+        assert [fault.pointer for fault in refused.value.errors] == ["anthropic-version"]
 
     @pytest.mark.parametrize(
         ("budget", "limit", "sent"),
