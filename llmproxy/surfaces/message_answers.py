@@ -108,6 +108,7 @@ HEADERS = [
         "anthropic-version",
         str,
         OpenApiParameter.HEADER,
+        enum=VERSIONS,
         description=f"{' or '.join(VERSIONS)}; absent, the first.",
     ),
     OpenApiParameter(

@@ -45,7 +45,7 @@ _UNSUPPORTED = frozenset({
 _OWN_MEMBERS = frozenset(
     {"model", "stream", "max_output_tokens", "store", "background", "previous_response_id"}
 )
-_DROPPED = frozenset({"user", "metadata", "client_metadata", "conversation"})
+_DROPPED = frozenset({"user", "metadata", "client_metadata", "conversation", "prompt"})
 # Members that providers refuse without tools.
 _TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls", "max_tool_calls"})
 # Members that an SDK adds to what it gives back.
@@ -126,7 +126,7 @@ def parse(data: Json) -> ResponsesRequest:
 def _refused(data: Json) -> Iterator[Fault]:
     """The faults of what is known and refused, each with its reason."""
     for name, why in _STATEFUL.items():
-        if data.get(name) not in (None, False):
+        if data.get(name) not in (None, False, ""):
             yield Fault(f"/{name}", "stateless", why)
     items, tools = data.get("input"), data.get("tools")
     for index, item in enumerate(items if isinstance(items, list) else ()):

@@ -106,7 +106,14 @@ def test_every_supported_member_is_forwarded_or_kept() -> None:
         "stream_options": {"include_obfuscation": False},
     }
     kept = {"model": "m", "stream": True, "max_output_tokens": 99, "store": False}
-    dropped = {"user": "u", "metadata": {"a": "b"}, "background": None, "conversation": None}
+    dropped = {
+        "prompt": "",
+        "previous_response_id": "",
+        "user": "u",
+        "metadata": {"a": "b"},
+        "background": None,
+        "conversation": None,
+    }
     request = parse({**members, **kept, **dropped})
     assert request.members == members
     assert (request.surface, request.model, request.stream) == (Surface.RESPONSES, "m", True)
