@@ -4,9 +4,10 @@ from typing import Any
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
-from llmproxy.surfaces.chat_schema import CHAT_REQUEST, Schema, only, ref
+from llmproxy.surfaces.chat_schema import CHAT_REQUEST
 from llmproxy.surfaces.chat_schema import COMPONENTS as CHAT
 from llmproxy.surfaces.embeddings import COMPONENTS as OF_EMBEDDINGS
+from llmproxy.surfaces.json_schema import Schema, only, ref
 from llmproxy.surfaces.message_answers import ANSWERS as OF_ANSWERED_MESSAGES
 from llmproxy.surfaces.messages_schema import COMPONENTS as OF_MESSAGES
 from llmproxy.surfaces.responses_schema import COMPONENTS as OF_RESPONSES

@@ -8,7 +8,7 @@ An optional member may be null. ``REFUSALS`` says of known members and values wh
 for each. A new member goes into the component that holds it; an object that several places hold, or that a caller
 builds on its own, is a component. What code generators need:
 
-- An open object says so with ``_OPEN``: they take a bare ``{"type": "object"}`` for an empty one.
+- An open object says so with ``OPEN``: they take a bare ``{"type": "object"}`` for an empty one.
 - An array has ``items``, be it ``{}``.
 - ``_or_null`` puts components and lists of words into ``anyOf``, and gives plain values a list of types. A value that
   is a word or an object is ``anyOf`` the two. The faults within keep their places (``llmproxy.surfaces.chat``).
@@ -17,25 +17,25 @@ builds on its own, is a component. What code generators need:
 - Conditions stand in ``if``/``then``/``else``, which generators pass over, and not in ``allOf``, which they do not.
 """
 
-from typing import Any
-
+from llmproxy.surfaces.json_schema import (
+    ANY_LIST,
+    FLAG,
+    ID,
+    MODEL,
+    OPEN,
+    OPTIONAL_TEXT,
+    PROMPT_CACHE_KEY,
+    SAFETY_IDENTIFIER,
+    TEXT,
+    Schema,
+    closed,
+    number,
+    one_of,
+    only,
+    ref,
+    whole,
+)
 from llmproxy.surfaces.refused_members import REASONS
-
-Schema = dict[str, Any]
-
-
-def _closed(properties: Schema, *required: str) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def ref(name: str) -> Schema:
-    """Refers to a component of the published schema."""
-    return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -44,19 +44,6 @@ def _or_null(schema: Schema) -> Schema:
     kind = schema["type"]
     kinds = kind if isinstance(kind, list) else [kind]
     return {**schema, "type": [*kinds, "null"]}
-
-
-def only(value: bool | int) -> Schema:  # noqa: FBT001 - the value of the member
-    """One value, or null."""
-    return {"anyOf": [{"const": value}, {"type": "null"}]}
-
-
-def _one_of(*words: str) -> Schema:
-    return {"type": "string", "enum": list(words)}
-
-
-def _number(low: float, high: float) -> Schema:
-    return {"type": ["number", "null"], "minimum": low, "maximum": high}
 
 
 def _by_kind(kind: str, *others: str, among: tuple[str, ...] = ()) -> Schema:
@@ -88,33 +75,27 @@ def _refused(place: str, why: str, schema: Schema | None = None) -> Schema:
     return {**(only(False) if schema is None else schema), "description": why}
 
 
-_TEXT: Schema = {"type": "string"}
-_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
 # Servers of tools join names by dots, slashes and colons.
 _NAME: Schema = {"type": "string", "pattern": "^[A-Za-z0-9_.:/-]{1,128}$"}
-_ID: Schema = {"type": "string", "maxLength": 256}
-_FLAG: Schema = {"type": ["boolean", "null"]}
-_OPEN: Schema = {"type": "object", "additionalProperties": True}
-_FREE: Schema = _or_null({**_OPEN, "description": "A JSON Schema that the caller chooses."})
-_BACK: Schema = _or_null({**_OPEN, "description": "What the provider said, given back as it was."})
-_ANY_LIST: Schema = {"type": ["array", "null"], "items": {}}
+_FREE: Schema = _or_null({**OPEN, "description": "A JSON Schema that the caller chooses."})
+_BACK: Schema = _or_null({**OPEN, "description": "What the provider said, given back as it was."})
 # Some programs say by 0 or -1 that they have no limit of their own.
-_LIMIT: Schema = {"type": ["integer", "null"], "minimum": -1, "maximum": 2_147_483_647}
+_LIMIT: Schema = whole(-1, 2_147_483_647)
 _CACHE: Schema = {
-    **_closed({"type": {"const": "ephemeral"}, "ttl": _or_null(_one_of("5m"))}, "type"),
+    **closed({"type": {"const": "ephemeral"}, "ttl": _or_null(one_of("5m"))}, "type"),
     "description": "The beginning of the prompt is cached up to here. Only providers of Anthropic's dialect read it.",
 }
 _BREAKPOINT: Schema = {
-    **_closed(
+    **closed(
         {"mode": {"const": "explicit"}, "ttl": _or_null({"type": "string", "maxLength": 8})}, "mode"
     ),
     "description": "The beginning of the prompt is cached up to here, in OpenAI's words.",
 }
 
 _KINDS_OF_PARTS: Schema = {
-    "text": _TEXT,
-    "refusal": _TEXT,
-    "image_url": _closed(
+    "text": TEXT,
+    "refusal": TEXT,
+    "image_url": closed(
         {
             "url": {
                 "type": "string",
@@ -122,11 +103,11 @@ _KINDS_OF_PARTS: Schema = {
                 "description": "No literal address and no userinfo. `data:` alone where the provider is at a "
                 "loopback or private address.",
             },
-            "detail": _or_null(_one_of("auto", "low", "high")),
+            "detail": _or_null(one_of("auto", "low", "high")),
         },
         "url",
     ),
-    "input_audio": _closed(
+    "input_audio": closed(
         {
             "data": {"type": "string", "minLength": 1, "description": "In base64."},
             "format": {"type": "string", "pattern": "^[a-z0-9]{2,16}$"},
@@ -134,7 +115,7 @@ _KINDS_OF_PARTS: Schema = {
         "data",
         "format",
     ),
-    "file": _closed(
+    "file": closed(
         {
             "file_data": {
                 "type": "string",
@@ -157,9 +138,9 @@ _KINDS_OF_PARTS: Schema = {
     },
 }
 _PART: Schema = {
-    **_closed(
+    **closed(
         {
-            "type": _one_of(*_KINDS_OF_PARTS),
+            "type": one_of(*_KINDS_OF_PARTS),
             **{name: _or_null(schema) for name, schema in _KINDS_OF_PARTS.items()},
             "cache_control": _or_null(ref("CacheControl")),
             "prompt_cache_breakpoint": _or_null(ref("CacheBreakpoint")),
@@ -171,27 +152,27 @@ _PART: Schema = {
 }
 
 _TOOL_CALL: Schema = {
-    **_closed(
+    **closed(
         {
-            "id": _ID,
-            "type": _or_null(_one_of("function", "custom")),
+            "id": ID,
+            "type": _or_null(one_of("function", "custom")),
             "function": _or_null(
-                _closed(
+                closed(
                     # SDKs and servers add what no provider reads.
                     {
                         "name": _NAME,
-                        "arguments": _TEXT_OR_NULL,
+                        "arguments": OPTIONAL_TEXT,
                         "parsed_arguments": {},
-                        "description": _TEXT_OR_NULL,
-                        "provider_specific_fields": _or_null(_OPEN),
+                        "description": OPTIONAL_TEXT,
+                        "provider_specific_fields": _or_null(OPEN),
                     },
                     "name",
                     "arguments",
                 )
             ),
-            "custom": _or_null(_closed({"name": _NAME, "input": _TEXT}, "name", "input")),
+            "custom": _or_null(closed({"name": _NAME, "input": TEXT}, "name", "input")),
             "index": {"type": ["integer", "null"]},
-            "provider_specific_fields": _or_null(_OPEN),
+            "provider_specific_fields": _or_null(OPEN),
             "extra_content": _BACK,
         },
         "id",
@@ -204,13 +185,13 @@ _TOOL_CALL: Schema = {
 
 # Of an answer alone, and dropped like the others. From anybody else these would be lost without a word.
 SAID: Schema = {
-    "audio": _or_null(_OPEN),
-    "function_call": _or_null(_OPEN),
-    "thinking_blocks": _ANY_LIST,
-    "executed_tools": _ANY_LIST,
-    "citations": _ANY_LIST,
-    "images": _ANY_LIST,
-    "phase": _TEXT_OR_NULL,
+    "audio": _or_null(OPEN),
+    "function_call": _or_null(OPEN),
+    "thinking_blocks": ANY_LIST,
+    "executed_tools": ANY_LIST,
+    "citations": ANY_LIST,
+    "images": ANY_LIST,
+    "phase": OPTIONAL_TEXT,
     "token_id": {"type": ["integer", "null"]},
 }
 _UNSAID: Schema = {name: {"not": _THERE} for name in SAID}
@@ -219,9 +200,9 @@ REFUSALS.update(
 )
 
 _MESSAGE: Schema = {
-    **_closed(
+    **closed(
         {
-            "role": _one_of("system", "developer", "user", "assistant", "tool"),
+            "role": one_of("system", "developer", "user", "assistant", "tool"),
             "content": {
                 "type": ["string", "array", "null"],
                 "items": ref("ContentPart"),
@@ -233,18 +214,18 @@ _MESSAGE: Schema = {
                 "items": ref("ToolCall"),
                 "maxItems": 1_000,
             },
-            "tool_call_id": _or_null(_ID),
-            "refusal": _TEXT_OR_NULL,
+            "tool_call_id": _or_null(ID),
+            "refusal": OPTIONAL_TEXT,
             "cache_control": _or_null(ref("CacheControl")),
             # What a provider thought, which some need back beside the calls of tools.
-            "reasoning_content": _TEXT_OR_NULL,
-            "reasoning": _TEXT_OR_NULL,
-            "reasoning_details": _ANY_LIST,
+            "reasoning_content": OPTIONAL_TEXT,
+            "reasoning": OPTIONAL_TEXT,
+            "reasoning_details": ANY_LIST,
             "extra_content": _BACK,
             # Callers may send an answer back unchanged; a provider does not read these members.
-            "id": _TEXT_OR_NULL,
-            "annotations": _ANY_LIST,
-            "provider_specific_fields": _or_null(_OPEN),
+            "id": OPTIONAL_TEXT,
+            "annotations": ANY_LIST,
+            "provider_specific_fields": _or_null(OPEN),
             "parsed": {},
             **SAID,
         },
@@ -268,26 +249,26 @@ _MESSAGE: Schema = {
 }
 
 _TOOL: Schema = {
-    **_closed(
+    **closed(
         {
             "type": _refused(
                 "tools.*.type",
                 "A tool is a function, or custom: what the provider runs itself costs money outside tokens.",
-                _one_of("function", "custom"),
+                one_of("function", "custom"),
             ),
             "function": _or_null(
-                _closed(
+                closed(
                     {
                         "name": _NAME,
-                        "description": _TEXT_OR_NULL,
+                        "description": OPTIONAL_TEXT,
                         "parameters": _FREE,
-                        "strict": _FLAG,
+                        "strict": FLAG,
                     },
                     "name",
                 )
             ),
             "custom": _or_null(
-                _closed({"name": _NAME, "description": _TEXT_OR_NULL, "format": _FREE}, "name")
+                closed({"name": _NAME, "description": OPTIONAL_TEXT, "format": _FREE}, "name")
             ),
             "cache_control": _or_null(ref("CacheControl")),
         },
@@ -297,15 +278,15 @@ _TOOL: Schema = {
     **_by_kind("function", "custom"),
 }
 _TOOL_CHOICE: Schema = {
-    **_closed(
+    **closed(
         {
-            "type": _one_of("function", "custom", "allowed_tools"),
-            "function": _closed({"name": _NAME}, "name"),
-            "custom": _closed({"name": _NAME}, "name"),
-            "allowed_tools": _closed(
+            "type": one_of("function", "custom", "allowed_tools"),
+            "function": closed({"name": _NAME}, "name"),
+            "custom": closed({"name": _NAME}, "name"),
+            "allowed_tools": closed(
                 {
-                    "mode": _one_of("auto", "required"),
-                    "tools": {"type": "array", "items": _OPEN, "minItems": 1, "maxItems": 1_024},
+                    "mode": one_of("auto", "required"),
+                    "tools": {"type": "array", "items": OPEN, "minItems": 1, "maxItems": 1_024},
                 },
                 "mode",
                 "tools",
@@ -318,16 +299,16 @@ _TOOL_CHOICE: Schema = {
 }
 
 _RESPONSE_FORMAT: Schema = {
-    **_closed(
+    **closed(
         {
-            "type": _one_of("text", "json_object", "json_schema"),
+            "type": one_of("text", "json_object", "json_schema"),
             "json_schema": _or_null(
-                _closed(
+                closed(
                     {
                         "name": _NAME,
-                        "description": _TEXT_OR_NULL,
+                        "description": OPTIONAL_TEXT,
                         "schema": _FREE,
-                        "strict": _FLAG,
+                        "strict": FLAG,
                     },
                     "name",
                 )
@@ -338,12 +319,12 @@ _RESPONSE_FORMAT: Schema = {
     "if": {"properties": {"type": {"const": "json_schema"}}},
     "then": {"required": ["json_schema"], "properties": {"json_schema": {"not": {"type": "null"}}}},
 }
-_PREDICTION: Schema = _closed(
+_PREDICTION: Schema = closed(
     {
         "type": {"const": "content"},
         "content": {
             "type": ["string", "array"],
-            "items": _closed({"type": {"const": "text"}, "text": _TEXT}, "type", "text"),
+            "items": closed({"type": {"const": "text"}, "text": TEXT}, "type", "text"),
             "minItems": 1,
             "maxItems": 10_000,
         },
@@ -361,65 +342,65 @@ REFUSED = {
     "functions": "OpenAI has replaced this member by tools.",
     "function_call": "OpenAI has replaced this member by tool_choice.",
 }
-_CHAT_REQUEST: Schema = _closed(
+_CHAT_REQUEST: Schema = closed(
     {
-        "model": {"type": ["string", "null"], "minLength": 1, "maxLength": 120},
+        "model": MODEL,
         "messages": {"type": "array", "items": ref("Message"), "minItems": 1, "maxItems": 10_000},
         "max_tokens": _LIMIT,
         "max_completion_tokens": _LIMIT,
-        "temperature": _number(0, 2),
-        "top_p": _number(0, 1),
-        "stop": {"type": ["string", "array", "null"], "items": _TEXT, "maxItems": 64},
+        "temperature": number(0, 2),
+        "top_p": number(0, 1),
+        "stop": {"type": ["string", "array", "null"], "items": TEXT, "maxItems": 64},
         "seed": {"type": ["integer", "null"]},
-        "presence_penalty": _number(-2, 2),
-        "frequency_penalty": _number(-2, 2),
+        "presence_penalty": number(-2, 2),
+        "frequency_penalty": number(-2, 2),
         "logit_bias": {
             "type": ["object", "null"],
             "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100},
         },
-        "logprobs": _FLAG,
-        "top_logprobs": {"type": ["integer", "null"], "minimum": 0, "maximum": 20},
+        "logprobs": FLAG,
+        "top_logprobs": whole(0, 20),
         "response_format": _or_null(ref("ResponseFormat")),
         "tools": {"type": ["array", "null"], "items": ref("Tool"), "maxItems": 1_024},
         "tool_choice": {
             "anyOf": [
-                _one_of("none", "auto", "required"),
+                one_of("none", "auto", "required"),
                 ref("ToolChoice"),
                 {"type": "null"},
             ]
         },
-        "parallel_tool_calls": _FLAG,
+        "parallel_tool_calls": FLAG,
         "reasoning_effort": _or_null(
-            _one_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
+            one_of("none", "minimal", "low", "medium", "high", "xhigh", "max")
         ),
-        "verbosity": _or_null(_one_of("low", "medium", "high")),
+        "verbosity": _or_null(one_of("low", "medium", "high")),
         "prediction": _or_null(ref("Prediction")),
-        "prompt_cache_key": _or_null({"type": "string", "maxLength": 1_024}),
-        "prompt_cache_retention": _or_null(_one_of("in_memory", "in-memory", "24h")),
+        "prompt_cache_key": PROMPT_CACHE_KEY,
+        "prompt_cache_retention": _or_null(one_of("in_memory", "in-memory", "24h")),
         "prompt_cache_options": _or_null(
-            _closed(
+            closed(
                 {
-                    "mode": _or_null(_one_of("implicit", "explicit")),
+                    "mode": _or_null(one_of("implicit", "explicit")),
                     "ttl": _or_null({"type": "string", "maxLength": 8}),
                 }
             )
         ),
-        "safety_identifier": _or_null({"type": "string", "maxLength": 256}),
+        "safety_identifier": SAFETY_IDENTIFIER,
         "service_tier": _refused(
             "service_tier",
             "This is auto or default: other tiers have prices of their own, which no budget here knows.",
-            _or_null(_one_of("auto", "default")),
+            _or_null(one_of("auto", "default")),
         ),
         "modalities": _refused(
             "modalities.*",
             REASONS["modalities"],
             {"type": ["array", "null"], "items": {"const": "text"}, "maxItems": 8},
         ),
-        "stream": _FLAG,
-        "stream_options": _or_null(_closed({"include_usage": _FLAG, "include_obfuscation": _FLAG})),
+        "stream": FLAG,
+        "stream_options": _or_null(closed({"include_usage": FLAG, "include_obfuscation": FLAG})),
         "n": _refused("n", REASONS["n"], only(1)),
-        "user": _TEXT_OR_NULL,
-        "metadata": _or_null(_OPEN),
+        "user": OPTIONAL_TEXT,
+        "metadata": _or_null(OPEN),
         "store": _refused(
             "store",
             "Nothing is stored at the provider, whose account everybody here shares.",

@@ -15,6 +15,8 @@ ANY_LIST: Schema = {"type": ["array", "null"], "items": {}}
 # Code generators do not take a member that is null alone.
 NONE: Schema = {"type": ["string", "null"], "maxLength": 0}
 MODEL: Schema = {"type": ["string", "null"], "minLength": 1, "maxLength": 120}
+PROMPT_CACHE_KEY: Schema = {"type": ["string", "null"], "maxLength": 1_024}
+SAFETY_IDENTIFIER: Schema = {"type": ["string", "null"], "maxLength": 512}
 
 
 def closed(properties: Schema, *required: str) -> Schema:

@@ -13,6 +13,8 @@ from llmproxy.surfaces.json_schema import (
     OPEN,
     OPTIONAL_ID,
     OPTIONAL_TEXT,
+    PROMPT_CACHE_KEY,
+    SAFETY_IDENTIFIER,
     TEXT,
     Schema,
     any_of,
@@ -229,7 +231,7 @@ _REQUEST: Schema = closed(
         "top_p": number(0, 1),
         "top_logprobs": whole(0, 20),
         "truncation": or_null(one_of("auto", "disabled")),
-        "prompt_cache_key": {**OPTIONAL_TEXT, "maxLength": 512},
+        "prompt_cache_key": PROMPT_CACHE_KEY,
         "prompt_cache_retention": or_null(one_of("in_memory", "in-memory", "24h")),
         "prompt_cache_options": or_null(
             closed(
@@ -239,7 +241,7 @@ _REQUEST: Schema = closed(
                 }
             )
         ),
-        "safety_identifier": {**OPTIONAL_TEXT, "maxLength": 512},
+        "safety_identifier": SAFETY_IDENTIFIER,
         "service_tier": or_null(one_of("auto", "default")),
         "stream": FLAG,
         "stream_options": or_null(closed({"include_obfuscation": FLAG})),

@@ -10,6 +10,7 @@ from llmproxy.estimates import Measure, images_in, prompt_estimate
 from llmproxy.models import Route
 from llmproxy.providers.openai.responses import Responses
 from llmproxy.providers.protocol import TokenUsage
+from llmproxy.surfaces.chat_schema import COMPONENTS as CHAT
 from llmproxy.surfaces.model_request import Surface
 from llmproxy.surfaces.responses import parse
 from llmproxy.surfaces.responses_schema import COMPONENTS
@@ -216,6 +217,18 @@ def test_options_of_the_cache_pass() -> None:
     options = {"mode": "explicit", "ttl": None}
     request = parse({"input": "hello", "prompt_cache_options": options})
     assert (request.unknown, request.members["prompt_cache_options"]) == ((), {"mode": "explicit"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model", "temperature", "top_p", "top_logprobs", "prompt_cache_key", "prompt_cache_retention",
+        "safety_identifier", "parallel_tool_calls", "user",
+    ],
+)  # fmt: skip
+def test_a_member_that_chats_have_too_takes_the_same_values(name: str) -> None:
+    theirs = CHAT["ChatRequest"]["properties"]
+    assert COMPONENTS["ResponsesRequest"]["properties"][name] == theirs[name]
 
 
 def test_a_member_that_is_not_of_the_dialect_is_refused_unless_all_pass() -> None:
