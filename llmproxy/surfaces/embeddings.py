@@ -36,6 +36,9 @@ COMPONENTS: Schema = {
             },
             "dimensions": whole(1, 100_000),
             "encoding_format": or_null(one_of("float", "base64")),
+            # Of other servers' models, which make an embedding by what it is for, or cut a text that is too long.
+            "input_type": {"type": ["string", "null"], "pattern": "^[a-z_]{1,32}$"},
+            "truncate": or_null(one_of("NONE", "START", "END")),
             "user": OPTIONAL_TEXT,
         },
         "input",

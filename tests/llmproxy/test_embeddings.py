@@ -110,7 +110,40 @@ def test_what_a_call_costs_at_the_provider_reaches_no_caller() -> None:
     assert Embeddings().completed(answer, called=None, charged=None)["usage"] == usage
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"data": []}', b'{"error": {"code": 500}}'])
+@pytest.mark.parametrize("usage", [{"total_tokens": 4.0}, {"prompt_tokens": 4.0, "cost": 1}])
+def test_the_usage_is_in_whole_numbers_and_has_the_prompt(usage: Any) -> None:
+    body = dumps({"data": [VECTOR], "usage": usage}).encode()
+    answer, reported, _ = Embeddings().answer(body, target=target())
+    told = Embeddings().completed(answer, called=None, charged=None)["usage"]
+    assert reported == TokenUsage(4, 0)
+    assert dumps(told, sort_keys=True) == '{"prompt_tokens": 4, "total_tokens": 4}'
+
+
+def test_members_of_an_answer_in_no_list_pass_only_where_all_do() -> None:
+    body = dumps({"data": [VECTOR], "our_account": "a", "cost": 1}).encode()
+    answer, _, _ = Embeddings().answer(body, target=target())
+    assert answer.keys() == {"data", "usage"}
+    answer, _, _ = Embeddings().answer(body, target=target()._replace(passes_all=True))
+    assert answer["our_account"] == "a"
+
+
+def test_what_an_embedding_is_for_passes() -> None:
+    members = {"input": "a", "input_type": "search_query", "truncate": "END"}
+    request = parse(members)
+    assert (request.unknown, request.members) == ((), members)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b'{"data": [1], "usage": [1]}',
+        b"[]",
+        b"{}",
+        b'{"data": []}',
+        b'{"error": {"code": 500}}',
+    ],
+)
 def test_an_answer_without_embeddings_is_a_failure(body: bytes) -> None:
     with pytest.raises(Problem):
         Embeddings().answer(body, target=target())

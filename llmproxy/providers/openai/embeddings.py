@@ -3,6 +3,7 @@
 from typing import Any, Never
 
 from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.openai.listed import EMBEDDINGS, drop
 from llmproxy.providers.openai.usage import listed
 from llmproxy.providers.protocol import ProviderError, ProviderRequest, Target, TokenUsage
 from llmproxy.providers.reading import count_of, parse_json
@@ -31,14 +32,19 @@ class Embeddings:
             if is_failure(answer):
                 raise failure_of(answer, key=target.key())
             made, usage = answer["data"], answer.get("usage") or {}
-            counts = (count_of(usage.get(each)) for each in ("prompt_tokens", "total_tokens"))
+            counts = [count_of(usage.get(each)) for each in ("prompt_tokens", "total_tokens")]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ProviderError from None
         if not isinstance(made, list) or not made:
             raise ProviderError
         known = next((each for each in counts if each is not None), None)
         answer["usage"] = listed(usage, passes_all=target.passes_all)
-        return answer, None if known is None else TokenUsage(known, 0), 0
+        if not target.passes_all:
+            drop(answer, EMBEDDINGS)
+        if known is None:
+            return answer, None, 0
+        answer["usage"] |= {"prompt_tokens": known, "total_tokens": known}
+        return answer, TokenUsage(known, 0), 0
 
     def completed(
         self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None

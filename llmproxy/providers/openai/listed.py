@@ -23,6 +23,42 @@ MESSAGE = frozenset({
     "reasoning", "reasoning_content", "reasoning_details", "extra_content", "thinking_blocks", "citations", "images",
     "provider_specific_fields", "executed_tools", "token_id", "phase",
 })  # fmt: skip
+EMBEDDINGS = frozenset({
+    "object", "data", "model", "usage", "id", "created", "service_tier", "system_fingerprint",
+})  # fmt: skip
+RESPONSE = frozenset({
+    "id", "object", "created_at", "completed_at", "status", "background", "conversation", "error", "incomplete_details",
+    "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model", "moderation", "output", "output_text",
+    "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store", "temperature", "text",
+    "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "usage", "user", "frequency_penalty",
+    "presence_penalty", "context_management", "content_filters",
+})  # fmt: skip
+# The events of a streamed response are of these kinds, or tell how one of these things goes on.
+_KINDS = frozenset({
+    "keepalive", "response.created", "response.queued", "response.in_progress", "response.completed",
+    "response.incomplete", "response.failed",
+})  # fmt: skip
+_THINGS = frozenset({
+    "output_item", "content_part", "output_text", "refusal", "function_call_arguments", "custom_tool_call_input",
+    "reasoning", "reasoning_text", "reasoning_part", "reasoning_summary", "reasoning_summary_part",
+    "reasoning_summary_text",
+})  # fmt: skip
+EVENT = frozenset({
+    "type", "sequence_number", "response", "output_index", "content_index", "summary_index", "annotation_index",
+    "item_id", "item", "part", "annotation", "delta", "text", "refusal", "arguments", "input", "name", "call_id",
+    "logprobs", "obfuscation", "status",
+})  # fmt: skip
+
+
+def is_listed_kind(kind: str) -> bool:
+    """Whether events of this kind reach callers."""
+    match kind.split("."):
+        case ["response", thing, _] if thing in _THINGS:
+            return True
+        case ["response", "output_text", "annotation", _]:
+            return True
+    return kind in _KINDS
 
 
 def is_listed(answer: dict[str, Any]) -> bool:
@@ -36,10 +72,10 @@ def _is_listed_choice(choice: dict[str, Any]) -> bool:
 
 def drop_unlisted(answer: dict[str, Any]) -> None:
     """Takes the other members out."""
-    _drop(answer, _ANSWER)
+    drop(answer, _ANSWER)
     for choice in answer["choices"]:
-        _drop(choice, _CHOICE)
-        _drop(_message(choice), MESSAGE)
+        drop(choice, _CHOICE)
+        drop(_message(choice), MESSAGE)
 
 
 def _message(choice: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +83,7 @@ def _message(choice: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _drop(members: dict[str, Any], listed: frozenset[str]) -> None:
+def drop(members: dict[str, Any], listed: frozenset[str]) -> None:
+    """Takes the members out that are not in a list."""
     for name in members.keys() - listed:
         del members[name]
