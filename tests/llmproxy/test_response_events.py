@@ -48,9 +48,29 @@ def test_an_ordinary_event_passes_as_it_came() -> None:
     assert piece.forward == b"event: response.output_text.delta\n" + unnamed
 
 
-def test_an_event_that_is_unknown_passes_too() -> None:
-    raw = event("response.thing.happened", 3, thing=1)
-    assert [each.forward for each in read(raw)] == [raw]
+def test_an_event_of_no_list_passes_only_where_all_members_do() -> None:
+    opened = ResponseTranslator(key=str, called=None, passes_all=True)
+    for raw in (event("response.thing.happened", 3, thing=1), event("codex.rate_limits", left=1)):
+        assert [each.forward for each in read(raw)] == [b""]
+        assert [each.forward for each in read(raw, opened)] == [raw]
+
+
+def test_members_of_no_list_pass_only_where_all_do() -> None:
+    ours = {"org": "o", "x_cost": 1}
+    raw = event("response.in_progress", 0, response=response(usage={"cost": 1}))
+    assert b"cost" not in read(raw)[0].forward
+    raw = event("response.created", 1, response=response(**ours), our_account="a")
+    raw += event("response.output_text.delta", 2, delta="a", output_index=0, cost=1)
+    reads = translator()
+    (_, created), (_, delta) = events_in(b"".join(each.forward for each in read(raw, reads)))
+    assert created == {"type": "response.created", "sequence_number": 1, "response": response()}
+    assert delta.keys() == {"type", "sequence_number", "delta", "output_index"}
+    read(event("response.completed", 3, response=response(**ours), cost=1), reads)
+    ((_, ended),) = events_in(reads.ending(CHARGED))
+    assert "cost" not in ended
+    assert not ours.keys() & ended["response"].keys()
+    opened = ResponseTranslator(key=str, called=None, passes_all=True)
+    assert b"".join(each.forward for each in read(raw, opened)) == raw
 
 
 def test_the_callers_name_of_the_model_stands_in_each_response() -> None:

@@ -379,3 +379,11 @@ def test_an_answer_without_usage_gets_what_was_charged() -> None:
 def test_an_answer_that_is_none_is_a_failure(body: bytes) -> None:
     with pytest.raises(Problem):
         Responses().answer(body, target=target())
+
+
+def test_members_of_an_answer_in_no_list_pass_only_where_all_do() -> None:
+    body = dumps({"id": "r", "output": [], "org": "o", "x_cost": 1}).encode()
+    answer, _, _ = Responses().answer(body, target=target())
+    assert answer == {"id": "r", "output": []}
+    answer, _, _ = Responses().answer(body, target=target()._replace(passes_all=True))
+    assert answer["org"] == "o"

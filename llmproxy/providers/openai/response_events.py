@@ -1,7 +1,8 @@
 """Reads the events of a streamed response.
 
-All events pass in order; those with a response say the callers' name of its model. The last one (``response.completed``
-or ``response.incomplete``) is held back until the call is settled, and has the usage that was charged.
+Events of the kinds in a list pass in order, with the members in a list; all do where an operator opened them. Those
+with a response say the callers' name of its model. The last one (``response.completed`` or ``response.incomplete``) is
+held back until the call is settled, and has the usage that was charged.
 """
 
 import re
@@ -14,7 +15,9 @@ from config.api.handlers import openai_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
 from llmproxy.providers.failures import failure_of
+from llmproxy.providers.openai.listed import EVENT, RESPONSE, drop, is_listed_kind
 from llmproxy.providers.openai.response_usage import item_size, reported, with_usage
+from llmproxy.providers.openai.usage import listed
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.providers.reading import parse_json, size_of
 from llmproxy.sse import Event, data_event
@@ -29,9 +32,12 @@ _KIND = re.compile(r"[a-z0-9_.]+")
 class ResponseTranslator:
     """The translator of one stream."""
 
-    def __init__(self, *, key: Callable[[], str], called: str | None) -> None:
+    def __init__(
+        self, *, key: Callable[[], str], called: str | None, passes_all: bool = False
+    ) -> None:
         self._key = key
         self._called = called
+        self._passes_all = passes_all
         # The last response that was shown, the number of the last event, and the event that is held back.
         self._response: dict[str, Any] = {}
         self._number = -1
@@ -81,24 +87,42 @@ class ResponseTranslator:
         kind = given.get("type")
         if kind == "error" or (given.get("error") and "response" not in given):
             return Piece(failed=failure_of(given, key=self._key()))
-        if not isinstance(kind, str):
-            # Events of other kinds are not of this API, and break SDKs.
+        if not isinstance(kind, str) or not self._passes(kind):
+            # Events without a kind are not of this API, and break SDKs.
             return Piece()
-        if not _KIND.fullmatch(kind):
-            return Piece(failed=ProviderError())
         self._number = max(self._number, given.get("sequence_number") or 0)
         response = given.get("response")
         if kind == "response.failed":
             return Piece(failed=failure_of({"error": response["error"] or {}}, key=self._key()))  # type: ignore[index]
+        if not self._passes_all and not EVENT.issuperset(given):
+            drop(given, EVENT)
+            data = None
         if isinstance(response, dict):
-            if self._called is not None:
-                response["model"] = self._called
-                data = None
-            self._response = response
+            data = self._shown(response, data)
         if kind in _ENDS:
             self._held = {**given, "response": self._response}
             return Piece(finished=True, ended=True, reported=reported(self._response.get("usage")))
         return Piece(forward=_named(kind, given, data), size=self._size(kind, given))
+
+    def _passes(self, kind: str) -> bool:
+        """Whether events of this kind reach callers. Raises ``ValueError`` for what is no name."""
+        if not _KIND.fullmatch(kind):
+            raise ValueError
+        return self._passes_all or is_listed_kind(kind)
+
+    def _shown(self, response: dict[str, Any], data: bytes | None) -> bytes | None:
+        """Makes a response one for callers; returns the bytes of its event, None where they have changed."""
+        if not self._passes_all and not RESPONSE.issuperset(response):
+            drop(response, RESPONSE)
+            data = None
+        if isinstance(usage := response.get("usage"), dict):
+            response["usage"] = listed(usage, passes_all=self._passes_all)
+            data = None
+        if self._called is not None:
+            response["model"] = self._called
+            data = None
+        self._response = response
+        return data
 
     def _size(self, kind: str, given: dict[str, Any]) -> int:
         """The bytes of output in an event, each of them once, although most come in several events."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.openai.listed import RESPONSE, drop
 from llmproxy.providers.openai.response_events import ResponseTranslator
 from llmproxy.providers.openai.response_usage import item_size, reported, with_usage
 from llmproxy.providers.protocol import (
@@ -43,6 +44,8 @@ class Responses:
                 raise failure_of(answer, key=target.key())
             size = sum(map(item_size, answer["output"]))
             known = reported(answer.get("usage"))
+            if not target.passes_all:
+                drop(answer, RESPONSE)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise ProviderError from None
         return (answer if known is None else with_usage(answer, known)), known, size
@@ -57,4 +60,4 @@ class Responses:
     def translator(
         self, request: ResponsesRequest, *, target: Target, called: str | None
     ) -> Translator:
-        return ResponseTranslator(key=target.key, called=called)
+        return ResponseTranslator(key=target.key, called=called, passes_all=target.passes_all)
