@@ -66,9 +66,10 @@ class Servers:
             self.cache = redis.Redis(folder=folder, sockets=sockets, log=logs / "redis.log")
         if not environment.given("LLM_BASE_URL", environ):
             self.provider = self._port("LLM_BASE_URL")
-            self.second = ports.same_or_free(self.provider + 1)
         if not environment.given("CDN_URL", environ):
             self.cdn = self._port("CDN_URL")
+        # Any port: the demo tells the service where it is, in each run.
+        self.second = None if self.provider is None else ports.same_or_free(0)
 
     def write(self, host: str, port: int, environ: Mapping[str, str]) -> dict[str, str]:
         """Writes the environment file; the values in it. This process must hold the folder."""
