@@ -40,12 +40,16 @@ _NOTHING: Schema = {
 }
 # The sentence of a fault, by its place; ``*`` is any index.
 REFUSALS: dict[tuple[str, ...], str] = {
-    ("messages", "*", "content", "*", "type"): _NO_BLOCK,
-    ("messages", "*", "content", "*", "content", "*", "type"): _NO_BLOCK,
+    (*_CONTENT, "type"): _NO_BLOCK,
+    (*_CONTENT, "content", "*", "type"): (
+        "A tool's result holds texts, images, documents and search results, and a search result texts. All tools are "
+        "sent whole, none by its name."
+    ),
     ("messages", "*", "content", "*", "source", "type"): _SHARED,
     ("messages", "*", "content", "*", "content", "*", "source", "type"): _SHARED,
     ("tools", "*", "type"): (
-        "A tool runs at the caller: what the provider runs itself costs money outside tokens."
+        "A tool runs at the caller, and is its own or a known bash, memory or text editor: a computer is not supported "
+        "here, and what the provider runs itself costs money outside tokens."
     ),
     **{
         (*place, "cache_control", "ttl"): _HOUR

@@ -134,6 +134,26 @@ class TestRequests:
         assert fault.pointer == f"{place}/cache_control/ttl"
         assert "a price of its own" in fault.detail
 
+    def test_a_computer_and_a_tool_by_its_name_are_refused_for_what_they_are(self) -> None:
+        computer = {
+            "type": "computer_20250124",
+            "name": "computer",
+            "display_width_px": 1024,
+            "display_height_px": 768,
+        }
+        with pytest.raises(InvalidRequest) as refused:
+            read(tools=[computer])
+        (fault,) = refused.value.errors
+        assert fault.pointer == "/tools/0/type"
+        assert "a computer is not supported" in fault.detail
+        named = {"type": "tool_reference", "tool_name": "weather"}
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [named]}
+        with pytest.raises(InvalidRequest) as refused:
+            read({"role": "user", "content": [result]})
+        (fault,) = refused.value.errors
+        assert fault.pointer == "/messages/0/content/0/content/0/type"
+        assert "All tools are sent whole" in fault.detail
+
     def test_a_file_of_the_shared_account_is_refused(self) -> None:
         block = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
         given = {"role": "user", "content": [block]}
