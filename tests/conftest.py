@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.hashers import make_password
 from django.core.cache import cache as shared_cache
+from django.db import connection
 from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import Client as DjangoClient
 from django.test import override_settings
@@ -23,6 +24,7 @@ from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from licensing.licences import create_client
 from licensing.models import Plan
+from llmproxy import call_watch, settlement_retry
 
 PASSWORD = "correct horse battery staple"
 # Of a page in a browser, on a machine that has much else to do; the library waits for 5 seconds.
@@ -52,6 +54,19 @@ class Browser(DjangoClient):
 
     def generic(self, *args: Any, **kwargs: Any) -> Any:
         return super().generic(*args, **{**kwargs, "secure": True})
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The library's, after which no thread that a test has left behind keeps the database from being removed."""
+    yield
+    call_watch._calls.clear()
+    settlement_retry._pending.clear()
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.fixture(autouse=True)
