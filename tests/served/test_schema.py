@@ -16,7 +16,7 @@ from tests.tools.folders import ROOT
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_service_answers_as_its_schema_says(
     service: Service, database: Database, shell: Shell, sign_in: SignIn, tmp_path: Path
 ) -> None:
@@ -31,7 +31,7 @@ def test_the_service_answers_as_its_schema_says(
         env={**service.environ, "PYTHONPATH": str(ROOT), **tokens},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
