@@ -51,7 +51,8 @@ class MessageViewSet(ModelCallViewSet):
 
     @problems(
         *("invalid_request", "provider_rejected", "licence_suspended", "model_calls_stopped"),
-        *("not_entitled", "not_found", "rate_limited", "budget_exceeded", "provider_unavailable"),
+        *("not_entitled", "not_found", "rate_limited", "monthly_cap_exceeded"),
+        *("daily_limit_reached", "budget_exceeded", "provider_unavailable"),
     )
     @extend_schema(
         operation_id="llm_messages_count_tokens",

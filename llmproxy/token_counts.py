@@ -1,7 +1,7 @@
 """Counts the tokens of a prompt without asking it: by the provider's count, or else by our own estimate.
 
 A count costs nothing, so it reserves nothing and leaves no record. A prompt goes to a provider only for whom calls do:
-not of somebody whose calls are stopped, nor where the client's budget is spent.
+not of somebody whose calls are stopped or whose tokens are used up, nor where the client's budget is spent.
 """
 
 import time
@@ -26,6 +26,7 @@ from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
 from llmproxy.upstream.provider_session import ProviderSession
 from usage.caps import refuse_hopeless
 from usage.limits import PlanCaps
+from usage.refusals import CapReserved
 
 # A slower provider is not waited for: the estimate is nearly as good.
 SECONDS = 10.0
@@ -41,20 +42,22 @@ def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:
     """The tokens of a prompt.
 
     Raises ``UnknownModel``, ``NotEntitled`` and ``InvalidRequest`` as a call does, ``ModelCallsStopped``,
-    ``BudgetExceeded`` and ``ProviderRejected``.
+    ``BudgetExceeded``, ``MonthlyCapExceeded``, ``DailyLimitReached`` and ``ProviderRejected``.
     """
     assert caller.client_id is not None
     model = choose(request.model, surface=request.surface, caller=caller)
     targets = able_targets(model.targets, request)
-    # Without tokens that it needs, no cap refuses it.
-    refuse_hopeless(
-        user_id=caller.user_id,
-        client_id=caller.client_id,
-        plan=PlanCaps.of(caller),
-        least_input=0,
-        output=0,
-        now=now,
-    )
+    # Running calls may hold all that is left: a count takes nothing of it.
+    with suppress(CapReserved):
+        refuse_hopeless(
+            user_id=caller.user_id,
+            client_id=caller.client_id,
+            plan=PlanCaps.of(caller),
+            least_input=1,
+            key_id=caller.key and caller.key.id,
+            key_cap=caller.key and caller.key.monthly_output_tokens,
+            now=now,
+        )
     release_connection()
     try:
         target = ready_target(targets, is_only=len(targets) == 1, now=now)

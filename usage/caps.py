@@ -189,7 +189,7 @@ def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
             return Reservation(values["id"], *row)
         _refuse(asked, plan=plan, now=now)
     found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)
-    key, prompt = _totals_of_key(asked, now), asked.input_estimate
+    key, prompt = _totals_of_key(asked.key_id, asked.key_cap, now), asked.input_estimate
     raise reserved_for_now(found, prompt=prompt, now=now, key=key, output=asked.least_output)
 
 
@@ -201,13 +201,19 @@ def refuse_hopeless(
     least_input: int,
     now: datetime,
     output: int = LEAST_OUTPUT,
+    key_id: UUID | None = None,
+    key_cap: int | None = None,
 ) -> None:
     """Refuses, by one query, a call that is stopped or cannot fit with the least that its prompt may be.
 
-    For prompts that take long to count; what passes here is admitted or refused by :func:`reserve`.
+    For prompts that take long to count; what passes here is admitted or refused by :func:`reserve`. A key with a cap
+    of its own, where it is given, takes another query.
     """
     found = balance(user_id=user_id, client_id=client_id, plan=plan, now=now)
-    if refused := refusal(found, user_id=user_id, prompt=least_input, now=now, output=output):
+    key = _totals_of_key(key_id, key_cap, now)
+    if refused := refusal(
+        found, user_id=user_id, prompt=least_input, now=now, key=key, output=output
+    ):
         raise refused
 
 
@@ -220,7 +226,7 @@ def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
         first = MonthlyUsage(user_id=asked.user_id, period=period.month, day=period.day)
         MonthlyUsage.objects.bulk_create([first], ignore_conflicts=True)
         return
-    key, prompt = _totals_of_key(asked, now), asked.input_estimate
+    key, prompt = _totals_of_key(asked.key_id, asked.key_cap, now), asked.input_estimate
     refused = refusal(
         found,
         user_id=asked.user_id,
@@ -233,16 +239,14 @@ def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
         raise refused
 
 
-def _totals_of_key(asked: Asked, now: datetime) -> KeyTotals | None:
+def _totals_of_key(key_id: UUID | None, cap: int | None, now: datetime) -> KeyTotals | None:
     """The month of a key that has a cap, which begins with this query."""
-    if asked.key_id is None or asked.key_cap is None:
+    if key_id is None or cap is None:
         return None
     month, _ = KeyMonth.objects.get_or_create(
-        key_id=asked.key_id,
-        period=Period.of(now).month,
-        defaults={"output_cap": asked.key_cap},
+        key_id=key_id, period=Period.of(now).month, defaults={"output_cap": cap}
     )
-    return KeyTotals(asked.key_cap, month.output_used, month.output_reserved)
+    return KeyTotals(cap, month.output_used, month.output_reserved)
 
 
 def _int8(number: int | None) -> Int8 | None:

@@ -1,8 +1,10 @@
 """Counts of a prompt's tokens: for whom a provider is asked, and which."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core.cache import cache
@@ -12,7 +14,7 @@ from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem
 from config.encryption import encrypt
-from licensing.callers import Caller, load_caller
+from licensing.callers import Caller, HeldKey, load_caller
 from llmproxy.models import LanguageModel, Provider, Route, key_place
 from llmproxy.routes import cooling
 from llmproxy.routes.cooling import RouteKey
@@ -20,7 +22,7 @@ from llmproxy.surfaces.messages import parse_count
 from llmproxy.token_counts import count_tokens
 from tests.llmproxy.test_cooling import forget
 from tests.standins.anthropic_server import COUNTED, MessagesServer, message, messages_server, text
-from usage.models import Budget
+from usage.models import Budget, KeyMonth, MonthlyUsage
 from usage.periods import Period
 from usage.stops import stop_model_calls
 
@@ -79,6 +81,58 @@ def test_no_prompt_of_somebody_who_may_not_call_goes_to_a_provider(
         counted(caller, now)
     assert refused.value.code == "model_calls_stopped"
     assert provider.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("spent", "code"),
+    [
+        ({"input_used": 500_000}, "monthly_cap_exceeded"),
+        ({"output_used": 100_000}, "monthly_cap_exceeded"),
+        ({"day_used": 100_000}, "daily_limit_reached"),
+    ],
+)
+def test_no_prompt_goes_to_a_provider_past_a_spent_cap(
+    spent: dict[str, int], code: str, caller: Caller, provider: MessagesServer, now: datetime
+) -> None:
+    add_route("first", provider.base_url)
+    period = Period.of(now)
+    MonthlyUsage.objects.create(
+        user_id=caller.user_id, period=period.month, day=period.day, **spent
+    )
+    with pytest.raises(Problem) as refused:
+        counted(caller, now)
+    assert refused.value.code == code
+    assert refused.value.headers["x-should-retry"] == "false"
+    assert provider.bodies == []
+
+
+def test_no_prompt_goes_to_a_provider_past_the_spent_cap_of_a_key(
+    caller: Caller, provider: MessagesServer, now: datetime
+) -> None:
+    add_route("first", provider.base_url)
+    key = HeldKey(
+        id=uuid4(), epoch=0, monthly_output_tokens=100, last_used_at=None, is_allowed=True
+    )
+    month = {"key_id": key.id, "period": Period.of(now).month, "output_cap": 100}
+    KeyMonth.objects.create(output_used=60, output_reserved=40, **month)
+    by_key = replace(caller, key=key)
+    assert counted(by_key, now) == COUNTED
+    KeyMonth.objects.update(output_used=100, output_reserved=0)
+    with pytest.raises(Problem) as refused:
+        counted(by_key, now)
+    assert refused.value.code == "monthly_cap_exceeded"
+    assert len(provider.bodies) == 1
+
+
+def test_running_calls_that_hold_all_tokens_refuse_no_count(
+    caller: Caller, provider: MessagesServer, now: datetime
+) -> None:
+    add_route("first", provider.base_url)
+    period = Period.of(now)
+    MonthlyUsage.objects.create(
+        user_id=caller.user_id, period=period.month, day=period.day, output_reserved=100_000
+    )
+    assert counted(caller, now) == COUNTED
 
 
 def test_without_a_readable_key_the_prompt_is_estimated(
