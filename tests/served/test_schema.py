@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.served.conftest import SignIn
+from tests.served.conftest import SignIn, unexpected
 from tests.served.database import Database
 from tests.served.people import add_person
 from tests.served.service import Service
@@ -35,4 +35,4 @@ def test_the_service_answers_as_its_schema_says(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert service.errors() == []
+    assert unexpected(service.errors()) == []

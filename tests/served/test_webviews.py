@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.served.conftest import Ground, SignIn, unexpected
+from tests.served.conftest import Ground, SignIn
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.webviews import in_chromium, in_webkit, page_of_a_shell
@@ -40,7 +40,7 @@ def allowing(ground: Ground, page: str) -> Iterator[Service]:
     """A service that knows the page's origin."""
     with running_service(ground.folder, {**ground.environ, "CORS_ORIGINS": page}) as service:
         yield service
-        assert unexpected(service.errors()) == []
+        assert service.errors() == []
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def of_anthropic(ground: Ground, page: str) -> Iterator[Service]:
         environ["CORS_ORIGINS"] = page
         with running_service(ground.folder, {**ground.environ, **environ}) as service:
             yield service
-            assert unexpected(service.errors()) == []
+            assert service.errors() == []
 
 
 @pytest.fixture(params=[in_webkit, in_chromium], ids=["webkit", "chromium"])
