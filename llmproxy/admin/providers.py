@@ -52,6 +52,7 @@ class AddProvider(Action):
     label = "Add provider"
     permission = "add"
     form_class = TermsForm
+    grave = True
 
     def effects(self, target: None) -> Iterable[str]:
         yield PROMPTS_GO_THERE

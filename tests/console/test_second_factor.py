@@ -283,7 +283,7 @@ def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
 GRAVE = """
 accounts.client_remove accounts.connectionrevocation_dismiss accounts.user_dismiss accounts.user_email
 accounts.user_erase accounts.user_one_time accounts.user_operator accounts.user_remove accounts.user_reset_factor
-accounts.user_revoke accounts.user_roles accounts.user_set_up_code llmproxy.provider_terms
+accounts.user_revoke accounts.user_roles accounts.user_set_up_code llmproxy.provider_add llmproxy.provider_terms
 procrastinate.procrastinatejob_discard
 releases.appversion_withdraw releases.microapp_move releases.microapp_pin_client releases.microapp_pin_plan
 releases.shellchannel_roll_back
@@ -295,12 +295,10 @@ def test_the_grave_acts_are_these() -> None:
     known = {
         f"{page.opts.app_label}.{page.opts.model_name}_{act.name}"
         for page in pages
-        for act in page.row_actions
-        if act.grave
+        for act in (*page.row_actions, page.add_action)
+        if act is not None and act.grave
     }
     assert known == set(GRAVE.split())
-    # The page that adds a row asks for no new proof.
-    assert not any(page.add_action and page.add_action.grave for page in pages)
 
 
 def test_grave_acts_ask_again_after_ten_minutes_and_others_do_not(
@@ -333,6 +331,21 @@ def test_a_grave_act_on_several_rows_asks_too(whole: Browser, user: User) -> Non
     several = {"target": [str(user.pk)], "reason": "Lost.", "once": "1"}
     assert whole.post(reverse("admin:accounts_user_revoke_several"), several).status_code == 302
     assert acts("user:tokens_revoked") == []
+
+
+def test_a_grave_act_that_adds_a_row_asks_too(whole: Browser, operator: User) -> None:
+    page = reverse("admin:llmproxy_provider_add")
+    given = {"name": "theirs", "dialect": "openai", "base_url": "https://models.example/v1"}
+    given |= {"members": "listed", "api_key": "sk-theirs", "once": "1"}
+    assert whole.get(page).status_code == 200
+    age(whole, minutes=11)
+    assert sent(whole, page).startswith(f"{PROVE}?next=%2Fadmin%2Fllmproxy%2Fprovider%2Fadd")
+    answer: Any = whole.post(page, given)
+    assert answer.url.startswith(PROVE)
+    assert acts("provider:added") == []
+    assert prove_again(whole, operator).status_code == 302
+    assert whole.post(page, given).status_code == 302
+    assert acts("provider:added") == ["provider:added"]
 
 
 def test_another_operator_makes_a_code_and_resets_a_lost_factor(
