@@ -44,7 +44,7 @@ class RequestSchema:
         ``MalformedRequest`` for too many values or members.
         """
         size, faults = _size(data), [*besides]
-        if not self._closed.is_valid(data):
+        if not self._is_closed(data):
             found = list(islice(self._faults(data, size=size), MAX_FAULTS))
             refused = {each.pointer: each for each in refused_members(data, known=self._known)}
             if refused:
@@ -57,6 +57,13 @@ class RequestSchema:
         if faults:
             raise InvalidRequest(errors=faults[:MAX_FAULTS])
         return ()
+
+    def _is_closed(self, data: Json) -> bool:
+        """Whether a body is valid as it is, or without the unknown members that are null, which it loses here."""
+        if self._closed.is_valid(data):
+            return True
+        _drop_nulls(self._schema, data, components=self._components)
+        return self._closed.is_valid(data)
 
     def unlisted(self, data: Json) -> Iterator[Json]:
         """Yields the members that the schema does not know, of each object of a call without other faults."""
@@ -128,9 +135,29 @@ def _unlisted(schema: Json, value: Any, *, components: Json) -> Iterator[Json]:
             yield from _unlisted(known[name], value[name], components=components)
 
 
+def _drop_nulls(schema: Json, value: Any, *, components: Json) -> None:
+    """Takes the members out that are null and unknown: SDKs write them for what their callers have left out."""
+    if "$ref" in schema:
+        schema = components[schema["$ref"].rpartition("/")[2]]
+    for alternative in schema.get("anyOf", ()):
+        _drop_nulls(alternative, value, components=components)
+    if isinstance(value, list):
+        for each in value:
+            _drop_nulls(schema.get("items", {}), each, components=components)
+    if not isinstance(value, dict) or _is_other_kind(schema, value):
+        return
+    known = schema.get("properties", {})
+    if schema.get("additionalProperties") is False:
+        for name in [name for name, each in value.items() if each is None and name not in known]:
+            del value[name]
+    for name in known.keys() & value.keys():
+        _drop_nulls(known[name], value[name], components=components)
+
+
 def _is_other_kind(schema: Json, value: Json) -> bool:
     kind = schema.get("properties", {}).get(KIND, {})
-    return KIND in value and "const" in kind and value[KIND] != kind["const"]
+    kinds = [each["const"] for each in (kind, *kind.get("anyOf", ())) if "const" in each]
+    return bool(kinds) and value.get(KIND) is not None and value[KIND] not in kinds
 
 
 def _validator(schema: Json, components: Json) -> Draft202012Validator:

@@ -143,7 +143,7 @@ def _refused(data: Json) -> Iterator[Fault]:
 
 def _is_bare(item: Json) -> bool:
     """Whether an item is a reference whose type was left out."""
-    return item.keys() == {"id"}
+    return {name for name, value in item.items() if value is not None} == {"id"}
 
 
 def _is_empty(item: Json) -> bool:

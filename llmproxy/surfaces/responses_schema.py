@@ -65,7 +65,7 @@ _ITEMS: Schema = {
     "ResponseMessage": {
         **closed(
             {
-                "type": {"const": "message"},
+                "type": only("message"),
                 "id": OPTIONAL_ID,
                 "role": one_of("user", "assistant", "system", "developer"),
                 "content": any_of(

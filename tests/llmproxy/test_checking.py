@@ -50,3 +50,15 @@ def test_an_unknown_kind_says_why_it_is_refused() -> None:
 def test_a_member_of_another_kind_is_unknown() -> None:
     (fault,) = SCHEMA.check({"parts": [{"type": "text", "text": "x", "url": "y"}]})
     assert (fault.pointer, fault.code) == ("/parts/0/url", "unknown")
+
+
+def test_an_unknown_member_of_null_is_absent() -> None:
+    body = {"parts": [{"type": "text", "text": "x", "url": None}], "other": None}
+    assert SCHEMA.check(body) == ()
+    assert body == {"parts": [{"type": "text", "text": "x"}], "other": None}
+
+
+def test_nulls_hide_no_other_fault() -> None:
+    text = {"type": "text", "text": "x", "url": None}
+    (fault,) = SCHEMA.check({"parts": [*([text] * 600), {**text, "other": 1}]})
+    assert (fault.pointer, fault.code) == ("/parts/600/other", "unknown")

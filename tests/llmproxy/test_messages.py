@@ -85,6 +85,15 @@ class TestRequests:
             "output_config": {"effort": "low"},
         }
 
+    def test_nulls_of_members_that_are_not_supported_are_absent(self) -> None:
+        image = {"type": "image", "source": PNG}
+        turn = {"role": "user", "content": [{**image, "transformations": None}]}
+        given = {"thinking": {"type": "adaptive", "block_binding": None}, "diagnostics": None}
+        body, _ = asked(read({**turn, "clear_at": None}, **given))
+        assert body["messages"] == [{"role": "user", "content": [image]}]
+        assert body["thinking"] == {"type": "adaptive"}
+        assert "diagnostics" not in body
+
     @pytest.mark.parametrize(
         ("members", "where"),
         [

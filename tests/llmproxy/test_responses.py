@@ -131,6 +131,22 @@ def test_null_is_taken_wherever_a_member_is_optional() -> None:
     assert parse({"input": "hello", "text": text}).members["text"] == {}
 
 
+def test_a_null_that_an_sdk_writes_is_absent_and_goes_no_further() -> None:
+    null = {"type": None, "status": None, "namespace": None, "id": None}
+    given = [
+        {**HELLO[0], **null},
+        {**CALL, "id": None, "caller": None},
+        {**RESULT, "id": None, "namespace": None},
+    ]
+    tools = [{"type": "function", "name": "f", "parameters": {"a": None}, "async": None}]
+    members = {"input": given, "tools": tools, "moderation": None}
+    body = sent({**members, "prompt_cache_options": {"comparison_response_id": None}})
+    assert body["input"] == [*HELLO, CALL, RESULT]
+    assert body["tools"] == [{"type": "function", "name": "f", "parameters": {"a": None}}]
+    assert "moderation" not in body
+    assert body["prompt_cache_options"] == {}
+
+
 @pytest.mark.parametrize(
     ("members", "pointer", "code"),
     [
@@ -141,6 +157,7 @@ def test_null_is_taken_wherever_a_member_is_optional() -> None:
         ({"prompt": {"id": "p"}}, "/prompt", "stateless"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "/input/0", "stateless"),
         ({"input": [*HELLO, {"id": "x"}]}, "/input/1", "stateless"),
+        ({"input": [*HELLO, {"id": "x", "type": None}]}, "/input/1", "stateless"),
         *(
             ({"tools": [{"type": kind}]}, "/tools/0/type", "hosted_tool")
             for kind in (
