@@ -254,6 +254,9 @@ class Stream:
         for event in self._parser.feed(chunk) if chunk else self._parser.finish():
             piece = self._translator.piece(event)
             if piece.failed is not None and (chunk or not call.finished):
+                if self._has_output or _has_event(out):
+                    # A failure may report what the answer before it has used.
+                    self._count(piece)
                 return piece.failed
             had_finished = call.finished
             self._count(piece)

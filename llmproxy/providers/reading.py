@@ -10,6 +10,7 @@ from llmproxy.providers.protocol import TokenUsage
 
 # A larger count is a mistake and treated as missing.
 MOST_TOKENS = 1_000_000_000
+_OF_COSTS = ("cost", "price", "billed", "byok", "credit")
 
 
 def parse_json(data: bytes) -> tuple[Any, bool]:
@@ -63,6 +64,19 @@ def whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: whole(each) for name, each in value.items()}
     return [whole(each) for each in value] if isinstance(value, list) else value
+
+
+def without_costs(value: Any) -> Any:
+    """A provider's usage for callers, who hear of no cost at any level."""
+    if isinstance(value, list):
+        return [without_costs(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: without_costs(each)
+        for name, each in value.items()
+        if not any(word in name.lower() for word in _OF_COSTS)
+    }
 
 
 def size_of(text: str) -> int:

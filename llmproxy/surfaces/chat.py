@@ -28,6 +28,9 @@ _DROPPED_FROM_MESSAGES = frozenset(
         "provider_specific_fields",
     }
 )
+# Members that an SDK or a server adds to a call of a tool, which no provider reads.
+_DROPPED_FROM_CALLS = frozenset({"index", "provider_specific_fields"})
+_DROPPED_FROM_FUNCTIONS = frozenset({"parsed_arguments", "description", "provider_specific_fields"})
 
 # Members of an assistant's message that providers answer with null and take back so.
 _NULL_MESSAGES = frozenset({"content", "refusal"})
@@ -146,16 +149,19 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
     """A tool call as the provider wrote it, without an SDK's additions."""
-    kind = call.get("type") or "function"
-    kept = {"id": call["id"], "type": kind}
-    if kind == "function":
-        function = call["function"]
-        kept[kind] = {"name": function["name"], "arguments": function["arguments"] or ""}
-    else:
-        kept[kind] = call[kind]
-    if call.get("extra_content"):
-        kept["extra_content"] = call["extra_content"]
+    kept = {"type": "function", **_without(call, _DROPPED_FROM_CALLS)}
+    if kept["type"] == "function":
+        function = _without(kept["function"], _DROPPED_FROM_FUNCTIONS)
+        kept["function"] = {**function, "arguments": function.get("arguments", "")}
     return kept
+
+
+def _without(members: dict[str, Any], dropped: frozenset[str]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in members.items()
+        if name not in dropped and value not in (None, {})
+    }
 
 
 def _tools(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -364,6 +364,17 @@ class TestMembersOfNoList:
         limit = {"model": "theirs", "max_completion_tokens": 9}
         assert json.loads(sent.body) == self.BODY | limit
 
+    def test_they_stay_in_a_call_of_a_tool_that_is_given_back(self) -> None:
+        function = {"name": "f", "arguments": "{}", "trace": "a"}
+        call = {"id": "c", "type": "function", "function": function, "thought": {"a": None}}
+        said = {"role": "assistant", "content": None, "tool_calls": [{**call, "index": 0}]}
+        chat = parse({"messages": [*HELLO, said]}, stream=False)
+        assert [each.pointer for each in chat.unknown] == [
+            "/messages/1/tool_calls/0/function/trace",
+            "/messages/1/tool_calls/0/thought",
+        ]
+        assert chat.members["messages"][1]["tool_calls"] == [call]
+
     def test_they_are_refused_at_any_other(self) -> None:
         assert sorted(faults(self.BODY)) == [
             ("/chat_template_kwargs", "unknown"),

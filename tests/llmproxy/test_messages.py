@@ -272,8 +272,10 @@ class TestPrompts:
         assert CODEC.prompt_overhead(read(HI, turn)) == 200
 
 
-def events(*given: Any, size: int = 10_000, called: str | None = "ours") -> tuple[list[Piece], Any]:
-    translator = MessageTranslator(called=called, key=lambda: "")
+def events(
+    *given: Any, size: int = 10_000, called: str | None = "ours", passes_all: bool = False
+) -> tuple[list[Piece], Any]:
+    translator = MessageTranslator(called=called, key=lambda: "", passes_all=passes_all)
     parser, data = EventParser(), b"".join(map(as_stream, given))
     parts = [data[at : at + size] for at in range(0, len(data), size)]
     pieces = [
@@ -332,6 +334,29 @@ class TestStreams:
         pieces, _ = events({"type": "organization", "id": "org-1"})
         assert pieces[0] == Piece()
 
+    def test_members_and_events_of_no_list_pass_only_where_all_do(self) -> None:
+        usage = {**message()["usage"], "iterations": 2, "cost": 0.1}
+        sent = events_of(message(text("Hello"), organization="org-1", usage=usage))
+        sent[-2] |= {"theirs": 1, "usage": usage}
+        sent.insert(1, {"type": "note", "id": "n"})
+        pieces, listed = events(*sent)
+        kept = told(b"".join(piece.forward for piece in pieces))
+        assert [each["type"] for each in kept[:2]] == ["message_start", "content_block_start"]
+        assert "organization" not in kept[0]["message"]
+        (last, _) = told(listed.ending(TokenUsage(30, 42, 15)))
+        assert last.keys() == {"type", "delta", "usage"}
+        assert "iterations" not in last["usage"]
+
+        pieces, opened = events(*sent, passes_all=True)
+        kept = told(b"".join(piece.forward for piece in pieces))
+        assert [each["type"] for each in kept[:2]] == ["message_start", "note"]
+        assert kept[0]["message"]["organization"] == "org-1"
+        (last, _) = told(opened.ending(TokenUsage(30, 42, 15)))
+        assert (last["theirs"], last["usage"]["iterations"]) == (1, 2)
+        assert "cost" not in last["usage"]
+        (piece,), _ = events({"type": "a\nevent: message_stop"}, passes_all=True)
+        assert piece.forward == b""
+
     def test_a_failure_is_an_event_of_anthropics(self) -> None:
         _, translator = events(*events_of(message(text("Hello")))[:3])
         (error,) = told(translator.failure(ProviderError()))
@@ -364,6 +389,8 @@ class TestAnswers:
         }
         assert known == TokenUsage(30, 42, 15)
         assert size == len("Hm.Hello")
+        answer, _, _ = CODEC.answer(body, target=target("anthropic")._replace(passes_all=True))
+        assert answer == given
 
     def test_without_a_report_the_charge_is_told(self) -> None:
         body = json.dumps(message(text("Hello"), usage=None)).encode()

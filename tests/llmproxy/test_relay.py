@@ -819,6 +819,27 @@ class TestResponses:
         assert (record.end, record.source) == ("done", "provider")
         assert (record.input_tokens, record.output_tokens) == (9, 5)
 
+    @pytest.mark.parametrize(
+        ("kind", "end"), [("incomplete", "done"), ("failed", "provider_failed")]
+    )
+    def test_another_end_with_usage_settles_by_it(self, play: Play, kind: str, end: str) -> None:
+        usage = {"input_tokens": 9, "output_tokens": 55, "total_tokens": 64}
+        given = {"id": "r", "output": [], "usage": usage, "error": {"code": "server_error"}}
+        parts = (self.CREATED, *self.DELTAS, told(kind, 3, response=given))
+        with play(plays(*parts), request=self.ASKED) as call:
+            read(stream(call))
+        record = UsageRecord.objects.get()
+        assert (record.end, record.source) == (end, "provider")
+        assert (record.input_tokens, record.output_tokens) == (9, 55)
+
+    def test_a_failure_in_place_of_an_answer_costs_nothing(self, play: Play) -> None:
+        usage = {"input_tokens": 9, "output_tokens": 0, "total_tokens": 9}
+        failed = told("failed", 0, response={"id": "r", "error": {}, "usage": usage})
+        with play(plays(failed), request=self.ASKED) as call, pytest.raises(ProviderError):
+            stream(call)
+        record = UsageRecord.objects.get()
+        assert (record.end, record.input_tokens) == ("provider_failed", 0)
+
     def test_without_a_report_what_was_delivered_is_charged_and_told(self, play: Play) -> None:
         parts = (self.CREATED, *self.DELTAS, self.completed(None))
         with play(plays(*parts), request=self.ASKED) as call:

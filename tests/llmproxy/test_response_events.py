@@ -71,6 +71,11 @@ def test_members_of_no_list_pass_only_where_all_do() -> None:
     assert not ours.keys() & ended["response"].keys()
     opened = ResponseTranslator(key=str, called=None, passes_all=True)
     assert b"".join(each.forward for each in read(raw, opened)) == raw
+    usage = {**USAGE, "iterations": 2, "cost": 0.1}
+    read(event("response.completed", 3, response=response(usage=usage), theirs=1), opened)
+    ((_, ended),) = events_in(opened.ending(CHARGED))
+    assert (ended["theirs"], ended["response"]["usage"]["iterations"]) == (1, 2)
+    assert "cost" not in ended["response"]["usage"]
 
 
 def test_the_callers_name_of_the_model_stands_in_each_response() -> None:
@@ -183,6 +188,13 @@ def test_a_failure_is_a_problem(raw: bytes, code: str) -> None:
     (piece,) = read(raw)
     assert piece.failed is not None
     assert piece.failed.code == code
+
+
+def test_a_failure_may_report_what_was_used() -> None:
+    failed = response(error={"code": "server_error"}, usage=USAGE)
+    (piece,) = read(event("response.failed", response=failed))
+    assert piece.failed is not None
+    assert piece.reported == TokenUsage(9, 7)
 
 
 def test_a_failure_ends_the_stream_as_openais_does() -> None:

@@ -399,8 +399,12 @@ def test_an_answer_that_is_none_is_a_failure(body: bytes) -> None:
 
 
 def test_members_of_an_answer_in_no_list_pass_only_where_all_do() -> None:
-    body = dumps({"id": "r", "output": [], "org": "o", "x_cost": 1}).encode()
+    usage = {"input_tokens": 1, "output_tokens": 2, "iterations": 3, "cost": 0.1}
+    body = dumps({"id": "r", "output": [], "org": "o", "usage": usage}).encode()
     answer, _, _ = Responses().answer(body, target=target())
-    assert answer == {"id": "r", "output": []}
+    assert answer.keys() == {"id", "output", "usage"}
+    assert "iterations" not in answer["usage"]
     answer, _, _ = Responses().answer(body, target=target()._replace(passes_all=True))
-    assert answer["org"] == "o"
+    answer = Responses().completed(answer, called=None, charged=None)
+    assert (answer["org"], answer["usage"]["iterations"]) == ("o", 3)
+    assert "cost" not in answer["usage"]

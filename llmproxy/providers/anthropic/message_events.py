@@ -4,6 +4,7 @@ Token counts are cumulative: the last value of each field counts. The start of a
 only; an output count is final once the message has its stop reason. So the last ``message_delta`` says what is charged.
 """
 
+import re
 from collections.abc import Callable
 from json import dumps
 from typing import Any
@@ -12,7 +13,7 @@ from config.api.handlers import anthropic_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
 from llmproxy.providers.anthropic.answer import prompt, reported
-from llmproxy.providers.anthropic.usage import MEMBERS, usage_of
+from llmproxy.providers.anthropic.usage import listed, usage_of
 from llmproxy.providers.failures import failure_of
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.providers.reading import parse_json, size_of
@@ -22,6 +23,9 @@ _MESSAGE_MEMBERS = frozenset(
     {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"}
 )
 _DELTA_MEMBERS = frozenset({"stop_reason", "stop_sequence", "stop_details"})
+_LAST_MEMBERS = frozenset({"context_management"})
+# A kind with a line break would be an event of its own.
+_KIND = re.compile(r"[a-z0-9_.]+")
 # What a model said, by the kind of a block or of a piece.
 _TEXTS = {
     "text": "text",
@@ -35,11 +39,14 @@ _STOP = {"type": "message_stop"}
 
 
 class MessageTranslator:
-    """The translator of one stream. It skips events of unknown kinds."""
+    """The translator of one stream. It skips events of unknown kinds, unless an operator has opened the provider."""
 
-    def __init__(self, *, key: Callable[[], str], called: str | None) -> None:
+    def __init__(
+        self, *, key: Callable[[], str], called: str | None, passes_all: bool = False
+    ) -> None:
         self._key = key
         self._called = called
+        self._passes_all = passes_all
         self._begun = False
         # The event with the stop reason, and the usage so far.
         self._last: dict[str, Any] | None = None
@@ -93,12 +100,14 @@ class MessageTranslator:
                 piece = Piece(failed=failure_of(data, key=self._key()))
             case "ping":
                 piece = Piece(forward=raw)
+            case _ if self._passes_all and _KIND.fullmatch(kind):
+                piece = Piece(forward=raw)
         return piece
 
     def _start(self, message: dict[str, Any]) -> Piece:
         self._begun = True
         self._merge_usage(message.get("usage"))
-        kept = {name: value for name, value in message.items() if name in _MESSAGE_MEMBERS}
+        kept = self._listed(message, _MESSAGE_MEMBERS)
         kept["model"] = self._called or message["model"]
         # Clients read the prompt's tokens here, and an output count that is no more than a beginning.
         kept["usage"] = {"input_tokens": 0, "output_tokens": 0, **self._usage}
@@ -120,19 +129,18 @@ class MessageTranslator:
             return Piece()
         known = reported(self._usage) if data.get("usage") else None
         if self._last is None:
-            kept = {name: value for name, value in delta.items() if name in _DELTA_MEMBERS}
-            self._last = {"type": "message_delta", "delta": kept}
-        if data.get("context_management"):
-            self._last["context_management"] = data["context_management"]
+            self._last = {"type": "message_delta", "delta": self._listed(delta, _DELTA_MEMBERS)}
+        others = self._listed({**data, "delta": None, "usage": None}, _LAST_MEMBERS)
+        self._last |= {name: value for name, value in others.items() if value}
         return Piece(finished=True, reported=known)
 
     def _merge_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
-            self._usage |= {
-                name: value
-                for name, value in usage.items()
-                if value is not None and name in MEMBERS
-            }
+            kept = listed(usage, passes_all=self._passes_all)
+            self._usage |= {name: value for name, value in kept.items() if value is not None}
+
+    def _listed(self, members: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+        return {name: value for name, value in members.items() if self._passes_all or name in names}
 
 
 def named_event(data: dict[str, Any]) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 from llmproxy.providers.anthropic.answer import reported
 from llmproxy.providers.anthropic.message_events import MessageTranslator, size_of_part
 from llmproxy.providers.anthropic.overhead import TOOLS_PROMPT
-from llmproxy.providers.anthropic.usage import usage_of
+from llmproxy.providers.anthropic.usage import listed, usage_of
 from llmproxy.providers.failures import failure_of, is_failure
 from llmproxy.providers.protocol import (
     ProviderError,
@@ -25,10 +25,10 @@ FETCHED_DOCUMENT = 20_000
 LEAST_BUDGET = 1_024
 # Characters of encrypted thinking for each of its tokens.
 CHARACTERS_PER_TOKEN = 6
-_MEMBERS = (
+_MEMBERS = frozenset({
     "id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage",
     "context_management",
-)  # fmt: skip
+})  # fmt: skip
 
 
 class MessageCodec:
@@ -69,7 +69,12 @@ class MessageCodec:
             message = parse_json_exactly(body)
             if is_failure(message):
                 raise failure_of(message, key=target.key())
-            answer = {name: message[name] for name in _MEMBERS if name in message}
+            answer = {
+                name: value
+                for name, value in message.items()
+                if target.passes_all or name in _MEMBERS
+            }
+            answer["usage"] = listed(message.get("usage"), passes_all=target.passes_all)
             size = sum(map(size_of_part, answer["content"]))
             return answer, reported(answer.get("usage")), size
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -80,11 +85,11 @@ class MessageCodec:
     ) -> dict[str, Any]:
         if called is not None:
             answer["model"] = called
-        answer["usage"] = usage_of(answer.get("usage"), charged)
+        answer["usage"] = usage_of(answer["usage"], charged)
         return answer
 
     def translator(self, request: Messages, *, target: Target, called: str | None) -> Translator:
-        return MessageTranslator(called=called, key=target.key)
+        return MessageTranslator(called=called, key=target.key, passes_all=target.passes_all)
 
 
 def count_request(request: Messages, *, target: Target) -> ProviderRequest:

@@ -4,6 +4,7 @@ from typing import Any
 
 from llmproxy.providers.anthropic.answer import reported
 from llmproxy.providers.protocol import TokenUsage
+from llmproxy.providers.reading import without_costs
 
 MEMBERS = frozenset({
     "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation",
@@ -11,11 +12,15 @@ MEMBERS = frozenset({
 })  # fmt: skip
 
 
-def usage_of(usage: Any, charged: TokenUsage | None) -> dict[str, Any]:
+def listed(usage: Any, *, passes_all: bool = False) -> dict[str, Any]:
+    """The members of a provider's usage that reach callers."""
+    given: dict[str, Any] = without_costs(usage) if isinstance(usage, dict) else {}
+    return {name: value for name, value in given.items() if passes_all or name in MEMBERS}
+
+
+def usage_of(kept: dict[str, Any], charged: TokenUsage | None) -> dict[str, Any]:
     """The provider's usage where it is what is charged, and else the usage charged."""
-    given = usage if isinstance(usage, dict) else {}
-    kept = {name: value for name, value in given.items() if name in MEMBERS}
-    known = reported(given)
+    known = reported(kept)
     if charged is None or (
         known is not None
         and (known.input, known.output, known.cached_input)

@@ -93,7 +93,8 @@ class ResponseTranslator:
         self._number = max(self._number, given.get("sequence_number") or 0)
         response = given.get("response")
         if kind == "response.failed":
-            return Piece(failed=failure_of({"error": response["error"] or {}}, key=self._key()))  # type: ignore[index]
+            failed = failure_of({"error": response["error"] or {}}, key=self._key())  # type: ignore[index]
+            return Piece(failed=failed, reported=reported(response.get("usage")))  # type: ignore[union-attr]
         if not self._passes_all and not EVENT.issuperset(given):
             drop(given, EVENT)
             data = None

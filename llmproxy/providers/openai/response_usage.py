@@ -26,9 +26,9 @@ def reported(usage: Any) -> TokenUsage | None:
 
 
 def with_usage(response: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
-    """A response with these counts, and of its usage what else reaches callers."""
+    """A response with these counts, beside the listed members of its usage."""
     given = response.get("usage")
-    usage = chat_usage.listed(given) if isinstance(given, dict) else {}
+    usage = given if isinstance(given, dict) else {}
     cached, reasoning = known.cached_input, known.reasoning
     response["usage"] = {
         **usage,

@@ -6,6 +6,7 @@ from llmproxy.providers.failures import failure_of, is_failure
 from llmproxy.providers.openai.listed import RESPONSE, drop
 from llmproxy.providers.openai.response_events import ResponseTranslator
 from llmproxy.providers.openai.response_usage import item_size, reported, with_usage
+from llmproxy.providers.openai.usage import listed
 from llmproxy.providers.protocol import (
     ProviderError,
     ProviderRequest,
@@ -44,6 +45,8 @@ class Responses:
                 raise failure_of(answer, key=target.key())
             size = sum(map(item_size, answer["output"]))
             known = reported(answer.get("usage"))
+            if isinstance(usage := answer.get("usage"), dict):
+                answer["usage"] = listed(usage, passes_all=target.passes_all)
             if not target.passes_all:
                 drop(answer, RESPONSE)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

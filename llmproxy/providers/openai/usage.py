@@ -3,9 +3,9 @@
 from typing import Any
 
 from llmproxy.providers.protocol import TokenUsage
-from llmproxy.providers.reading import count_of, usage_of, whole
+from llmproxy.providers.reading import count_of, usage_of, whole, without_costs
 
-# What reaches callers: counts, and how long a server took. A cost does not, at any level.
+# What reaches callers: counts, and how long a server took.
 MEMBERS = frozenset({
     "prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details",
     "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details", "cached_tokens",
@@ -13,7 +13,6 @@ MEMBERS = frozenset({
     "cache_read_input_tokens", "citation_tokens", "num_search_queries", "num_sources_used", "search_context_size",
     "queue_time", "prompt_time", "completion_time", "total_time",
 })  # fmt: skip
-_OF_COSTS = ("cost", "price", "billed", "byok", "credit")
 
 
 def reported(usage: Any) -> TokenUsage | None:
@@ -43,7 +42,7 @@ def reported(usage: Any) -> TokenUsage | None:
 
 def listed(usage: dict[str, Any], *, passes_all: bool = False) -> dict[str, Any]:
     """The members of a provider's usage that reach callers, in whole numbers."""
-    kept: dict[str, Any] = whole(_without_costs(usage))
+    kept: dict[str, Any] = whole(without_costs(usage))
     return kept if passes_all else {name: kept[name] for name in kept if name in MEMBERS}
 
 
@@ -58,18 +57,6 @@ def told(usage: dict[str, Any], known: TokenUsage, *, passes_all: bool = False) 
         elif any(value.values()):
             usage[name] = value
     return usage
-
-
-def _without_costs(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_costs(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: _without_costs(each)
-        for name, each in value.items()
-        if not any(word in name.lower() for word in _OF_COSTS)
-    }
 
 
 def _detail(usage: dict[str, Any], group: str, name: str) -> int:
