@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Count, Q, QuerySet, Sum
 
-from usage.models import UsageRecord
+from usage.models import LeftAttempt, UsageRecord
 
 
 class Line(NamedTuple):
@@ -40,6 +40,8 @@ _SUMS: dict[str, Any] = {
     "unpriced": Count("pk", filter=Q(cost=None)),
 }
 
+_LEFT_SUMS = {name: _SUMS[name] for name in ("calls", "input", "output", "spent", "unpriced")}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
@@ -59,6 +61,17 @@ class Statement:
         rows = self._settled().values_list("model").annotate(**_SUMS)
         for name, *sums in rows.order_by("model").iterator():
             yield Line(name, *sums)
+
+    def left(self) -> Iterator[Line]:
+        """A line for each provider that left attempts at these calls without an answer.
+
+        It may bill them, by an estimate; nobody is charged, so the total has none of them.
+        """
+        of_month = {"record__client_id": self.client_id, "record__period": self.month}
+        rows = LeftAttempt.objects.filter(**of_month).order_by().values_list("provider")
+        for name, *sums in rows.annotate(**_LEFT_SUMS).order_by("provider").iterator():
+            calls, given, output, cost, unpriced = sums
+            yield Line(name, calls, given, 0, output, cost, 0, unpriced)
 
     def total(self) -> Line:
         return Line("total", *self._settled().aggregate(**_SUMS).values())

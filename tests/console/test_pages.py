@@ -28,13 +28,13 @@ from llmproxy.models import LanguageModel
 from releases.models import ShellRelease
 from tests.conftest import Browser
 from tests.console.conftest import World
-from usage.models import Alert, MonthlyUsage, Override, RunningCall, UsageRecord
+from usage.models import Alert, LeftAttempt, MonthlyUsage, Override, RunningCall, UsageRecord
 
 pytestmark = pytest.mark.django_db
 
 LISTED = {
-    Alert, AuditEvent, Client, LanguageModel, Licence, MonthlyUsage, Operator, Override, Plan, RefreshToken, Session,
-    RunningCall, ShellRelease, SigningKey, UsageRecord, User,
+    Alert, AuditEvent, Client, LanguageModel, LeftAttempt, Licence, MonthlyUsage, Operator, Override, Plan,
+    RefreshToken, RunningCall, Session, ShellRelease, SigningKey, UsageRecord, User,
 }  # fmt: skip
 # Lists without pages of rows.
 LISTED_ALONE = {Operator, RefreshToken}

@@ -127,7 +127,7 @@ def test_an_attempt_that_was_left_is_a_line_of_its_own(
     assert (line["request_id"], line["user_id"]) == (call["request_id"], call["user_id"])
     assert (line["input_tokens"], line["output_tokens"]) == (10, 20)
     page = console.get(f"{LIST}{running.pk}/change/").content.decode()
-    assert "first after 3600 s, up to $0.00" in page
+    assert "first after 3600 s</a>, up to $0.000050" in page
 
 
 def test_a_settled_call_moves_to_no_other_route(calls: list[UsageRecord]) -> None:

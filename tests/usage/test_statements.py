@@ -17,7 +17,7 @@ from licensing.licences import create_client
 from licensing.models import Plan
 from tests.usage.test_budgets import DECEMBER, NOON, PRICES, ask, end
 from usage.caps import UNKNOWN
-from usage.models import UsageRecord
+from usage.models import LeftAttempt, UsageRecord
 from usage.settlement import settle_abandoned
 from usage.statements import Line, Statement
 
@@ -119,6 +119,42 @@ def test_the_text_names_what_has_no_price(month: list[UsageRecord]) -> None:
     assert len([line for line in text.splitlines() if "@acme.test" in line]) == 3
 
 
+def test_attempts_that_were_left_are_lines_of_their_own_and_in_no_sum(
+    month: list[UsageRecord], organisation: Client
+) -> None:
+    before = Statement(client_id=organisation.pk, month=NOVEMBER).total()
+    other = UsageRecord.objects.exclude(client_id=organisation.pk).get()
+    for record, provider, cost in (
+        (month[0], "first", 50),
+        (month[1], "first", None),
+        (month[1], "second", 7),
+        (other, "first", 9),
+    ):
+        LeftAttempt.objects.create(
+            record=record,
+            provider=provider,
+            input_tokens=10,
+            output_tokens=20,
+            cost=cost,
+            asked_at=NOON,
+            left_at=NOON,
+        )
+    statement = Statement(client_id=organisation.pk, month=NOVEMBER)
+    assert list(statement.left()) == [
+        Line("first", 2, 20, 0, 40, 50, 0, 1),
+        Line("second", 1, 10, 0, 20, 7, 0, 0),
+    ]
+    assert statement.total() == before
+    rows = [row for row in csv.DictReader(StringIO(run("csv"))) if row["of"] == "left"]
+    assert [(row["name"], row["cost_usd"]) for row in rows] == [
+        ("first", "0.000050"),
+        ("second", "0.000007"),
+    ]
+    assert [each["calls"] for each in json.loads(run("json"))["left"]] == [2, 1]
+    text = "Left by second without an answer, and in no line: 1 attempts, up to $0.000007"
+    assert text in run()
+
+
 def test_calls_from_before_prices_are_counted_and_named(
     month: list[UsageRecord], organisation: Client
 ) -> None:
@@ -141,7 +177,7 @@ def test_an_erased_person_has_a_line_and_no_email(
 def test_it_takes_the_same_queries_for_any_number_of_people(
     month: list[UsageRecord], django_assert_num_queries: Any
 ) -> None:
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(5):
         run("csv")
 
 

@@ -9,7 +9,9 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html_join
 
 from accounts.admin.exports import ExportedList
 from accounts.admin.fields import PersonField
@@ -114,10 +116,19 @@ class UsageRecordAdmin(ExportedList, LargeList):
     @admin.display(description="left before, uncharged")
     def left_before(self, row: UsageRecord) -> str:
         """The attempts that other providers left without an answer, and may bill."""
-        return "; ".join(
-            f"{each.provider} after {(each.left_at - each.asked_at).total_seconds():.0f} s"
-            + ("" if each.cost is None else f", up to {shown(each.cost)}")
-            for each in row.left_attempts.all()
+        line = '<a href="{}">{} after {} s</a>{}'
+        return format_html_join(
+            "; ",
+            line,
+            (
+                (
+                    reverse("admin:usage_leftattempt_change", args=[each.pk]),
+                    each.provider,
+                    round((each.left_at - each.asked_at).total_seconds()),
+                    "" if each.cost is None else f", up to {shown(each.cost, 6)}",
+                )
+                for each in row.left_attempts.all()
+            ),
         )
 
     def export(self, rows: QuerySet[UsageRecord], *, ending: str) -> Iterator[bytes]:

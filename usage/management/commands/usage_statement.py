@@ -25,7 +25,8 @@ FORMULA = ("=", "+", "-", "@")
 class Command(BaseCommand):
     help = (
         "Write what a client's settled model calls of a month come to, by person and by model: calls, tokens, cost in "
-        "dollars, abandoned calls, and calls without prices, whose cost is not known."
+        "dollars, abandoned calls, and calls without prices, whose cost is not known. Attempts that a provider left "
+        "without an answer, and may bill, are apart, by provider, and in no total."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -52,6 +53,11 @@ class Command(BaseCommand):
         self.stdout.write(_columns("total", _numbers(statement.total())))
         if unpriced:
             self.stdout.write(f"\nWithout prices, and not in the cost: {', '.join(unpriced)}")
+        for left in statement.left():
+            cost = f"up to ${decimal(left.cost)}" if left.cost else "of an unknown cost"
+            self.stdout.write(
+                f"\nLeft by {left.name} without an answer, and in no line: {left.calls:,} attempts, {cost}"
+            )
         if running := statement.running():
             self.stdout.write(f"\nStill running, and in no line: {running:,} calls")
 
@@ -67,7 +73,12 @@ class Command(BaseCommand):
         """One object, a row on each line, written as it is read."""
         head = {"id": str(client.pk), "name": client.name}
         self.stdout.write(f'{{"client": {dumps(head)}, "month": "{statement.month:%Y-%m}",')
-        for name, lines in (("people", statement.people()), ("models", statement.models())):
+        parts = (
+            ("people", statement.people()),
+            ("models", statement.models()),
+            ("left", statement.left()),
+        )
+        for name, lines in parts:
             self.stdout.write(f'"{name}": [', ending="")
             comma = "\n"
             for line in lines:
@@ -82,6 +93,7 @@ class Command(BaseCommand):
 def _parts(statement: Statement) -> Iterator[tuple[str, Iterable[Line]]]:
     yield "person", statement.people()
     yield "model", statement.models()
+    yield "left", statement.left()
     yield "total", [statement.total()]
 
 
