@@ -141,24 +141,22 @@ def _json(value: Any) -> str | None:
 
 def _thoughts(message: dict[str, Any]) -> Iterator[str | None]:
     """What an answer thought. Some servers say the same text in several members."""
-    details = message.get("reasoning_details") or ()
-    texts = [part.get("text") for part in details if isinstance(part, dict)]
-    said = "".join(text for text in texts if isinstance(text, str))
-    yield from {said, message.get("reasoning_content"), message.get("reasoning")} - {None}
-    # Signatures and hidden thoughts stand for tokens too.
-    yield _json(
-        [
-            {
-                name: value
-                for name, value in part.items()
-                if name != "text" or not isinstance(value, str)
-            }
-            if isinstance(part, dict)
-            else part
-            for part in details
-        ]
-    )
+    said = {message.get("reasoning_content"), message.get("reasoning")}
+    for member, text in (("reasoning_details", "text"), ("thinking_blocks", "thinking")):
+        parts = message.get(member) or ()
+        texts = [part.get(text) for part in parts if isinstance(part, dict)]
+        said.add("".join(each for each in texts if isinstance(each, str)))
+        # Signatures and hidden thoughts stand for tokens too.
+        yield _json([_unsaid(part, text) for part in parts])
+    yield from said - {None}
     yield _json(message.get("extra_content"))
+
+
+def _unsaid(part: Any, text: str) -> Any:
+    """A part of reasoning without its text."""
+    if not isinstance(part, dict) or not isinstance(part.get(text), str):
+        return part
+    return {name: value for name, value in part.items() if name != text}
 
 
 def _content(content: Any) -> Iterator[str | None]:

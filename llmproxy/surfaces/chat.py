@@ -1,6 +1,6 @@
 """Validates the body of a model call and keeps the members for the provider."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,20 @@ _TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls"})
 _WITHOUT_TOOL = ("none", "auto", True, False)
 _DROPPED_FROM_MESSAGES = frozenset(
     {
-        *SAID,
+        *(SAID.keys() - {"thinking_blocks"}),
         "annotations",
         "parsed",
         "id",
         "provider_specific_fields",
     }
 )
+# Where LiteLLM puts the members of an answer that it does not know, those which some providers need back among them.
+_OTHERS = "provider_specific_fields"
+_THOUGHTS: Mapping[str, type] = {
+    "reasoning_details": list,
+    "thinking_blocks": list,
+    "extra_content": dict,
+}
 # Members that an SDK or a server adds to a call of a tool, which no provider reads.
 _DROPPED_FROM_CALLS = frozenset({"index", "provider_specific_fields"})
 _DROPPED_FROM_FUNCTIONS = frozenset({"parsed_arguments", "description", "provider_specific_fields"})
@@ -127,6 +134,10 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
         for name, value in message.items()
         if name not in _DROPPED_FROM_MESSAGES and (value is not None or name in _NULL_MESSAGES)
     }
+    for name, kind in _THOUGHTS.items() if message["role"] == "assistant" else ():
+        thought = (message.get(_OTHERS) or {}).get(name)
+        if name not in kept and thought and isinstance(thought, kind):
+            kept[name] = thought
     if isinstance(kept.get("content"), list):
         kept["content"] = [_part(each) for each in kept["content"]]
     if kept.get("tool_calls"):

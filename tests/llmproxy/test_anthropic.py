@@ -22,6 +22,7 @@ from llmproxy.calls import Call, End, admit
 from llmproxy.estimates import text_tokens
 from llmproxy.models import LanguageModel
 from llmproxy.providers.anthropic import ChatCompletions
+from llmproxy.providers.anthropic.blocks import SIGNED
 from llmproxy.providers.anthropic.events import EventTranslator
 from llmproxy.providers.anthropic.overhead import TOOLS_PROMPT
 from llmproxy.providers.anthropic.thinking import takes_effort
@@ -525,7 +526,12 @@ class TestThinking:
     def test_thoughts_given_back_let_the_model_think_on_after_a_tool(self, model: str) -> None:
         """As it answered, whole or streamed, and as programs put streams together."""
         hidden = {"type": "redacted_thinking", "data": "EmwKAhgB"}
-        blocks = [thought("Hm."), hidden, tool_use("weather", {"city": "Ulm"}, "call_1")]
+        calls = [tool_use("weather", {"city": city}, f"call_{city}") for city in ("Ulm", "Bonn")]
+        # Thoughts between calls keep their place.
+        blocks = [
+            *(thought("Hm."), hidden, text("Let me see.")),
+            *(calls[0], thought("And"), hidden, thought("then?"), calls[1], thought("So.")),
+        ]
         given = message(*blocks, stop_reason="tool_use")
         whole, _, _ = answered(json.dumps(given).encode())
         state = ChatCompletionStreamState()
@@ -533,9 +539,28 @@ class TestThinking:
             state.handle_chunk(ChatCompletionChunk.model_validate({"model": "m", **chunk}))
         streamed = state.get_final_completion().choices[0].message.model_dump()
         for answer in (whole["choices"][0]["message"], streamed):
-            asked = body(HI, answer, RESULT, tools=[WEATHER], reasoning_effort="high", model=model)
+            results = [{**RESULT, "tool_call_id": each["id"]} for each in calls]
+            asked = body(
+                HI, answer, *results, tools=[WEATHER], reasoning_effort="high", model=model
+            )
             assert asked["messages"][1] == {"role": "assistant", "content": blocks}
             assert asked["thinking"]["type"] == ("enabled" if model == MODEL else "adaptive")
+
+    def test_thinking_blocks_of_litellm_go_back_as_they_are(self) -> None:
+        given = [thought("Hm."), {"type": "redacted_thinking", "data": "EmwKAhgB"}]
+        unsigned = [{"type": "thinking", "thinking": "?"}, {"type": "thinking", "signature": 7}, 7]
+        for members in (
+            {"thinking_blocks": [*given, *unsigned]},
+            {"provider_specific_fields": {"thinking_blocks": given}},
+        ):
+            asked = body(HI, {**CALLED, **members}, RESULT)
+            found = asked["messages"][1]["content"]
+            assert (found[:-1], found[-1]["type"]) == (given, "tool_use")
+        # Of a thought in both shapes the one counts that says its place.
+        signed = {"type": "reasoning.text", "text": "Ah", "signature": "x", "format": SIGNED}
+        both = {"reasoning_details": [signed], "thinking_blocks": given}
+        found = body(HI, {**CALLED, **both}, RESULT)["messages"][1]["content"]
+        assert [each["type"] for each in found] == ["thinking", "tool_use"]
 
     @pytest.mark.parametrize(
         "details",

@@ -169,12 +169,26 @@ def test_thoughts_go_back_to_the_server_and_notes_of_programs_do_not() -> None:
         "reasoning_content": "Hm.",
         "reasoning_details": [{"text": "Hm."}],
         "extra_content": {"google": {"thought_signature": "c2ln"}},
+        "thinking_blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}],
     }
     notes = {"provider_specific_fields": {"x": 1}, "id": "msg_1", "annotations": [{}]}
     answer = {"role": "assistant", "content": "Hi", **notes, **thoughts}
     messages = [{"role": "user", "content": "x"}, answer, {"role": "user", "content": "y"}]
     sent = parse({"messages": messages}, stream=False).members["messages"]
     assert sent[1] == {"role": "assistant", "content": "Hi", **thoughts}
+
+
+def test_thoughts_go_back_from_where_litellm_holds_them() -> None:
+    thoughts = {"reasoning_details": [{"text": "Hm."}], "extra_content": {"google": {}}}
+    others = {**thoughts, "thinking_blocks": "none", "cost": 1}
+    answer = {"role": "assistant", "content": "Hi", "provider_specific_fields": others}
+    sent = parse({"messages": [answer]}, stream=False).members["messages"]
+    assert sent == [{"role": "assistant", "content": "Hi", **thoughts}]
+    mine = {**answer, "reasoning_details": [{"text": "Ah."}]}
+    (said,) = parse({"messages": [mine]}, stream=False).members["messages"]
+    assert said["reasoning_details"] == [{"text": "Ah."}]
+    (asked,) = parse({"messages": [{**answer, "role": "user"}]}, stream=False).members["messages"]
+    assert asked == {"role": "user", "content": "Hi"}
 
 
 def test_members_of_openais_dialect_are_forwarded() -> None:

@@ -196,6 +196,8 @@ class TestWhatIsGivenBack:
             {"reasoning_details": [{"type": "reasoning.text", "text": LONG}]},
             {"reasoning_details": [{"type": "reasoning.encrypted", "data": LONG}]},
             {"reasoning_details": [[LONG]]},
+            {"thinking_blocks": [{"type": "thinking", "thinking": LONG, "signature": "x"}]},
+            {"thinking_blocks": [{"type": "redacted_thinking", "data": LONG}]},
             {"extra_content": {"google": {"thought_signature": LONG}}},
             {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": LONG}]}]},
             {"tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "f", "input": LONG}}]},

@@ -85,6 +85,26 @@ class TestRequests:
             "output_config": {"effort": "low"},
         }
 
+    def test_thinking_between_calls_of_tools_goes_back_as_it_came(self) -> None:
+        said = message(
+            *(thought("Hm."), text("So"), tool_use("weather", {"city": "Ulm"})),
+            *(thought("And?"), {"type": "redacted_thinking", "data": "EmwK"}),
+            tool_use("weather", {"city": "Bonn"}, "toolu_2"),
+        )
+        answer, _, _ = CODEC.answer(json.dumps(said).encode(), target=target("anthropic"))
+        results = [
+            {"type": "tool_result", "tool_use_id": each, "content": "4"}
+            for each in ("toolu_1", "toolu_2")
+        ]
+        turns = [
+            HI,
+            {"role": "assistant", "content": answer["content"]},
+            {"role": "user", "content": results},
+        ]
+        body, _ = asked(read(*turns, tools=[TOOL], thinking={"type": "adaptive"}))
+        assert body["messages"] == turns
+        assert body["messages"][1]["content"] == said["content"]
+
     def test_nulls_of_members_that_are_not_supported_are_absent(self) -> None:
         image = {"type": "image", "source": PNG}
         turn = {"role": "user", "content": [{**image, "transformations": None}]}

@@ -1,7 +1,8 @@
 """Translates Anthropic's message to a chat completion.
 
 Thinking becomes ``reasoning_content``, and with its signatures ``reasoning_details`` in OpenRouter's shape: a caller
-who gives these back lets the model think on after the call of a tool.
+who gives these back lets the model think on after the call of a tool. The ``id`` of a thought is that of the call
+before it, since the shape has one list of thoughts and one of calls.
 """
 
 import time
@@ -101,11 +102,12 @@ def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
                 text += block["text"] or ""
             case "thinking":
                 thinking += block["thinking"] or ""
-                signed = signature(block.get("signature"))
-                details.append(thought(block["thinking"] or "", len(details)) | signed)
+                said = thought(block["thinking"] or "", len(details))
+                details.append(said | signature(block.get("signature"), after=_last_id(calls)))
             case "redacted_thinking":
                 hidden += len(block["data"])
-                details.append(hidden_thought(block["data"], len(details)))
+                after = _last_id(calls)
+                details.append(hidden_thought(block["data"], len(details), after=after))
             case "tool_use":
                 calls.append(tool_call(block["id"], block["name"], arguments_of(block)))
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
@@ -124,13 +126,22 @@ def thought(text: str, index: int) -> dict[str, Any]:
     return {"type": "reasoning.text", "text": text, "index": index}
 
 
-def signature(given: str | None) -> dict[str, Any]:
-    """The members that sign a thought; a server that signs none wants none back."""
-    return {"signature": given, "format": SIGNED} if given else {}
+def signature(given: str | None, *, after: str | None) -> dict[str, Any]:
+    """The members that sign a thought after a call; a server that signs none wants none back."""
+    return {"signature": given, "format": SIGNED, **_place(after)} if given else {}
 
 
-def hidden_thought(data: str, index: int) -> dict[str, Any]:
-    return {"type": "reasoning.encrypted", "data": data, "format": SIGNED, "index": index}
+def hidden_thought(data: str, index: int, *, after: str | None) -> dict[str, Any]:
+    said = {"type": "reasoning.encrypted", "data": data, "format": SIGNED, "index": index}
+    return said | _place(after)
+
+
+def _place(after: str | None) -> dict[str, str]:
+    return {} if after is None else {"id": after}
+
+
+def _last_id(calls: list[dict[str, Any]]) -> str | None:
+    return calls[-1]["id"] if calls else None
 
 
 def arguments_of(block: dict[str, Any]) -> str:

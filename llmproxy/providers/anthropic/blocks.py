@@ -62,16 +62,30 @@ def _block(part: dict[str, Any], pointer: str, *, media: bool) -> Block | None:
     return _image(part["image_url"]["url"], f"{pointer}/url")
 
 
-def thoughts_of(message: dict[str, Any]) -> Iterator[Block]:
-    """What the model thought before, as its signatures prove; nothing without them."""
+def thoughts_of(message: dict[str, Any]) -> Iterator[tuple[Any, Block]]:
+    """Yields what the model thought, as its signatures prove, each with the id of the call of a tool before it.
+
+    It is in ``reasoning_details``, or in LiteLLM's ``thinking_blocks``, which have no place among the calls.
+    """
+    is_found = False
     for part in message.get("reasoning_details") or ():
         match part:
             case {"format": str(form), "signature": str(signature), "text": str(text)} if (
                 form == SIGNED
             ):
-                yield {"type": "thinking", "thinking": text, "signature": signature}
+                thought = {"type": "thinking", "thinking": text, "signature": signature}
             case {"format": str(form), "data": str(data)} if form == SIGNED:
-                yield {"type": "redacted_thinking", "data": data}
+                thought = {"type": "redacted_thinking", "data": data}
+            case _:
+                continue
+        is_found = True
+        yield part.get("id"), thought
+    for block in () if is_found else message.get("thinking_blocks") or ():
+        match block:
+            case {"type": "thinking", "thinking": str(text), "signature": str(signature)}:
+                yield None, {"type": "thinking", "thinking": text, "signature": signature}
+            case {"type": "redacted_thinking", "data": str(data)}:
+                yield None, {"type": "redacted_thinking", "data": data}
 
 
 def _image(url: str, pointer: str) -> Block:

@@ -52,6 +52,8 @@ class EventTranslator:
         self._usage: dict[str, Any] = {}
         self._finished = False
         self._tools = 0
+        # The id of the last call of a tool.
+        self._last_call: str | None = None
         self._thoughts = 0
         # By index, since deltas of blocks may alternate. A delta without an index belongs to the newest block.
         self._blocks: dict[Any, _Block] = {}
@@ -119,13 +121,14 @@ class EventTranslator:
                 self._newest.thought = self._next_thought()
                 return self._thinking(self._newest, block["thinking"])
             case "redacted_thinking":
-                details = [hidden_thought(block["data"], self._next_thought())]
+                number, after = self._next_thought(), self._last_call
+                details = [hidden_thought(block["data"], number, after=after)]
                 chunk = self._chunk({"reasoning_details": details})
                 return Piece(forward=chunk, size=len(block["data"]))
             case "tool_use":
                 self._newest.call = self._tools
                 self._newest.input = arguments_of(block)
-                self._tools += 1
+                self._tools, self._last_call = self._tools + 1, block["id"]
                 call = tool_call(block["id"], block["name"], "")
                 return Piece(forward=self._call(self._newest, call), size=size_of(block["name"]))
         return Piece()
@@ -191,7 +194,7 @@ class EventTranslator:
     def _signature(self, block: _Block, given: str) -> Piece:
         if not given or block.thought is None:
             return Piece()
-        details = [thought("", block.thought) | signature(given)]
+        details = [thought("", block.thought) | signature(given, after=self._last_call)]
         return Piece(forward=self._chunk({"reasoning_details": details}))
 
     def _arguments(self, block: _Block, text: str) -> Piece:

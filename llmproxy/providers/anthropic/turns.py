@@ -99,14 +99,24 @@ def _message_blocks(message: dict[str, Any], index: int) -> list[Block]:
     elif message["role"] == "user":
         blocks = blocks_of(content, pointer, media=True)
     else:
-        blocks = [
-            *thoughts_of(message),
-            *blocks_of(content, pointer, media=False),
-            *blocks_of(message.get("refusal"), pointer, media=False),
-        ]
-        for number, call in enumerate(message.get("tool_calls") or ()):
-            blocks.append(_tool_use(call, f"/messages/{index}/tool_calls/{number}"))
+        blocks = _answer_blocks(message, index)
     return _ending(blocks, message)
+
+
+def _answer_blocks(message: dict[str, Any], index: int) -> list[Block]:
+    """The blocks of an answer: what was thought after a call of a tool follows it, all other thoughts come first."""
+    pointer, calls = _content(index), message.get("tool_calls") or ()
+    thoughts = [*thoughts_of(message)]
+    ids = [call["id"] for call in calls]
+    blocks = [
+        *(thought for after, thought in thoughts if after not in ids),
+        *blocks_of(message.get("content"), pointer, media=False),
+        *blocks_of(message.get("refusal"), pointer, media=False),
+    ]
+    for number, call in enumerate(calls):
+        blocks.append(_tool_use(call, f"/messages/{index}/tool_calls/{number}"))
+        blocks += (thought for after, thought in thoughts if after == call["id"])
+    return blocks
 
 
 def _ending(blocks: list[Block], message: dict[str, Any]) -> list[Block]:

@@ -14,7 +14,9 @@ Members = dict[str, Any]
 _REFUSING = (".openai.com", ".azure.com", ".mistral.ai")
 # Read by providers of Anthropic's dialect alone.
 _OF_ANTHROPIC = frozenset({"cache_control"})
-_THOUGHTS = frozenset({"reasoning", "reasoning_content", "reasoning_details", "extra_content"})
+_THOUGHTS = frozenset({
+    "reasoning", "reasoning_content", "reasoning_details", "thinking_blocks", "extra_content",
+})  # fmt: skip
 
 
 def takes_thoughts(base_url: str) -> bool:
