@@ -1,11 +1,8 @@
 """Access tokens as jose (npm) verifies them, throughout two rotations, with a cold and with a stale list."""
 
-import json
-import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import timedelta
-from typing import Any
 
 import jwt
 import pytest
@@ -15,10 +12,10 @@ from accounts.models import SigningKey
 from tests.forgeries import JUNK, claims_of
 from tests.served.database import Database
 from tests.served.ledger import eventually
+from tests.served.node import Say, running_script
 from tests.served.people import Person
 from tests.served.service import Service
 from tests.served.shell import Shell
-from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.wire
 
@@ -26,16 +23,8 @@ pytestmark = pytest.mark.wire
 class Jose:
     """The script beside the packages; `tests/wire/keys.mjs` says what it takes."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, **what: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(what) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
+    def __init__(self, say: Say) -> None:
+        self.ask = say
 
     def verify(self, token: str, *lists: str) -> None:
         for each in lists:
@@ -45,18 +34,8 @@ class Jose:
 
 @pytest.fixture
 def jose(service: Service) -> Iterator[Jose]:
-    command = ["node", "keys.mjs", f"{service.url}/.well-known/jwks.json", service.url]
-    with subprocess.Popen(
-        command,
-        cwd=ROOT / "tests" / "wire",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield Jose(process)
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(30) == 0
+    with running_script("keys.mjs", f"{service.url}/.well-known/jwks.json", service.url) as say:
+        yield Jose(say)
 
 
 def hour_goes_by(database: Database) -> None:

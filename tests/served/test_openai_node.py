@@ -1,7 +1,5 @@
 """OpenAI's SDK for Node, pointed at the service as it is (`tests/wire/openai.mjs`)."""
 
-import json
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,11 +9,11 @@ import pytest
 from tests.served.conftest import SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
+from tests.served.node import running_script
 from tests.served.people import Person, add_person, suspend
 from tests.served.service import Service
 from tests.served.shell import Shell, stand_in
 from tests.standins.provider_process import Provider
-from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.wire
 
@@ -32,30 +30,16 @@ Ask = Callable[..., dict[str, Any]]
 
 @contextmanager
 def node(shell: Shell) -> Iterator[Ask]:
-    command = ["node", "openai.mjs", shell.base_url, shell.access]
-    with subprocess.Popen(
-        command,
-        cwd=ROOT / "tests" / "wire",
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    with running_script("openai.mjs", shell.base_url, shell.access) as say:
 
         def ask(
             what: str, text: str = "Hello", *, retries: int = 0, **members: Any
         ) -> dict[str, Any]:
             messages = [{"role": "user", "content": text}]
             members = {"model": "stand-in-small", "messages": messages, **members}
-            process.stdin.write(json.dumps({"do": what, "ask": members, "retries": retries}) + "\n")  # type: ignore[union-attr]
-            process.stdin.flush()  # type: ignore[union-attr]
-            answer: dict[str, Any] = json.loads(process.stdout.readline())  # type: ignore[union-attr]
-            return answer
+            return say(do=what, ask=members, retries=retries)
 
         yield ask
-        process.stdin.close()
-        assert process.wait(30) == 0
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
 // Calls models with OpenAI's SDK for Node, as a web client would. One JSON object a line in, one out.
 //
-//   {"do": "complete" | "stream" | "helper" | "parse" | "tools" | "break" | "abort" | "models",
+//   {"do": "complete" | "stream" | "helper" | "parse" | "tools" | "break" | "abort" |
+//           "respond" | "respond stream" | "respond parse" | "respond tools" | "respond abort" |
+//           "embed" | "models" | "model",
 //    "ask": members of the call, "retries": how often the SDK may try again}
 //
 // What comes out: what the SDK made of it, or {"error": {...}} as it raised it, and `sent`, the paths it really asked.
 import { createInterface } from "node:readline";
 import OpenAI from "openai";
+import { zodTextFormat } from "openai/helpers/zod";
+import { z } from "zod";
 
 const [, , base, token] = process.argv;
 let sent = [];
@@ -82,6 +86,60 @@ const does = {
     setTimeout(() => controller.abort(), 300);
     await call;
     return {};
+  },
+
+  async respond(client, ask) {
+    const { output_text: text, status, usage } = await client.responses.create(ask);
+    return { text, status, usage };
+  },
+
+  async "respond stream"(client, ask) {
+    let text = "";
+    const stream = client.responses.stream(ask).on("response.output_text.delta", ({ delta }) => {
+      text += delta;
+    });
+    const { output_text, status, usage } = await stream.finalResponse();
+    return { text, whole: output_text, status, usage };
+  },
+
+  async "respond parse"(client, ask) {
+    const format = zodTextFormat(z.object({ city: z.string() }), "place");
+    const answer = await client.responses.parse({ ...ask, text: { format } });
+    return { parsed: answer.output_parsed };
+  },
+
+  // Everything that was said goes back, as nothing is stored.
+  async "respond tools"(client, { stream, ...ask }) {
+    const input = [{ role: "user", content: ask.input }];
+    const asked = { ...ask, input, store: false };
+    const { output } = stream
+      ? await client.responses.stream(asked).finalResponse()
+      : await client.responses.create(asked);
+    for (const { call_id } of output.filter((item) => item.type === "function_call")) {
+      input.push({ type: "function_call_output", call_id, output: "It is raining." });
+    }
+    const answer = await client.responses.create({ ...asked, input: [input[0], ...output, ...input.slice(1)] });
+    return { text: answer.output_text, calls: output };
+  },
+
+  async "respond abort"(client, ask) {
+    const controller = new AbortController();
+    let text = "";
+    const stream = await client.responses.create({ ...ask, stream: true }, { signal: controller.signal });
+    for await (const event of stream) {
+      if (event.type === "response.output_text.delta") text += event.delta;
+      if (text.length > 100) controller.abort();
+    }
+    return { text };
+  },
+
+  async embed(client, ask) {
+    const { data, usage } = await client.embeddings.create(ask);
+    return { vectors: data.map(({ embedding }) => embedding), usage };
+  },
+
+  async model(client, ask) {
+    return { model: await client.models.retrieve(ask.model) };
   },
 
   async models(client) {
