@@ -21,6 +21,7 @@ const openai = new OpenAI({ baseURL, apiKey, organization: "acme", project: "she
 const anthropic = new Anthropic({ baseURL, apiKey, ...inBrowser });
 const compatible = createOpenAICompatible({ name: "shell", baseURL, apiKey, includeUsage: true });
 const vercel = createOpenAI({ baseURL, apiKey });
+const stateless = { openai: { store: false } };
 const chain = new ChatOpenAI({ model, apiKey, configuration: { baseURL }, maxRetries: 0 });
 
 const calls = {
@@ -62,6 +63,18 @@ const calls = {
 
   async "ai openai stream"() {
     const { textStream } = streamText({ model: vercel.chat(model), prompt, maxRetries: 0, onError: thrown });
+    return { text: await joined(textStream) };
+  },
+
+  // By itself it asks the Responses API.
+  async "ai responses whole"() {
+    const { text } = await generateText({ model: vercel(model), prompt, providerOptions: stateless, maxRetries: 0 });
+    return { text };
+  },
+
+  async "ai responses stream"() {
+    const asked = { model: vercel(model), prompt, providerOptions: stateless, maxRetries: 0 };
+    const { textStream } = streamText({ ...asked, onError: thrown });
     return { text: await joined(textStream) };
   },
 
