@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
+from tests.served.node import running_script
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.shell import PATIENCE, Shell
@@ -25,7 +25,6 @@ from tests.standins.anthropic_server import (
     thought,
     tool_use,
 )
-from tests.tools.folders import ROOT
 
 HELLO = message(thought("Hm."), text("Hello, world!"))
 WEATHER: Any = {
@@ -250,26 +249,17 @@ def test_a_prompt_that_no_call_could_ask_is_not_counted(sdk: anthropic.Anthropic
 
 
 @pytest.mark.wire
-def test_anthropics_sdk_for_node_works_as_it_is(shell: Shell, provider: MessagesServer) -> None:
+@pytest.mark.parametrize("key", ["an access token", "a personal key"])
+def test_anthropics_sdk_for_node_works_as_it_is(shell: Shell, key: str) -> None:
+    if key == "a personal key":
+        shell.access = shell.post("/v1/keys", {"name": "Editor"}).json()["key"]
     prompt: Any = {"model": NAME, "messages": [{"role": "user", "content": "Hello"}]}
     call = {**prompt, "max_tokens": 500}
     search = {"type": "web_search_20250305", "name": "web_search"}
-    asked = [
-        {"do": "whole", "ask": call},
-        {"do": "stream", "ask": call},
-        {"do": "count", "ask": prompt},
-        {"do": "whole", "ask": {**call, "tools": [search]}},
-    ]
-    done = subprocess.run(
-        ["node", "anthropic.mjs", shell.base_url, shell.access],
-        cwd=ROOT / "tests" / "wire",
-        input="".join(json.dumps(each) + "\n" for each in asked),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
-    whole, stream, count, refused = map(json.loads, done.stdout.splitlines())
+    with running_script("anthropic.mjs", shell.base_url, shell.access) as say:
+        whole, stream = say(do="whole", ask=call), say(do="stream", ask=call)
+        count = say(do="count", ask=prompt)
+        refused = say(do="whole", ask={**call, "tools": [search]})
     assert whole["message"]["content"][-1]["text"] == "Hello, world!"
     assert stream["text"] == stream["message"]["content"][-1]["text"] == "Hello, world!"
     assert stream["message"]["usage"]["output_tokens"] == 42

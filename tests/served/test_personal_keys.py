@@ -9,7 +9,8 @@ from openai import AuthenticationError, OpenAI
 
 from llmproxy.models import PersonalKey
 from tests.served.database import Database
-from tests.served.ledger import the_record
+from tests.served.ledger import records_of, the_record
+from tests.served.node import running_script
 from tests.served.people import Person
 from tests.served.shell import Shell, asked, stand_in
 
@@ -53,6 +54,23 @@ def test_openais_sdk_works_with_a_key_and_the_ledger_names_it(
     assert listed["last_used_at"] is not None
     assert shell.usage()["output"]["used"] == record.output_tokens
     client.close()
+
+
+@pytest.mark.wire
+def test_openais_sdk_for_node_works_with_a_key(
+    shell: Shell, made: Callable[..., dict[str, str]], database: Database, person: Person
+) -> None:
+    key = made()
+    model = {"model": "stand-in-small"}
+    chat = {**model, "messages": [{"role": "user", "content": "Hello"}]}
+    with running_script("openai.mjs", shell.base_url, key["key"]) as say:
+        assert "Hello" in say(do="complete", ask=chat)["choice"]["message"]["content"]
+        assert "Hello" in say(do="stream", ask=chat)["text"]
+        assert "Hello" in say(do="respond", ask={**model, "input": "Hello"})["text"]
+        assert "Hello" in say(do="respond stream", ask={**model, "input": "Hello"})["text"]
+        assert "stand-in-small" in say(do="models")["ids"]
+    records = records_of(database, person)
+    assert [(str(each.key_id), each.end) for each in records] == [(key["id"], "done")] * 4
 
 
 def test_a_keys_own_cap_is_felt_before_its_persons(
