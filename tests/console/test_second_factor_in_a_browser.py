@@ -64,7 +64,9 @@ class Desk:
     def page(self) -> Page:
         """A new browser without cookies or passkeys."""
         page = self.browser.new_context(base_url=self.base_url).new_page()
-        page.on("console", lambda message: self.complaints.append(message.text))
+        page.on(
+            "console", lambda message: self.complaints.append(f"{message.text} {message.location}")
+        )
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         session = page.context.new_cdp_session(page)
         session.send("WebAuthn.enable")
@@ -133,12 +135,17 @@ def set_up_passkey(page: Page, operator: User) -> list[str]:
 
 def expect_console(page: Page) -> None:
     expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
-    wait_for_scripts(page)
 
 
-def wait_for_scripts(page: Page) -> None:
-    """A script that is asked for after the session's end is the sign-in page, of which a browser complains."""
+def log_out(page: Page) -> None:
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Logged out")).to_be_visible()
+
+
+def put_away(page: Page) -> None:
+    """Leaves the console, for a script that is asked for after the session's end is a sign-in page and a complaint."""
     page.wait_for_load_state("load")
+    page.goto("about:blank")
 
 
 def expect_sign_in(page: Page) -> None:
@@ -165,7 +172,7 @@ def test_a_passkey_is_set_up_signs_in_and_is_asked_for_again_before_grave_acts(
     with desk(base_url) as there:
         page = there.page()
         set_up_passkey(page, operator)
-        page.get_by_role("button", name="Log out").click()
+        log_out(page)
         give_password(page, operator)
         expect(page.get_by_role("heading", name="Second factor")).to_be_visible()
         page.get_by_role("button", name="Use a passkey").click()
@@ -202,13 +209,14 @@ def test_sessions_end_when_idle_after_twelve_hours_and_by_their_operator(
         other.get_by_label("Code").fill(codes[0])
         other.get_by_role("button", name="Continue").click()
         expect_console(other)
+        put_away(other)
         page.get_by_role("link", name="Your sign-in").click()
         ends = page.get_by_role("button", name=re.compile("^End the session"))
         expect(ends).to_have_count(2)
         theirs = page.get_by_role("row").filter(has=ends).filter(has_not_text="This one")
         theirs.get_by_role("button").click()
         expect(ends).to_have_count(1)
-        wait_for_scripts(page)
+        put_away(page)
         expect_sign_in(other)
         now = timezone.now()
         idle = now - timedelta(minutes=31)
@@ -218,6 +226,7 @@ def test_sessions_end_when_idle_after_twelve_hours_and_by_their_operator(
         give_password(page, operator)
         page.get_by_role("button", name="Use a passkey").click()
         expect_console(page)
+        put_away(page)
         old = now - timedelta(hours=12, seconds=1)
         rows(lambda: ConsoleSession.objects.update(started_at=old))
         expect_sign_in(page)
@@ -245,13 +254,14 @@ def test_an_app_is_set_up_by_its_key_and_a_lost_one_is_reset(base_url: str, oper
         page.get_by_label("Code").fill(code(key))
         page.get_by_role("button", name="Add this app").click()
         keep_recovery_codes(page)
-        page.get_by_role("button", name="Log out").click()
+        log_out(page)
         give_password(page, operator)
         # The code of now has been used, and the next one may be half a minute away.
         rows(lambda: Authenticator.objects.update(last_step=-1))
         page.get_by_label("Code").fill(code(key))
         page.get_by_role("button", name="Continue").click()
         expect_console(page)
+        put_away(page)
         rows(lambda: call_command("reset_second_factor", operator.email))
         expect_sign_in(page)
         give_password(page, operator)
