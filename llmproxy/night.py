@@ -1,9 +1,11 @@
-"""The nightly job of the model proxy."""
+"""The nightly jobs of the model proxy."""
 
 from datetime import datetime
 
 from accounts.audit import Actor
 from accounts.jobs import Job
+from accounts.pruning import OVER_KEPT
+from llmproxy.keys.personal_keys import prune_keys
 from llmproxy.tokens import factors
 
 
@@ -13,4 +15,11 @@ def _learn(*, by: Actor, now: datetime, dry_run: bool) -> str:
     return f"{learned.routes} routes with a factor, {learned.changed} {changed}"
 
 
+def _prune_keys(*, by: Actor, now: datetime, dry_run: bool) -> str:
+    keys = prune_keys(now=now, dry_run=dry_run)
+    done = "would be removed" if dry_run else "removed"
+    return f"{keys} personal keys over for {OVER_KEPT.days} days {done}"
+
+
 LEARN_TOKEN_FACTORS = Job("learn_token_factors", _learn)
+PRUNE_PERSONAL_KEYS = Job("prune_personal_keys", _prune_keys)

@@ -28,6 +28,7 @@ JOBS: tuple[Job, ...] = (
     usage.CHECK_USAGE_ALERTS,
     calls.LEARN_TOKEN_FACTORS,
     access.PRUNE_REFRESH_TOKENS,
+    calls.PRUNE_PERSONAL_KEYS,
     access.PRUNE_AUDIT_LOG,
     telemetry.COUNT_TELEMETRY,
     telemetry.PRUNE_TELEMETRY,

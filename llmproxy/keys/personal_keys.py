@@ -14,6 +14,7 @@ from django.db.models import Q, QuerySet
 
 from accounts.audit import Actor, record
 from accounts.people import mails
+from accounts.pruning import OVER_KEPT
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
@@ -112,6 +113,13 @@ def holder_of(text: KeyText, *, now: datetime) -> tuple[Caller, HeldKey] | None:
     if caller.may_call and (last is None or last <= now - USE_PRECISION):
         _note_use(caller.key.id, now=now)
     return caller, caller.key
+
+
+def prune_keys(*, now: datetime, dry_run: bool = False) -> int:
+    """Removes keys that ended or expired 30 days ago; returns their number. Ledger and audit log keep their ids."""
+    over = now - OVER_KEPT
+    keys = PersonalKey.objects.filter(Q(expires_at__lt=over) | Q(ended_at__lt=over))
+    return keys.count() if dry_run else keys.delete()[0]
 
 
 def of_person(user_id: UUID) -> QuerySet[Any]:

@@ -23,7 +23,7 @@ from config.management import nightly
 from config.management.nightly import JOBS, last_runs
 from licensing.licences import create_client, set_customer, set_operator_status
 from licensing.models import Plan, Standing
-from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.models import LanguageModel, PersonalKey, Provider, Route
 from llmproxy.tokens.factors import LEAST_CALLS
 from telemetry.models import Event
 from tests.composition.conftest import ROOT
@@ -89,6 +89,14 @@ def stale(plan: Plan, signing_key: None, settings: Any, by: Actor, now: datetime
         occurred_at=long_ago,
         received_at=long_ago,
         properties={},
+    )
+    PersonalKey.objects.create(
+        user=user,
+        name="Editor",
+        hash=b"late",
+        epoch=user.epoch,
+        created_at=long_ago,
+        expires_at=long_ago + timedelta(days=90),
     )
     period = Period.of(now)
     MonthlyUsage.objects.create(

@@ -24,7 +24,8 @@ class LeftAttemptAdmin(ConsoleAdmin):
         "asked_model",
         "call",
     )
-    list_filter = ("provider", "left_at")
+    list_filter = ("provider",)
+    sortable_by = ()
     list_select_related = ("record__user",)
     date_hierarchy = "left_at"
     search_fields = ("record__user__email", "=record__request_id", "=record__model", "=provider")
@@ -38,12 +39,12 @@ class LeftAttemptAdmin(ConsoleAdmin):
     def waited(self, attempt: LeftAttempt) -> str:
         return f"{(attempt.left_at - attempt.asked_at).total_seconds():.0f} s"
 
-    @admin.display(description="person", ordering="record__user__email")
+    @admin.display(description="person")
     def person(self, attempt: LeftAttempt) -> str:
         page = reverse("admin:accounts_user_change", args=[attempt.record.user_id])
         return format_html('<a href="{}">{}</a>', page, attempt.record.user)
 
-    @admin.display(description="model", ordering="record__model")
+    @admin.display(description="model")
     def asked_model(self, attempt: LeftAttempt) -> str:
         return attempt.record.model
 

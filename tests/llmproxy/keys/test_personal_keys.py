@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
@@ -23,7 +24,14 @@ from licensing.models import Licence, Plan, Standing
 from llmproxy import call_watch, relay
 from llmproxy.calls import admit
 from llmproxy.keys.key_text import KeyText
-from llmproxy.keys.personal_keys import NewKey, TooManyKeys, end_key, holder_of, make_key
+from llmproxy.keys.personal_keys import (
+    NewKey,
+    TooManyKeys,
+    end_key,
+    holder_of,
+    make_key,
+    prune_keys,
+)
 from llmproxy.models import PersonalKey
 from llmproxy.surfaces.chat import parse
 from tests.llmproxy.keys.conftest import Make, holding
@@ -300,3 +308,39 @@ class TestRaces:
         results = race(*[partial(end_key, key=key, by=by, now=now)] * 6)
         assert sorted(results) == [False] * 5 + [True]  # type: ignore[type-var]
         assert AuditEvent.objects.filter(action="personal_key:ended").count() == 1
+
+
+def test_keys_that_have_been_over_for_thirty_days_are_pruned_and_their_usage_stays(
+    caller: Caller, by: Actor, now: datetime, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expired, ended, live = (make(caller, by, now) for _ in range(3))
+    PersonalKey.objects.filter(pk=live.row.pk).update(expires_at=now + timedelta(days=90))
+    text = KeyText.parse(ended.text)
+    assert text is not None
+    found = holder_of(text, now=now)
+    assert found is not None
+    call = admit(caller=found[0], request=parse(ASK, stream=False), request_id="r", now=now)
+    end_key(key=ended.row, by=by, now=now)
+    left = set(AuditEvent.objects.values_list("pk", flat=True))
+
+    def keys() -> set[NewKey]:
+        there = set(PersonalKey.objects.values_list("pk", flat=True))
+        return {each for each in (expired, ended, live) if each.row.pk in there}
+
+    assert prune_keys(now=now + timedelta(days=30)) == 0
+    later = now + timedelta(days=30, seconds=1)
+    assert prune_keys(now=later, dry_run=True) == 1
+    assert prune_keys(now=later) == 1
+    assert keys() == {expired, live}
+    assert prune_keys(now=now + timedelta(days=60, seconds=1)) == 1
+    assert keys() == {live}
+    assert UsageRecord.objects.get(pk=call.id).key_id == ended.row.pk
+    assert left <= set(AuditEvent.objects.values_list("pk", flat=True))
+    call_command("prune_personal_keys")
+    assert "0 personal keys over for 30 days removed" in capsys.readouterr().out
+
+
+def test_a_key_that_was_pruned_is_refused(caller: Caller, by: Actor, now: datetime) -> None:
+    made = make(caller, by, now)
+    assert prune_keys(now=now + timedelta(days=61)) == 1
+    assert answer(holding(made.text)) == (401, "invalid_access_token")
