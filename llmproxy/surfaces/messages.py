@@ -1,7 +1,7 @@
 """Reads the body of a call of Anthropic's Messages API, and of a count of its tokens."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import Any
 
@@ -73,7 +73,9 @@ def parse(data: dict[str, Any], *, headers: Mapping[str, str]) -> Messages:
 
     Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
     """
-    return _read(data, _MESSAGES, headers)
+    call = _read(data, _MESSAGES, headers)
+    labels = labels_of({"user": (data.get("metadata") or {}).get("user_id")})
+    return replace(call, labels=labels, output_wanted=data.get("max_tokens"))
 
 
 def parse_count(data: dict[str, Any], *, headers: Mapping[str, str]) -> Messages:
@@ -98,10 +100,8 @@ def _read(data: dict[str, Any], schema: RequestSchema, headers: Mapping[str, str
     return Messages(
         model=data.get("model"),
         members=members,
-        output_wanted=data.get("max_tokens"),
         stream=bool(data.get("stream")),
         unknown=unknown,
-        labels=labels_of({"user": (data.get("metadata") or {}).get("user_id")}),
         headers=_passed(headers),
     )
 

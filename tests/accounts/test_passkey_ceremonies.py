@@ -24,6 +24,7 @@ from accounts.factors.devices import has_factor
 from accounts.factors.setting_up import make_set_up_code, reset
 from accounts.models import AuditEvent, User
 from tests.conftest import PASSWORD, Browser
+from tests.hostile import RAW, altered, encoded
 
 PRESENT, WITH_KEY = 0x01, 0x40
 
@@ -211,3 +212,69 @@ def _until_somebody_waits_or(ended: Thread) -> None:
             if cursor.fetchone()[0]:
                 return
         sleep(0.05)
+
+
+@pytest.mark.django_db
+def test_a_body_that_cannot_be_read_is_refused_and_changes_nothing(
+    sets_up: Sets, operator: User
+) -> None:
+    browser, key = sets_up(operator)
+    browser.raise_request_exception = False
+    for ceremony in ("registration", "authentication"):
+        for step in ("begin", "complete"):
+            address = f"/admin/passkeys/{ceremony}-{step}/"
+            for name, body in RAW.items():
+                begin(browser, ceremony)
+                answer: Any = browser.generic(
+                    "POST", address, body, content_type="application/json"
+                )
+                # What begins a ceremony has no use for a body.
+                known = {400, 413, 200 if step == "begin" else 422}
+                assert answer.status_code in known, (address, name)
+    assert list(WebAuthnCredential.objects.values_list("credential_id")) == [(key.id,)]
+    assert is_in(browser)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("ceremony", ["registration", "authentication"])
+def test_a_hostile_value_in_a_statement_is_no_error_of_ours(
+    sets_up: Sets, operator: User, ceremony: str
+) -> None:
+    browser, known = sets_up(operator)
+    browser.raise_request_exception = False
+    key = SoftwareKey() if ceremony == "registration" else known
+    options = begin(browser, ceremony)
+    (kept,) = (name for name in dict(browser.session.items()) if name.endswith("_state"))
+    state = browser.session[kept]
+    statement = key.made(options) if ceremony == "registration" else key.used(options)
+    statement["response"] |= {"transports": ["usb"], "userHandle": coded(operator.pk.bytes)}
+    statement |= {"clientExtensionResults": {"credProps": {"rk": True}}}
+    inside = [
+        ("clientDataJSON", each)
+        for each in (*RAW.values(), b'{"challenge": 1}', b'{"type": [], "tokenBinding": 5}')
+    ]
+    inside += [
+        (name, each)
+        for name in ("attestationObject", "authenticatorData", "signature")
+        for each in (b"", b"\xff" * 40, b"\x81" * 40_000, bytes(37), bytes(32) + b"\xff" * 5)
+    ]
+    for what, changed in [
+        *altered(statement),
+        *(
+            (
+                f"{name}: {each[:9]!r}",
+                {**statement, "response": {**statement["response"], name: coded(each)}},
+            )
+            for name, each in inside
+            if name in statement["response"]
+        ),
+    ]:
+        session = browser.session
+        session[kept] = state
+        session.save()
+        address = f"/admin/passkeys/{ceremony}-complete/"
+        answer: Any = browser.generic(
+            "POST", address, encoded(changed), content_type="application/json"
+        )
+        assert answer.status_code != 500, what
+        WebAuthnCredential.objects.exclude(credential_id=known.id).delete()

@@ -1,24 +1,38 @@
 """Passkeys: the library's views and helper, with this service's rules, audit and mails."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import transaction
 from django.http import HttpResponse
 from django.utils import timezone
-from django_otp_webauthn.exceptions import OTPWebAuthnApiError
+from django_otp_webauthn.exceptions import (
+    MalformedRequest,
+    OTPWebAuthnApiError,
+    UnprocessableEntity,
+)
 from django_otp_webauthn.helpers import WebAuthnHelper
 from django_otp_webauthn.models import AbstractWebAuthnCredential, WebAuthnCredential
 from django_otp_webauthn.views import (
+    BeginCredentialAuthenticationView,
     BeginCredentialRegistrationView,
     CompleteCredentialAuthenticationView,
     CompleteCredentialRegistrationView,
 )
+from webauthn.helpers.exceptions import WebAuthnException
 
 from accounts.audit import record
 from accounts.factors import gate, setting_up
 from accounts.factors.gate import operator_of
 from accounts.factors.proofs import record_proof
 from accounts.people.operators import actor_of
+
+# The library turns some of its own errors into answers; the rest, and those of what it reads the statements of a
+# passkey with, are these.
+UNREADABLE = (
+    WebAuthnException, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
 
 
 class NotNow(OTPWebAuthnApiError):
@@ -33,8 +47,17 @@ class NotNow(OTPWebAuthnApiError):
         )
 
 
+@contextmanager
+def _read() -> Iterator[None]:
+    """Refuses a statement that the library cannot read."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise UnprocessableEntity from error
+
+
 class PasskeyHelper(WebAuthnHelper):
-    """Stores a passkey together with its name and its event."""
+    """Stores a passkey together with its name and its event, and refuses what cannot be read."""
 
     def register_complete(self, user: Any, state: Any, data: Any) -> WebAuthnCredential:
         by, now = actor_of(self.request), timezone.now()
@@ -42,9 +65,26 @@ class PasskeyHelper(WebAuthnHelper):
             # A reset meanwhile would leave the passkey of whoever it was to keep out.
             if not gate.holds(self.request, now=now):
                 raise NotNow
-            device: WebAuthnCredential = super().register_complete(user, state, data)
+            with _read():
+                device: WebAuthnCredential = super().register_complete(user, state, data)
             setting_up.name_passkey(device, user=operator_of(self.request), by=by, now=now)
         return device
+
+    def authenticate_complete(self, user: Any, state: Any, data: Any) -> WebAuthnCredential:
+        with _read():
+            device: WebAuthnCredential = super().authenticate_complete(user, state, data)
+        return device
+
+
+class _Strict:
+    """A ceremony that refuses a body which the library cannot read."""
+
+    def handle_exception(self, exc: Exception) -> HttpResponse:
+        read = hasattr(self.request, "data")  # type: ignore[attr-defined]
+        if not read and isinstance(exc, ValueError | RecursionError):
+            exc = MalformedRequest()
+        answer: HttpResponse = super().handle_exception(exc)  # type: ignore[misc]
+        return answer
 
 
 class _Audited:
@@ -66,11 +106,17 @@ class _ByThoseWhoMayAdd:
             raise NotNow
 
 
-class BeginRegistration(_ByThoseWhoMayAdd, BeginCredentialRegistrationView):
+class BeginAuthentication(_Strict, BeginCredentialAuthenticationView):
+    """Sends the challenge of a known passkey."""
+
+
+class BeginRegistration(_Strict, _ByThoseWhoMayAdd, BeginCredentialRegistrationView):
     """Sends the challenge of a new passkey."""
 
 
-class CompleteRegistration(_Audited, _ByThoseWhoMayAdd, CompleteCredentialRegistrationView):
+class CompleteRegistration(
+    _Strict, _Audited, _ByThoseWhoMayAdd, CompleteCredentialRegistrationView
+):
     """Takes a new passkey, which counts as its own first proof."""
 
     def post(self, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -85,7 +131,7 @@ class CompleteRegistration(_Audited, _ByThoseWhoMayAdd, CompleteCredentialRegist
         return response
 
 
-class CompleteAuthentication(_Audited, CompleteCredentialAuthenticationView):
+class CompleteAuthentication(_Strict, _Audited, CompleteCredentialAuthenticationView):
     """Takes the proof of a passkey."""
 
     def complete_auth(self, device: AbstractWebAuthnCredential) -> Any:

@@ -5,7 +5,6 @@ from typing import Any
 from django.contrib import admin
 from django.urls import path
 from django.views.i18n import JavaScriptCatalog
-from django_otp_webauthn.views import BeginCredentialAuthenticationView
 
 from accounts.admin.second_factor import pages, passkeys
 
@@ -23,7 +22,7 @@ urlpatterns = [
 _ceremonies = {
     "registration-begin": passkeys.BeginRegistration,
     "registration-complete": passkeys.CompleteRegistration,
-    "authentication-begin": BeginCredentialAuthenticationView,
+    "authentication-begin": passkeys.BeginAuthentication,
     "authentication-complete": passkeys.CompleteAuthentication,
 }
 passkey_urls = (
