@@ -162,7 +162,7 @@ class Attempts:
     def _move(self, target: Target, failure: BaseException) -> bool:
         """Notes in the ledger who is asked next; returns False if the call is settled.
 
-        While the database is away, the call goes on, and its settlement notes it.
+        While the database is away, the call goes on, and the watch or the settlement notes it later.
         """
         call, now = self._call, timezone.now()
         counted = estimate_of(call.request, (target,), model=call.model).counted
@@ -176,12 +176,12 @@ class Attempts:
         try:
             if call.moves:
                 # They are made in their order.
-                call.moves.append(move)
+                call.moves.add(move)
             else:
                 moved = move_on(**move)
         except (OperationalError, InterfaceError):
             log.warning("route_noted_later")
-            call.moves.append(move)
+            call.moves.add(move)
         finally:
             release_connection()
         if moved:

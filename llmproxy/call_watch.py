@@ -160,6 +160,12 @@ def save_checkpoints() -> None:
             each.saved, each.saved_at = so_far, now
 
 
+def note_moves() -> None:
+    """Notes in the ledger to whom running calls went on while the database was away."""
+    for each in _in_batches():
+        each.call.moves.make()
+
+
 def settle_held_up() -> None:
     """Settles ended calls whose relay is blocked by a client that does not read."""
     now = time.monotonic()
@@ -241,9 +247,11 @@ def _write_health() -> None:
 def _watching() -> None:
     """Runs as long as the process; without running calls it makes no query."""
     pause = threading.Event()
+    ends = (end_disconnected, end_refused)
+    notes = (save_checkpoints, note_moves, settle_held_up, _write_health)
     while True:
         pause.wait(WATCH_SECONDS)
-        for act in (end_disconnected, end_refused, save_checkpoints, settle_held_up, _write_health):
+        for act in ends + notes:
             try:
                 act()
             except DatabaseError:

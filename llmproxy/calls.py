@@ -25,7 +25,13 @@ from llmproxy.estimates import (
 )
 from llmproxy.providers.protocol import Codec, PromptUsage, Target, TokenUsage
 from llmproxy.routes.readiness import give_back, ready_target
-from llmproxy.settlement_retry import Excess, Settled, Settlement, settle_or_retry
+from llmproxy.settlement_retry import (
+    Excess,
+    PostponedMoves,
+    Settled,
+    Settlement,
+    settle_or_retry,
+)
 from llmproxy.surfaces.model_request import ModelRequest
 from usage.caps import Asked, Reservation, SoFar, refuse_hopeless, reserve
 from usage.limits import LEAST_OUTPUT, PlanCaps, remaining_headers
@@ -60,8 +66,8 @@ class Call:
     # Whom it asks, and the targets that it can still go on to.
     target: Target
     others: tuple[Target, ...] = ()
-    # Moves between them that the database was away for; the settlement makes them.
-    moves: list[dict[str, Any]] = field(default_factory=list)
+    # Moves between them that the database was away for.
+    moves: PostponedMoves = field(default_factory=PostponedMoves)
     reservation: Reservation
     input_estimate: int
     # When the request was sent, on the monotonic clock; None where the provider cannot have received it.

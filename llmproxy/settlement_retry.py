@@ -34,6 +34,30 @@ class Excess(NamedTuple):
     charged: int
 
 
+class PostponedMoves:
+    """A call's moves to other routes that the ledger does not know yet, for ``move_on``.
+
+    The watch makes them once the database answers, or else the settlement does; each is made once, in their order.
+    """
+
+    def __init__(self) -> None:
+        self._moves: deque[dict[str, Any]] = deque()
+        self._lock = Lock()
+
+    def __bool__(self) -> bool:
+        return bool(self._moves)
+
+    def add(self, move: dict[str, Any]) -> None:
+        self._moves.append(move)
+
+    def make(self) -> None:
+        """Raises ``OperationalError`` or ``InterfaceError`` while the database is away; the others stay."""
+        with self._lock:
+            while self._moves:
+                move_on(**self._moves[0])
+                self._moves.popleft()
+
+
 class Settlement(NamedTuple):
     """The settlement of one usage record: what the call cost, how that is known, and how it ended."""
 
@@ -44,8 +68,7 @@ class Settlement(NamedTuple):
     end: UsageRecord.End
     first_byte_at: datetime | None
     by_capped_key: bool = False
-    # Moves to other routes that the ledger does not know yet, for ``move_on``; each is taken out once it does.
-    moves: list[dict[str, Any]] | None = None
+    moves: PostponedMoves | None = None
 
 
 class Settled(Event):
@@ -85,10 +108,8 @@ def _settle(settlement: Settlement, excess: Excess | None, settled: Settled) -> 
     try:
         if not settled.is_set():
             values = settlement._asdict()
-            moves = values.pop("moves") or []
-            while moves:
-                move_on(**moves[0])
-                del moves[0]
+            if moves := values.pop("moves"):
+                moves.make()
             settled.after = settle(**values, now=now)
             settled.set()
         if excess is not None:

@@ -36,6 +36,7 @@ from llmproxy.relay import Stream, complete, stream
 from llmproxy.routes import cooling, health
 from llmproxy.surfaces.chat import parse
 from tests.llmproxy.test_cooling import forget
+from tests.races import race
 from tests.standins.raw_server import CHUNKED, Peer, Provider, eventually
 from usage.limits import PlanCaps
 from usage.models import LeftAttempt, UsageRecord
@@ -526,6 +527,42 @@ def test_a_call_goes_on_while_the_database_is_away_and_is_noted_when_it_settles(
     record = UsageRecord.objects.get()
     assert (record.provider, record.end, record.cost) == ("number-3", "done", 3 * 14)
     assert LeftAttempt.objects.get().provider == "number-1"
+
+
+def test_a_move_that_the_database_was_away_for_is_noted_while_the_call_runs(
+    routed: Routed,
+) -> None:
+    goes_on = Event()
+
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(CHUNKED)
+        peer.chunk(event("one"))
+        goes_on.wait(30)
+        peer.chunk(event(None) + DONE)
+        peer.chunk(b"")
+
+    routed.add(hangs, read_timeout=SECONDS)
+    routed.add(script)
+    with unwatched():
+        with mock.patch.object(attempts, "move_on", side_effect=OperationalError):
+            answer = stream(routed.admit())
+            assert b"one" in next(answer)
+        assert UsageRecord.objects.get().provider == "number-1"
+        # The thread of the watch and the settlement may come at once.
+        assert race(*[call_watch.note_moves] * 4) == [None] * 4
+        # A kill from now on leaves the right name and price.
+        record = UsageRecord.objects.get()
+        assert (record.state, record.provider, record.input_price) == (
+            "open",
+            "number-2",
+            2_000_000,
+        )
+        assert LeftAttempt.objects.get().provider == "number-1"
+        goes_on.set()
+        assert b"".join(answer).endswith(DONE)
+        answer.close()
+    assert UsageRecord.objects.get().end == "done"
+    assert LeftAttempt.objects.count() == 1
 
 
 def test_operators_see_who_answered_and_who_failed(
