@@ -1,7 +1,10 @@
 """Proofs of a second factor by a typed code. Passkeys are proved by the views of their library."""
 
 from datetime import datetime
+from typing import Any
 
+from django.db import transaction
+from django.db.models import QuerySet
 from django_otp import verify_token
 from django_otp.models import Device
 
@@ -12,11 +15,14 @@ from accounts.models import RecoveryCodes, User
 from accounts.people import mails
 from config.api.problems import Fault, InvalidRequest
 
+# Wrong codes of one kind in a row after which the operator is mailed: so many are no slips of a finger.
+SUSPICIOUS = 5
+
 
 class WrongCode(InvalidRequest):
     default_detail = (
         "This code is wrong, was used before, or came too early: "
-        "each wrong code doubles the wait for the next one, which begins with a second."
+        "each wrong code doubles the wait for the next one, from a second up to 17 minutes."
     )
 
 
@@ -56,10 +62,22 @@ def record_proof(device: Device, *, user: User, sign_in: bool, by: Actor, now: d
 def _proved(
     known: list[Device], code: str, *, user: User, sign_in: bool, by: Actor, now: datetime
 ) -> Device:
+    failures = _failures(known)
     device = next((each for each in known if verify_token(user, each.persistent_id, code)), None)
     if device is None:
         kinds = {"kind": kind_of(known[0])} if known else {}
-        record("operator:factor_refused", by=by, now=now, target=user, after=kinds)
+        with transaction.atomic():
+            record("operator:factor_refused", by=by, now=now, target=user, after=kinds)
+            # Codes that come too early count for nothing, so this is once until a code is right.
+            if failures < SUSPICIOUS <= _failures(known):
+                mails.codes_refused(user=user, number=SUSPICIOUS, address=by.address, now=now)
         raise WrongCode(errors=[Fault("/code", "wrong", WrongCode.default_detail)])
     record_proof(device, user=user, sign_in=sign_in, by=by, now=now)
     return device
+
+
+def _failures(known: list[Device]) -> int:
+    """The wrong codes in a row of the device that has most of them."""
+    kept: list[QuerySet[Any]] = [QuerySet(type(each)).filter(pk=each.pk) for each in known]
+    counts = [rows.values_list("throttling_failure_count", flat=True).first() for rows in kept]
+    return max((each or 0 for each in counts), default=0)

@@ -1,6 +1,7 @@
 """Operators' second factors, beside the passkeys of django-otp-webauthn, and their sessions in the console."""
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -17,12 +18,15 @@ from config.encryption import decrypt
 DIGITS = 6
 # A clock that is wrong by a step of 30 seconds is tolerated.
 TOLERATED_STEPS = 1
+# Of wrong codes in a row whose wait doubles: the longest is 17 minutes, so that whoever knows an operator's password
+# cannot lock them out for days, and guesses a code a hundred times a day.
+MOST_DOUBLED = 11
 IDLE_END = timedelta(minutes=30)
 LONGEST = timedelta(hours=12)
 
 
 class CodeDevice(TimestampMixin, ThrottlingMixin, Device):
-    """A device of typed codes: after each wrong one the wait doubles, and a code is good once."""
+    """A device of typed codes: after each wrong one the wait doubles, up to a bound, and a code is good once."""
 
     class Meta:
         abstract = True
@@ -30,6 +34,11 @@ class CodeDevice(TimestampMixin, ThrottlingMixin, Device):
     def get_throttle_factor(self) -> float:
         """The wait in seconds after the first wrong code."""
         return 1.0
+
+    def verify_is_allowed(self) -> tuple[bool, Any]:
+        self.throttling_failure_count = min(self.throttling_failure_count, MOST_DOUBLED)
+        allowed, why = super().verify_is_allowed()
+        return allowed, why
 
     def verify_token(self, token: str) -> bool:
         """Checks a code and uses it up. The caller holds the row's lock, as ``django_otp.verify_token`` does."""

@@ -103,6 +103,12 @@ def factor_changed(*, user: User, change: str, now: datetime) -> None:
     _queue("factor", to=user.email, subject=subject, change=change, at=at)
 
 
+def codes_refused(*, user: User, number: int, address: str | None, now: datetime) -> None:
+    """Informs an operator that somebody gave their password and then one wrong code after the other."""
+    subject, at = "Wrong codes after your password", now.astimezone(UTC)
+    _queue("codes", to=user.email, subject=subject, number=number, address=address, at=at)
+
+
 def send_password_link(*, to: str, kind: PasswordLink.Kind, secret: str) -> None:
     """Sends the person a link at once. It is built from ``BASE_URL`` and from no part of a request."""
     link = settings.BASE_URL + reverse("account:password", args=[secret])

@@ -263,6 +263,35 @@ def test_ten_wrong_codes_in_a_minute_are_enough(whole: Browser, operator: User) 
     assert whole.post(PROVE, {"code": "000000"}).status_code == 429
 
 
+def test_the_wait_after_wrong_codes_ends_at_seventeen_minutes(
+    whole: Browser, operator: User
+) -> None:
+    now = timezone.now()
+    failed = {"throttling_failure_count": 40}
+    Authenticator.objects.update(last_step=-1, throttling_failure_timestamp=now, **failed)
+    assert whole.post(PROVE, {"code": code_of(operator)}).status_code == 200
+    for minutes, status in ((16, 200), (18, 302)):
+        at = timezone.now() - timedelta(minutes=minutes)
+        Authenticator.objects.update(last_step=-1, throttling_failure_timestamp=at, **failed)
+        assert whole.post(PROVE, {"code": code_of(operator)}).status_code == status
+
+
+def test_an_operator_is_mailed_once_about_wrong_codes_after_the_password(
+    whole: Browser, operator: User
+) -> None:
+    def guess(times: int) -> int:
+        for _ in range(times):
+            # The wait is over.
+            Authenticator.objects.update(
+                throttling_failure_timestamp=timezone.now() - timedelta(hours=1)
+            )
+            whole.post(PROVE, {"code": "000000"})
+        return "\n".join(mails_to(operator)).count("gave 5 wrong codes")
+
+    assert [guess(4), guess(1), guess(4)] == [0, 1, 1]
+    assert Browser.address in mails_to(operator)[-1]
+
+
 def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
     whole: Browser, operator: User
 ) -> None:
