@@ -166,16 +166,15 @@ def split(text: str) -> list[str]:
 
 
 def sample(schema: Json, text: str) -> Any:
-    """A value that fits a plain JSON schema, its texts the given one."""
-    properties, items = schema.get("properties", {}), schema.get("items", {})
-    values = {"integer": 1, "number": 1, "boolean": True}
+    """A value that fits a plain JSON schema, its texts the given one, with the members that are required, or all."""
+    known, items = schema.get("properties", {}), schema.get("items", {})
     match schema.get("type"):
         case "object":
-            return {name: sample(each, text) for name, each in properties.items()}
+            return {name: sample(known[name], text) for name in schema.get("required") or known}
         case "array":
             return [sample(items, text)]
         case kind:
-            return values.get(str(kind), text)
+            return {"integer": 1, "number": 1, "boolean": True}.get(str(kind), text)
 
 
 def dump(value: Any) -> bytes:
