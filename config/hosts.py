@@ -9,9 +9,14 @@ PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 def is_loopback(address: str) -> bool:
     """Whether the host of an address is this machine."""
-    host = _host(address)
-    literal = _literal(host)
-    return literal.is_loopback if literal else host == "localhost"
+    return is_this_machine(_host(address))
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host, an address of numbers perhaps in brackets or a name, is this machine alone."""
+    name = host.lower().removesuffix(".").strip("[]")
+    literal = _literal(name)
+    return literal.is_loopback if literal else name == "localhost"
 
 
 def is_private(address: str) -> bool:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.hosts import is_loopback
+from config.hosts import is_loopback, is_this_machine
 from tests.tools.minisign import tauri_public_key
 
 # Every variable the service reads; a test run inherits none of them.
@@ -45,7 +45,8 @@ def for_run(
         **addresses,
     }
     # Enough for a service that only this machine reaches.
-    local = is_loopback(values["BASE_URL"])
+    hosts = [values["HOST"], *values["ALLOWED_HOSTS"].split(",")]
+    local = is_loopback(values["BASE_URL"]) and all(map(is_this_machine, hosts))
     return {"OPERATOR_SECOND_FACTOR": "off" if local else "required", **values}
 
 
