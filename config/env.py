@@ -11,7 +11,7 @@ import os
 import re
 import time
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parseaddr
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -26,7 +26,7 @@ from django.core.mail.message import sanitize_address
 from django.utils.module_loading import import_string
 from environs import EnvValidationError, FileAwareEnv, ValidationError, validate
 
-from config.hosts import is_loopback, is_this_machine
+from config.hosts import is_loopback
 from config.observability.syslog import PORTS, Receiver
 from config.ratelimits import servers
 from config.ratelimits.table import DEFAULTS
@@ -308,19 +308,12 @@ def _refuse_insecure(address: str) -> None:
 
 
 @_parsed("second_factor")
-def _second_factor(value: str, *, address: str, hosts: Sequence[str]) -> bool:
-    """Parses ``required``, or ``off``, which is for a service that only its own machine reaches.
-
-    ``hosts``: where the service listens, and the names that it answers to.
-    """
+def _second_factor(value: str, *, address: str) -> bool:
+    """Parses ``required``, or ``off``, which is for a service that only its own machine reaches."""
     if value not in {"required", "off"}:
         raise ValidationError("Must be required or off.")
     if value == "off" and not is_loopback(address):
         raise ValidationError("off is accepted only where BASE_URL is a loopback address.")
-    if value == "off" and not all(map(is_this_machine, hosts)):
-        raise ValidationError(
-            "off is accepted only where HOST and ALLOWED_HOSTS are loopback ones."
-        )
     return value == "required"
 
 

@@ -9,14 +9,9 @@ PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 
 def is_loopback(address: str) -> bool:
     """Whether the host of an address is this machine."""
-    return is_this_machine(_host(address))
-
-
-def is_this_machine(host: str) -> bool:
-    """Whether a host, an address of numbers perhaps in brackets or a name, is this machine alone."""
-    name = host.lower().removesuffix(".").strip("[]")
-    literal = _literal(name)
-    return literal.is_loopback if literal else name == "localhost"
+    host = _host(address)
+    literal = _literal(host)
+    return literal.is_loopback if literal else host == "localhost"
 
 
 def is_private(address: str) -> bool:

@@ -75,9 +75,7 @@ LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
 
 # Columns of apps above accounts, which re-encrypts them with its own.
 ENCRYPTED_COLUMNS = {"llmproxy.Provider": ("api_key",)}
-OPERATOR_SECOND_FACTOR: bool = env.second_factor(
-    "OPERATOR_SECOND_FACTOR", address=BASE_URL, hosts=[HOST, *ALLOWED_HOSTS]
-)
+OPERATOR_SECOND_FACTOR: bool = env.second_factor("OPERATOR_SECOND_FACTOR", address=BASE_URL)
 # None: a session lasts as long as it is refreshed.
 SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")
 # Empty: access tokens name no audience. A verifier that expects none refuses a token that names one.
