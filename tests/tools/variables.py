@@ -61,6 +61,8 @@ def for_tests(folder: Path) -> dict[str, str]:
         # A night would change rows under a test; a test of the night gives a time.
         "NIGHTLY_AT": "",
         "OPERATOR_SECOND_FACTOR": "required",
+        # Tests start the service hundreds of times; without this, some machines compile it anew for each start.
+        "PYTHONDONTWRITEBYTECODE": "",
         **_in_folder(folder),
         **new_secrets(),
     }
