@@ -222,22 +222,27 @@ def offered(*, caller: Caller) -> list[Offered]:
     models = [row for row in rows if row.is_on and _allows(row, caller)]
     if all(row.name != settings.LLM_DEFAULT_MODEL for row in rows):
         models.append(_default())
-    return sorted((_offered(each) for each in models), key=lambda each: each.name)
+    return sorted((as_offered(each) for each in models), key=lambda each: each.name)
 
 
-def _offered(model: LanguageModel) -> Offered:
-    routes = [_read(each) for each in model.routes.all()] if model.pk else []
-    able = {
-        each for route in routes or [_only_route(model.provider_name)] for each in _surfaces(route)
-    }
+def as_offered(model: LanguageModel) -> Offered:
+    """A model as callers see it: as an operator says, and else as far as it is known.
+
+    By several routes a call may go, so the shortest published context counts.
+    """
+    rows = model.routes.all() if model.pk else []
+    routes = [_read(each) for each in rows] or [_only_route(model.provider_name)]
+    able = {each for route in routes for each in _surfaces(route)}
     embeds = able == {Surface.EMBEDDINGS}
+    published = [each.context_length for each in rows if each.context_length is not None]
+    known = ["text"] if model.image_tokens is None or embeds else ["text", "image"]
     return Offered(
         name=model.name,
         created_at=model.created_at,
-        context_length=model.context_length,
+        context_length=model.context_length or min(published, default=None),
         max_output_tokens=0 if embeds else model.output_limit,
         surfaces=sorted(able),
-        input_modalities=model.input_modalities or (["text"] if embeds else ["text", "image"]),
+        input_modalities=model.input_modalities or known,
         output_modalities=["embedding"] if embeds else ["text"],
     )
 

@@ -14,6 +14,11 @@ from config.db.uuid7 import timed_uuid
 from licensing.models import Plan
 from llmproxy.surfaces.model_request import Surface
 
+PROMPTS_HOLD = (
+    "What a prompt may hold, as the list of models tells callers; none chosen means what is known: text, and images "
+    "where they have a cost here."
+)
+
 
 class LanguageModel(models.Model):
     """A language model that callers may choose."""
@@ -40,14 +45,17 @@ class LanguageModel(models.Model):
     context_length = models.PositiveIntegerField(
         null=True,
         blank=True,
-        help_text="Tokens of prompt and answer together, as the list of models tells callers; empty means unknown.",
+        help_text=(
+            "Tokens of prompt and answer together, as the list of models tells callers; "
+            "empty means the published number that update_prices has found, if any."
+        ),
     )
     input_modalities = ArrayField(
         models.CharField(max_length=5, choices=Modality),
         default=list,
         db_default=[],
         blank=True,
-        help_text="What a prompt may hold, as the list of models tells callers; none chosen means text and images.",
+        help_text=PROMPTS_HOLD,
     )
     is_on = models.BooleanField("on", default=True)
     plans = models.ManyToManyField(
@@ -180,6 +188,9 @@ class Route(models.Model):
         "prices set by an operator",
         default=False,
         help_text="update_prices leaves them as they are.",
+    )
+    context_length = models.PositiveIntegerField(
+        null=True, editable=False, help_text="The published one, which update_prices writes."
     )
 
     class Meta:

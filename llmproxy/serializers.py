@@ -23,7 +23,10 @@ class ModelSerializer(serializers.Serializer[Any]):
         child=serializers.ChoiceField(choices=[each.value for each in Surface]),
         help_text="Where it answers: `chat`, `responses`, `messages`, `embeddings`.",
     )
-    input_modalities = serializers.ListField(child=serializers.CharField())
+    input_modalities = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="What a prompt may hold, as far as is known; the model may take more.",
+    )
     output_modalities = serializers.ListField(child=serializers.CharField())
 
     def get_created(self, model: Any) -> int:

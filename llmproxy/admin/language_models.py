@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import QuerySet
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html_join
@@ -18,8 +18,8 @@ from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
 from llmproxy.admin.routes import counted_by
-from llmproxy.catalogue import default_model_warning
-from llmproxy.models import LanguageModel
+from llmproxy.catalogue import as_offered, default_model_warning
+from llmproxy.models import PROMPTS_HOLD, LanguageModel, Route
 from llmproxy.offering import Offer, add_model, change_model
 from llmproxy.routes.unpriced import unpriced_models, unpriced_warning
 
@@ -31,7 +31,7 @@ class OfferForm(forms.ModelForm):  # type: ignore[type-arg]
         choices=LanguageModel.Modality,
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="What a prompt may hold, as the list of models tells callers; none chosen means text and images.",
+        help_text=PROMPTS_HOLD,
     )
 
     class Meta:
@@ -101,15 +101,15 @@ class LanguageModelAdmin(ConsoleAdmin):
         "name",
         "provider_name",
         tokens("output_limit"),
-        tokens("context_length"),
+        "context",
         tokens("image_tokens"),
         yes_no("is_on", "on"),
         "plan_names",
     )
     list_filter = ("is_on", "plans")
     search_fields = ("name", "provider_name")
-    fields = (*list_display, "routes", moment("created_at"))
-    readonly_fields = ("plan_names", "routes")
+    fields = (*list_display, "input", "routes", moment("created_at"))
+    readonly_fields = ("context", "input", "plan_names", "routes")
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -121,7 +121,20 @@ class LanguageModelAdmin(ConsoleAdmin):
         return super().changelist_view(request, extra_context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).prefetch_related("plans")
+        routes = Prefetch("routes", Route.objects.select_related("provider"))
+        return super().get_queryset(request).prefetch_related("plans", routes)
+
+    @admin.display(description="context length", ordering="context_length")
+    def context(self, model: LanguageModel) -> str:
+        length = as_offered(model).context_length
+        if length is None:
+            return "unknown"
+        return f"{length:,}" + ("" if model.context_length else " (published)")
+
+    @admin.display(description="prompts may hold")
+    def input(self, model: LanguageModel) -> str:
+        known = ", ".join(as_offered(model).input_modalities)
+        return known if model.input_modalities else f"{known}; nobody has chosen"
 
     @admin.display(description="plans")
     def plan_names(self, model: LanguageModel) -> str:
@@ -137,7 +150,7 @@ class LanguageModelAdmin(ConsoleAdmin):
                 route.provider_name,
                 counted_by(route),
             )
-            for route in model.routes.select_related("provider")
+            for route in model.routes.all()
         ]
         line = '<a href="{}">{}</a> as {}; prompts counted by {}'
         return format_html_join(SafeString("<br>"), line, routes)

@@ -1,4 +1,5 @@
-"""Published prices: looked up for each route in the data of an installed package, and written where they differ.
+"""Published prices and context lengths: looked up for each route in the data of an installed package, and written
+where they differ.
 
 Apart from the rules for operators, because a web process needs no list of all the world's models.
 """
@@ -21,11 +22,15 @@ from usage.caps import Prices
 
 
 class Published(NamedTuple):
-    """Published prices of a model. ``name``: of whom and what; ``is_tiered``: long prompts cost more than these."""
+    """Published prices of a model. ``name``: of whom and what; ``is_tiered``: long prompts cost more than these.
+
+    No ``context_length`` means that none is published.
+    """
 
     prices: Prices
     name: str
     is_tiered: bool
+    context_length: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,17 @@ class Comparison:
     def is_different(self) -> bool:
         return self.published is not None and self.published.prices != prices_of(self.route)
 
+    @property
+    def is_longer_or_shorter(self) -> bool:
+        """Whether the published context length differs."""
+        known = self.route.context_length
+        return self.published is not None and self.published.context_length != known
+
+    @property
+    def is_to_write(self) -> bool:
+        """Whether there is anything that no operator has set."""
+        return (self.is_different and not self.route.prices_are_set) or self.is_longer_or_shorter
+
 
 def compare(*, now: datetime) -> list[Comparison]:
     """Looks up the published prices of all routes."""
@@ -50,15 +66,22 @@ def compare(*, now: datetime) -> list[Comparison]:
 
 
 def update_prices(compared: list[Comparison], *, by: Actor, now: datetime) -> int:
-    """Writes the published prices that differ; returns their number.
+    """Writes the published prices and context lengths that differ; returns the number of routes.
 
-    Leaves routes that an operator has set, or whose prices have changed since they were compared.
+    Leaves prices that an operator has set, or that have changed since they were compared. Context lengths are no
+    operator's: what one says stands on the model.
     """
-    return sum(
-        update_route(route=each.route, prices=each.published.prices, by=by, now=now)
-        for each in compared
-        if each.published is not None and each.is_different
-    )
+    return sum(_write(each, by=by, now=now) for each in compared)
+
+
+def _write(compared: Comparison, *, by: Actor, now: datetime) -> bool:
+    route, published, is_written = compared.route, compared.published, False
+    if published is not None and compared.is_different:
+        is_written = update_route(route=route, prices=published.prices, by=by, now=now)
+    if published is not None and compared.is_longer_or_shorter:
+        same = Route.objects.filter(pk=route.pk, provider_name=route.provider_name)
+        is_written |= bool(same.update(context_length=published.context_length))
+    return is_written
 
 
 def _published(route: Route, *, now: datetime) -> Published | None:
@@ -77,6 +100,7 @@ def _published(route: Route, *, now: datetime) -> Published | None:
         prices=Prices(fresh, cached, output or 0),
         name=f"{found.provider.id} {found.model.id}",
         is_tiered=any(isinstance(each, TieredPrices) for each in given),
+        context_length=found.model.context_window,
     )
 
 

@@ -99,10 +99,10 @@ def _apply(route: Route, way: Way, *, now: datetime) -> None:
 
 def rename(route: Route, provider_name: str, *, now: datetime) -> None:
     """Gives a route the provider's name for its model. Another name is counted in its own way, by reports from now on,
-    and has no prices until they are looked up."""
+    and has neither prices nor a context length until they are looked up."""
     if route.provider_name == provider_name:
         return
-    route.provider_name, route.learns_since = provider_name, now
+    route.provider_name, route.learns_since, route.context_length = provider_name, now, None
     route.tokenizer = tokenizer_of(provider_name)
     if not route.factor_is_set:
         route.token_factor = Route.FIRST_FACTOR

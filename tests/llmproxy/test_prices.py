@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import IntegrityError, transaction
+from django.urls import reverse
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Session, User
@@ -14,6 +15,7 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest
 from licensing.callers import load_caller
 from llmproxy.calls import admit
+from llmproxy.catalogue import as_offered
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.offering import Offer, change_model
 from llmproxy.routes.prices import free_prices, prices_of, said, set_prices
@@ -115,7 +117,10 @@ class TestCommand:
         one = route("gpt-4o")
         lines = run()
         assert lines == [
-            "gpt-4o at default: none -> input $2.5000, cached $1.2500, output $10.0000 (openai gpt-4o)",
+            (
+                "gpt-4o at default: none -> input $2.5000, cached $1.2500, output $10.0000 (openai gpt-4o); "
+                "context none -> 128,000"
+            ),
             "update_prices: 1 differ, nothing written (--write)",
             "Budgets do not count the calls of models without prices: gpt-4o.",
         ]
@@ -133,8 +138,22 @@ class TestCommand:
         )
         assert run("--write")[-1] == "update_prices: no difference"
 
+    def test_context_lengths_are_written_beside_prices_that_an_operator_has_set(
+        self, by: Actor
+    ) -> None:
+        one, other = route("gpt-4o"), route("house-model", context_length=9_000)
+        set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW)
+        line, _, last = run("--write")[:3]
+        assert line.endswith("; context none -> 128,000")
+        assert last == "update_prices: 1 written, for calls from now on"
+        for each, length in ((one, 128_000), (other, 9_000)):
+            each.refresh_from_db()
+            assert each.context_length == length
+        assert prices(one) == DEAR
+        assert run("--write")[2] == "update_prices: no difference"
+
     def test_what_an_operator_has_set_is_named_and_left(self, by: Actor) -> None:
-        one = route("gpt-4o")
+        one = route("gpt-4o", context_length=128_000)
         set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW)
         line, last = run("--write")
         assert "set by an operator and left: input $9.0000, output $9.0000" in line
@@ -263,3 +282,50 @@ def test_an_operator_wins_over_a_command_of_the_same_moment(by: Actor) -> None:
         lambda: set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW),
     )
     assert prices(one) == DEAR
+
+
+@pytest.mark.django_db
+class TestOffered:
+    """What the list of models tells of context and modalities, and where operators see that it comes from."""
+
+    def page(self, console: Browser, model: LanguageModel) -> str:
+        address = reverse("admin:llmproxy_languagemodel_change", args=[model.pk])
+        return console.get(address).content.decode()
+
+    def test_an_operators_word_counts_before_the_shortest_published_one(
+        self, console: Browser
+    ) -> None:
+        model = route("gpt-4o").model
+        assert as_offered(model).context_length is None
+        assert "unknown" in self.page(console, model)
+        route("gpt-4o", at="ours", context_length=64_000)
+        run("--write")
+        assert as_offered(model).context_length == 64_000
+        assert "64,000 (published)" in self.page(console, model)
+        model.context_length = 32_000
+        model.save()
+        assert as_offered(model).context_length == 32_000
+        assert "(published)" not in self.page(console, model)
+
+    def test_another_name_at_the_provider_has_no_published_context(
+        self, by: Actor, now: datetime
+    ) -> None:
+        one = route("gpt-4o", context_length=128_000)
+        offer = Offer(name="gpt-4o", provider_name="grand", output_limit=4096, is_on=True, plans=[])
+        change_model(model_id=one.model_id, offer=offer, by=by, now=now)
+        one.refresh_from_db()
+        assert one.context_length is None
+
+    def test_a_model_claims_the_modalities_that_are_known(self, console: Browser) -> None:
+        model = route("gpt-4o").model
+        assert as_offered(model).input_modalities == ["text"]
+        assert "text; nobody has chosen" in self.page(console, model)
+        model.image_tokens = 1_000
+        assert as_offered(model).input_modalities == ["text", "image"]
+        model.input_modalities = ["text", "file"]
+        model.save()
+        assert as_offered(model).input_modalities == ["text", "file"]
+        assert "nobody has chosen" not in self.page(console, model)
+        embedding = route("text-embedding-3-small").model
+        embedding.image_tokens = 1
+        assert as_offered(embedding).input_modalities == ["text"]

@@ -1,4 +1,4 @@
-"""Shows how the prices of routes differ from the published ones, and writes those."""
+"""Shows how the prices and context lengths of routes differ from the published ones, and writes those."""
 
 import sys
 from datetime import datetime
@@ -17,8 +17,8 @@ from llmproxy.routes.unpriced import unpriced_warning
 
 class Command(BaseCommand):
     help = (
-        "Compare the prices of models with the published ones that the installed genai-prices package holds, and "
-        "write those with --write or when you agree. Prices that an operator has set stay."
+        "Compare the prices and context lengths of models with the published ones that the installed genai-prices "
+        "package holds, and write those with --write or when you agree. What an operator has set stays."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -28,12 +28,12 @@ class Command(BaseCommand):
         now = timezone.now()
         compared = compare(now=now)
         for each in compared:
-            self.stdout.write(f"{each.route}: {_line(each)}")
+            self.stdout.write(f"{each.route}: {_line(each)}{_context(each)}")
         for model in LanguageModel.objects.filter(routes=None):
             self.stdout.write(
                 f"{model}: no route, so its calls have no prices; change the model to make one"
             )
-        different = sum(each.is_different and not each.route.prices_are_set for each in compared)
+        different = sum(each.is_to_write for each in compared)
         if different:
             self._offer(compared, different, write=write, now=now)
         else:
@@ -65,3 +65,14 @@ def _line(each: Comparison) -> str:
     if each.route.prices_are_set:
         return f"set by an operator and left: {old}; published: {new}"
     return f"{old} -> {new}" if each.is_different else f"unchanged: {new}"
+
+
+def _context(each: Comparison) -> str:
+    """The context length, where another is published."""
+    if each.published is None or not each.is_longer_or_shorter:
+        return ""
+    old, new = (
+        "none" if length is None else f"{length:,}"
+        for length in (each.route.context_length, each.published.context_length)
+    )
+    return f"; context {old} -> {new}"
