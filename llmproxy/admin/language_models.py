@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Min, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html_join
@@ -19,7 +19,7 @@ from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
 from llmproxy.admin.routes import counted_by
 from llmproxy.catalogue import as_offered, default_model_warning
-from llmproxy.models import PROMPTS_HOLD, LanguageModel, Route
+from llmproxy.models import PROMPTS_HOLD, LanguageModel
 from llmproxy.offering import Offer, add_model, change_model
 from llmproxy.routes.unpriced import unpriced_models, unpriced_warning
 
@@ -121,15 +121,15 @@ class LanguageModelAdmin(ConsoleAdmin):
         return super().changelist_view(request, extra_context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        routes = Prefetch("routes", Route.objects.select_related("provider"))
-        return super().get_queryset(request).prefetch_related("plans", routes)
+        shortest = Min("routes__context_length")
+        rows: QuerySet[Any] = super().get_queryset(request).annotate(published=shortest)
+        return rows.prefetch_related("plans")
 
     @admin.display(description="context length", ordering="context_length")
-    def context(self, model: LanguageModel) -> str:
-        length = as_offered(model).context_length
-        if length is None:
-            return "unknown"
-        return f"{length:,}" + ("" if model.context_length else " (published)")
+    def context(self, model: Any) -> str:
+        if model.context_length is not None:
+            return f"{model.context_length:,}"
+        return "unknown" if model.published is None else f"{model.published:,} (published)"
 
     @admin.display(description="prompts may hold")
     def input(self, model: LanguageModel) -> str:
@@ -150,7 +150,7 @@ class LanguageModelAdmin(ConsoleAdmin):
                 route.provider_name,
                 counted_by(route),
             )
-            for route in model.routes.all()
+            for route in model.routes.select_related("provider")
         ]
         line = '<a href="{}">{}</a> as {}; prompts counted by {}'
         return format_html_join(SafeString("<br>"), line, routes)
