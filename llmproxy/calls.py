@@ -168,7 +168,9 @@ class Call:
         """The usage charged for a settled call."""
         assert self.spent is not None
         spent = self.spent
-        return TokenUsage(spent.input, spent.output, spent.cached_input, spent.reasoning)
+        return TokenUsage(
+            spent.input, spent.output, spent.cached_input, spent.reasoning, spent.cache_write
+        )
 
     def wait_settled(self, seconds: float) -> bool:
         """Waits for a postponed settlement; returns whether it was made."""
@@ -214,9 +216,11 @@ class Call:
         has_prompt = report is not None and (is_believed or report.input > 0)
         prompt = (report if has_prompt else self.prompt) or PromptUsage(self.input_estimate)
         given = min(prompt.input, INPUT_TIMES * self.input_estimate)
+        cached = min(prompt.cached_input, given)
         spent = Spent(
             input=given,
-            cached_input=min(prompt.cached_input, given),
+            cached_input=cached,
+            cache_write=min(prompt.cache_write, given - cached),
             output=output,
             reasoning=min(known.reasoning, output),
         )

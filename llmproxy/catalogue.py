@@ -95,6 +95,7 @@ class _Route(NamedTuple):
     input_price: int | None
     cached_input_price: int | None
     output_price: int | None
+    cache_write_price: int | None
     provider: str
     is_on: bool
     dialect: str
@@ -116,7 +117,7 @@ CROSS JOIN LATERAL (
     SELECT json_agg(json_build_array(
                route.id, route.provider_name, route.surfaces, route.tokenizer, route.token_factor::text,
                route.input_price, route.cached_input_price, route.output_price,
-               provider.name, provider.is_on, provider.dialect, provider.base_url,
+               route.cache_write_price, provider.name, provider.is_on, provider.dialect, provider.base_url,
                encode(provider.api_key, 'hex'), provider.members,
                provider.calls_per_minute, provider.read_timeout
            ) ORDER BY route."order", route.id) AS listed
@@ -132,7 +133,7 @@ def _only_route(provider_name: str) -> _Route:
     """The route of a model without any: to the provider of the settings, without prices."""
     by, factor = tokenizer_of(provider_name), str(Route.FIRST_FACTOR)
     at_default = (Provider.DEFAULT, True, "", "", None, Provider.Members.LISTED)
-    return _Route(None, provider_name, [], by, factor, None, None, None, *at_default)
+    return _Route(None, provider_name, [], by, factor, None, None, None, None, *at_default)
 
 
 def _dialect(route: _Route) -> Dialect:
@@ -159,7 +160,12 @@ def _target(route: _Route) -> Target:
         key=settings.LLM_API_KEY if is_default else partial(_key_of, route),
         model=route.model,
         measure=Measure(route.tokenizer, Decimal(route.factor)),
-        prices=Prices(route.input_price, route.cached_input_price, route.output_price),
+        prices=Prices(
+            route.input_price,
+            route.cached_input_price,
+            route.output_price,
+            route.cache_write_price,
+        ),
         passes_all=route.members == Provider.Members.ALL,
         route_id=route.id,
         calls_per_minute=route.calls_per_minute,
@@ -187,6 +193,7 @@ def _read(route: Route) -> _Route:
         route.input_price,
         route.cached_input_price,
         route.output_price,
+        route.cache_write_price,
         at.name,
         at.is_on,
         at.dialect,

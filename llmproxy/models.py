@@ -184,6 +184,8 @@ class Route(models.Model):
     input_price = models.PositiveBigIntegerField(null=True, blank=True)
     cached_input_price = models.PositiveBigIntegerField(null=True, blank=True)
     output_price = models.PositiveBigIntegerField(null=True, blank=True)
+    # In no constraint: processes of before take the other prices away and leave it.
+    cache_write_price = models.PositiveBigIntegerField(null=True, blank=True)
     prices_are_set = models.BooleanField(
         "prices set by an operator",
         default=False,

@@ -34,8 +34,8 @@ def _list_of(item: Schema) -> Schema:
     return {"type": ["array", "null"], "items": item}
 
 
-def _details(member: str) -> Schema:
-    return {"type": ["object", "null"], "properties": {member: _WHOLE}}
+def _details(*members: str) -> Schema:
+    return {"type": ["object", "null"], "properties": dict.fromkeys(members, _WHOLE)}
 
 
 _HEAD: Schema = {"id": _TEXT, "object": _TEXT, "created": _WHOLE, "model": _TEXT}
@@ -112,7 +112,7 @@ ANSWERS: Schema = {
             "prompt_tokens": _WHOLE,
             "completion_tokens": _WHOLE,
             "total_tokens": _WHOLE,
-            "prompt_tokens_details": _details("cached_tokens"),
+            "prompt_tokens_details": _details("cached_tokens", "cache_write_tokens"),
             "completion_tokens_details": _details("reasoning_tokens"),
         },
         "prompt_tokens",
@@ -188,7 +188,7 @@ ANSWERS: Schema = {
     "ResponseUsage": _answer(
         {
             "input_tokens": _WHOLE,
-            "input_tokens_details": _details("cached_tokens"),
+            "input_tokens_details": _details("cached_tokens", "cache_write_tokens"),
             "output_tokens": _WHOLE,
             "output_tokens_details": _details("reasoning_tokens"),
             "total_tokens": _WHOLE,

@@ -33,12 +33,13 @@ EXPIRY_MARGIN = timedelta(seconds=60)
 class Prices(NamedTuple):
     """A model's prices, in millionths of a dollar per million tokens; None: unknown.
 
-    Cached input without a price of its own costs as much as other input.
+    Input read from or written to a cache costs as much as other input, unless it has a price of its own.
     """
 
     input: int | None = None
     cached_input: int | None = None
     output: int | None = None
+    cache_write: int | None = None
 
 
 UNKNOWN = Prices()
@@ -155,12 +156,12 @@ opened AS (
         id, user_id, client_id, session_id, key_id, period, day, model, provider, request_id, streamed, state,
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
         reasoning_tokens, source, "end", opened_at, expires_at,
-        counted_input, input_price, cached_input_price, output_price, labels
+        counted_input, input_price, cached_input_price, output_price, cache_write_price, labels
     )
     SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(key)s::uuid, %(period)s, day, %(model)s, %(provider)s,
            %(request)s, %(streamed)s, 'open', %(input)s, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s,
            %(counted)s::bigint, %(input_price)s::bigint, %(cached_price)s::bigint, %(output_price)s::bigint,
-           %(labels)s::jsonb
+           %(write_price)s::bigint, %(labels)s::jsonb
     FROM admitted
 )
 SELECT granted, left_month, left_day, day_cap FROM admitted
@@ -275,6 +276,7 @@ def _values(asked: Asked, now: datetime) -> dict[str, Any]:
         "input_price": _int8(asked.prices.input),
         "cached_price": _int8(asked.prices.cached_input),
         "output_price": _int8(asked.prices.output),
+        "write_price": _int8(asked.prices.cache_write),
         "labels": dumps(asked.labels) if asked.labels else None,
         "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
     }

@@ -84,6 +84,7 @@ class UsageRecord(models.Model):
     reserved_output = models.BigIntegerField()
     input_tokens = models.BigIntegerField(default=0)
     cached_input_tokens = models.BigIntegerField(default=0)
+    cache_write_tokens = models.BigIntegerField(default=0, db_default=0)
     output_tokens = models.BigIntegerField(default=0)
     reasoning_tokens = models.BigIntegerField(default=0)
     counted_input = models.BigIntegerField(
@@ -94,6 +95,7 @@ class UsageRecord(models.Model):
     )
     cached_input_price = models.BigIntegerField(null=True)
     output_price = models.BigIntegerField(null=True)
+    cache_write_price = models.BigIntegerField(null=True)
     cost = models.BigIntegerField(
         null=True, help_text="In millionths of a dollar, fixed at settlement; empty without prices."
     )
@@ -157,6 +159,8 @@ class UsageRecord(models.Model):
                     "cached_input_price",
                     "output_price",
                     "cost",
+                    "cache_write_tokens",
+                    "cache_write_price",
                 ),
                 name="usage_tokens_not_below_zero",
             ),

@@ -42,13 +42,14 @@ def _settlement(*, by_capped_key: bool) -> BatchedStatement:
 WITH settled AS (
     UPDATE usage_usagerecord
     SET state = 'settled', input_tokens = %(input)s, cached_input_tokens = %(cached)s,
-        output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
+        cache_write_tokens = %(written)s, output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
         source = %(source)s, "end" = %(end)s, settled_at = %(now)s,
         first_byte_at = COALESCE(%(first_byte)s, first_byte_at),
         -- Rounded up, so that no call is free. NULL without prices.
         cost = ceil((
-            (%(input)s::bigint - %(cached)s::bigint) * input_price::numeric
+            (%(input)s::bigint - %(cached)s::bigint - %(written)s::bigint) * input_price::numeric
             + %(cached)s::bigint * COALESCE(cached_input_price, input_price)::numeric
+            + %(written)s::bigint * COALESCE(cache_write_price, input_price)::numeric
             + %(output)s::bigint * output_price::numeric
         ) / 1000000)::bigint
     WHERE id = %(id)s AND settled_at IS NULL
@@ -98,10 +99,12 @@ SWEEP_SIZE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Tokens of one call. ``input`` includes ``cached_input`` and ``output`` includes ``reasoning``."""
+    """Tokens of one call. ``input`` includes ``cached_input``, read from a cache, and ``cache_write``, written to one;
+    ``output`` includes ``reasoning``."""
 
     input: int = 0
     cached_input: int = 0
+    cache_write: int = 0
     output: int = 0
     reasoning: int = 0
 
@@ -133,6 +136,7 @@ def settle(
         "user": user_id,
         "input": Int8(spent.input),
         "cached": Int8(spent.cached_input),
+        "written": Int8(spent.cache_write),
         "output": Int8(spent.output),
         "reasoning": Int8(spent.reasoning),
         "source": source.value,
@@ -144,9 +148,9 @@ def settle(
     return After(*row) if row else None
 
 
-# Of input, cached input and output, in millionths of a dollar per million tokens; None: unknown.
-Prices = tuple[int | None, int | None, int | None]
-_PRICE_COLUMNS = ("input_price", "cached_input_price", "output_price")
+# Of input, cached input, output and what is written to a cache, in millionths of a dollar per million tokens.
+Prices = tuple[int | None, int | None, int | None, int | None]
+_PRICE_COLUMNS = ("input_price", "cached_input_price", "output_price", "cache_write_price")
 
 
 class NextRoute(NamedTuple):
@@ -197,7 +201,7 @@ def move_on(*, record_id: UUID, to: NextRoute, left: Left | None, now: datetime)
 
 def _cost(left: Left) -> int | None:
     """As settlement works it out: rounded up."""
-    of_input, _, of_output = left.prices
+    of_input, _, of_output, _ = left.prices
     if of_input is None or of_output is None:
         return None
     return -(-(left.input * of_input + left.output * of_output) // 1_000_000)

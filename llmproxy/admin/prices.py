@@ -27,6 +27,11 @@ class PricesForm(ReasonForm):
         help_text="Empty: they cost as much as other input.",
     )
     output_price = _price("For a million output tokens")
+    cache_write_price = _price(
+        "For a million input tokens written to a cache",
+        required=False,
+        help_text="Empty: they cost as much as other input.",
+    )
 
 
 class SetPrices(Action):

@@ -51,19 +51,22 @@ class ProviderRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens as a provider reports them; ``input`` includes the cached and ``output`` the reasoning ones."""
+    """Tokens as a provider reports them; ``input`` includes those read from a cache (``cached_input``) or written to
+    one, and ``output`` the reasoning ones."""
 
     input: int
     output: int
     cached_input: int = 0
     reasoning: int = 0
+    cache_write: int = 0
 
 
 class PromptUsage(NamedTuple):
-    """Tokens of a prompt; ``input`` includes the cached ones."""
+    """Tokens of a prompt; ``input`` includes those read from a cache or written to one."""
 
     input: int
     cached_input: int = 0
+    cache_write: int = 0
 
 
 @dataclass(slots=True)

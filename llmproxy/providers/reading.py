@@ -41,11 +41,12 @@ _decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite).decode
 
 def usage_of(known: TokenUsage) -> dict[str, Any]:
     """Token usage in OpenAI's shape."""
+    written = {"cache_write_tokens": known.cache_write} if known.cache_write else {}
     return {
         "prompt_tokens": known.input,
         "completion_tokens": known.output,
         "total_tokens": known.input + known.output,
-        "prompt_tokens_details": {"cached_tokens": known.cached_input},
+        "prompt_tokens_details": {"cached_tokens": known.cached_input, **written},
         "completion_tokens_details": {"reasoning_tokens": known.reasoning},
     }
 

@@ -16,11 +16,12 @@ from usage.caps import Prices
 
 # A dollar a token; beyond it is a slip of the keyboard.
 MOST = DOLLAR * DOLLAR
-FIELDS = ("input_price", "cached_input_price", "output_price")
+FIELDS = ("input_price", "cached_input_price", "output_price", "cache_write_price")
+_OPTIONAL = frozenset({"cached_input_price", "cache_write_price"})
 
 
 def prices_of(route: Route) -> Prices:
-    return Prices(route.input_price, route.cached_input_price, route.output_price)
+    return Prices(*(getattr(route, name) for name in FIELDS))
 
 
 def said(prices: Prices) -> str:
@@ -28,7 +29,8 @@ def said(prices: Prices) -> str:
     if prices.input is None or prices.output is None:
         return "none"
     cached = "" if prices.cached_input is None else f", cached {shown(prices.cached_input, 4)}"
-    return f"input {shown(prices.input, 4)}{cached}, output {shown(prices.output, 4)}"
+    written = "" if prices.cache_write is None else f", cache writes {shown(prices.cache_write, 4)}"
+    return f"input {shown(prices.input, 4)}{cached}{written}, output {shown(prices.output, 4)}"
 
 
 def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: datetime) -> Route:
@@ -38,7 +40,7 @@ def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: da
     """
     faults = _without_reason(reason)
     for name, price in zip(FIELDS, prices, strict=True):
-        if price is None and name != "cached_input_price":
+        if price is None and name not in _OPTIONAL:
             faults.append(Fault(f"/{name}", "required", "Give both, or free the prices."))
         elif price is not None and not 0 <= price <= MOST:
             faults.append(Fault(f"/{name}", "invalid", f"From $0 to {shown(MOST)}."))
@@ -80,7 +82,8 @@ def _change(
         route = routes.select_related("model", "provider").get(pk=route_id)
         before = prices_of(route)
         if prices is not None:
-            route.input_price, route.cached_input_price, route.output_price = prices
+            for name, price in zip(FIELDS, prices, strict=True):
+                setattr(route, name, price)
         route.prices_are_set = prices is not None
         route.save(update_fields=[*FIELDS, "prices_are_set"])
         _record(action, route, before, prices_of(route), by, now, reason=reason)

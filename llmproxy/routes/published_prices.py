@@ -89,15 +89,15 @@ def _published(route: Route, *, now: datetime) -> Published | None:
     if found is None:
         return None
     price = found.model_price
-    given = (price.input_mtok, price.cache_read_mtok, price.output_mtok)
-    fresh, cached, output = (_millionths(each) for each in given)
+    given = (price.input_mtok, price.cache_read_mtok, price.output_mtok, price.cache_write_mtok)
+    fresh, cached, output, written = (_millionths(each) for each in given)
     if fresh is None:
         return None
     if cached is not None and cached > fresh:
         cached = None
     return Published(
         # What makes no text, as an embedding, has no price of output.
-        prices=Prices(fresh, cached, output or 0),
+        prices=Prices(fresh, cached, output or 0, written),
         name=f"{found.provider.id} {found.model.id}",
         is_tiered=any(isinstance(each, TieredPrices) for each in given),
         context_length=found.model.context_window,

@@ -107,7 +107,8 @@ def rename(route: Route, provider_name: str, *, now: datetime) -> None:
     if not route.factor_is_set:
         route.token_factor = Route.FIRST_FACTOR
     if not route.prices_are_set:
-        route.input_price = route.cached_input_price = route.output_price = None
+        route.input_price = route.cached_input_price = None
+        route.output_price = route.cache_write_price = None
 
 
 def _audited(route: Route) -> dict[str, Any]:

@@ -651,11 +651,11 @@ class TestAnswers:
                 "prompt_tokens": 30,
                 "completion_tokens": 42,
                 "total_tokens": 72,
-                "prompt_tokens_details": {"cached_tokens": 15},
+                "prompt_tokens_details": {"cached_tokens": 15, "cache_write_tokens": 4},
                 "completion_tokens_details": {"reasoning_tokens": 0},
             },
         }
-        assert (known, size) == (TokenUsage(input=30, output=42, cached_input=15), 4)
+        assert (known, size) == (TokenUsage(input=30, output=42, cached_input=15, cache_write=4), 4)
 
     def test_thinking_and_tool_calls_become_their_members(self) -> None:
         hidden = {"type": "redacted_thinking", "data": "EmwKAhgB"}
@@ -907,9 +907,9 @@ class TestEvents:
 class TestTokens:
     def test_the_start_reports_the_prompt_and_the_end_the_output(self) -> None:
         first, *rest, last, stop = pieces(message(text("Hello")))
-        assert (first.prompt, first.reported) == (PromptUsage(30, 15), None)
+        assert (first.prompt, first.reported) == (PromptUsage(30, 15, 4), None)
         assert all(piece.reported is None for piece in rest)
-        assert (last.reported, last.finished) == (TokenUsage(30, 42, 15), True)
+        assert (last.reported, last.finished) == (TokenUsage(30, 42, 15, cache_write=4), True)
         assert (stop.reported, stop.ended) == (None, True)
 
     def test_the_last_value_of_each_usage_field_counts(self) -> None:
@@ -927,8 +927,8 @@ class TestTokens:
         ]
         assert [piece.reported for piece in given] == [
             None,
-            TokenUsage(30, 9, 15),
-            TokenUsage(16, 10, 0),
+            TokenUsage(30, 9, 15, cache_write=4),
+            TokenUsage(16, 10, 0, cache_write=4),
             None,
         ]
         assert len(chunks_of(given)) == 1
@@ -940,7 +940,7 @@ class TestTokens:
             translate.piece(event(each))
         told = {"type": "message_delta", "usage": {"output_tokens": 43}, **more}
         got = translate.piece(event(told))
-        assert got == Piece(finished=True, reported=TokenUsage(30, 43, 15))
+        assert got == Piece(finished=True, reported=TokenUsage(30, 43, 15, cache_write=4))
         assert translate.piece(event({"type": "message_stop"})).ended
 
     def test_the_usage_at_the_start_is_no_report_of_the_whole(self) -> None:

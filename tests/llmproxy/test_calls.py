@@ -519,6 +519,14 @@ class TestEnds:
         call.settle(End.DONE)
         assert (record().cached_input_tokens, record().reasoning_tokens) == (9, 8)
 
+    def test_what_is_written_to_a_cache_is_input_that_was_not_read_from_it(
+        self, call: Call
+    ) -> None:
+        call.reported = TokenUsage(input=9, output=8, cached_input=7, cache_write=50)
+        call.settle(End.DONE)
+        assert (record().cached_input_tokens, record().cache_write_tokens) == (7, 2)
+        assert call.charged_usage().cache_write == 2
+
     def test_the_record_has_the_time_of_the_first_byte(self, call: Call, now: datetime) -> None:
         call.mark_first_byte()
         first = call.first_byte_at

@@ -326,7 +326,7 @@ class TestStreams:
         begun = {**sent[0], "message": {**sent[0]["message"], "model": "ours"}}
         assert forwarded == [begun, *sent[1:-2]]
         (known,) = [piece.reported for piece in pieces if piece.reported]
-        assert known == TokenUsage(30, 42, 15)
+        assert known == TokenUsage(30, 42, 15, cache_write=4)
         assert [piece.ended for piece in pieces if piece.ended or piece.finished] == [False, True]
         last, stop = told(translator.ending(known))
         assert (last["delta"]["stop_reason"], stop["type"]) == ("end_turn", "message_stop")
@@ -363,7 +363,7 @@ class TestStreams:
         kept = told(b"".join(piece.forward for piece in pieces))
         assert [each["type"] for each in kept[:2]] == ["message_start", "content_block_start"]
         assert "organization" not in kept[0]["message"]
-        (last, _) = told(listed.ending(TokenUsage(30, 42, 15)))
+        (last, _) = told(listed.ending(TokenUsage(30, 42, 15, cache_write=4)))
         assert last.keys() == {"type", "delta", "usage"}
         assert "iterations" not in last["usage"]
 
@@ -371,7 +371,7 @@ class TestStreams:
         kept = told(b"".join(piece.forward for piece in pieces))
         assert [each["type"] for each in kept[:2]] == ["message_start", "note"]
         assert kept[0]["message"]["organization"] == "org-1"
-        (last, _) = told(opened.ending(TokenUsage(30, 42, 15)))
+        (last, _) = told(opened.ending(TokenUsage(30, 42, 15, cache_write=4)))
         assert (last["theirs"], last["usage"]["iterations"]) == (1, 2)
         assert "cost" not in last["usage"]
         (piece,), _ = events({"type": "a\nevent: message_stop"}, passes_all=True)
@@ -407,7 +407,7 @@ class TestAnswers:
             **{name: value for name, value in given.items() if name != "organization"},
             "model": "ours",
         }
-        assert known == TokenUsage(30, 42, 15)
+        assert known == TokenUsage(30, 42, 15, cache_write=4)
         assert size == len("Hm.Hello")
         answer, _, _ = CODEC.answer(body, target=target("anthropic")._replace(passes_all=True))
         assert answer == given

@@ -25,6 +25,7 @@ from llmproxy.providers.protocol import (
     TokenUsage,
     Translator,
 )
+from llmproxy.providers.reading import usage_of
 from llmproxy.providers.refusals import ContextTooLong
 from llmproxy.sse import Event, EventParser
 from llmproxy.surfaces.chat import Chat, parse
@@ -534,6 +535,22 @@ class TestAnswers:
         assert (known, size) == (TokenUsage(2, 7), 4)
         counts = {"prompt_tokens": 2, "completion_tokens": 7, "total_tokens": 9}
         assert answer["usage"].items() >= counts.items()
+
+    @pytest.mark.parametrize(
+        "members",
+        [
+            {"prompt_tokens_details": {"cache_write_tokens": 3}},
+            {"prompt_tokens_details": {"cache_creation_tokens": 3}},
+            {"prompt_tokens_details": {"cache_creation_input_tokens": 3, "cached_tokens": 0}},
+            {"cache_creation_input_tokens": 3, "prompt_tokens_details": None},
+        ],
+    )
+    def test_what_is_written_to_a_cache_is_read_from_wherever_servers_write_it(
+        self, members: dict[str, Any]
+    ) -> None:
+        known = reported({"prompt_tokens": 9, "completion_tokens": 1, **members})
+        assert known == TokenUsage(9, 1, cache_write=3)
+        assert usage_of(known)["prompt_tokens_details"]["cache_write_tokens"] == 3
 
     @pytest.mark.parametrize("passes_all", [False, True])
     def test_what_a_call_costs_at_the_provider_reaches_no_caller(self, passes_all: bool) -> None:

@@ -18,7 +18,7 @@ from llmproxy.calls import admit
 from llmproxy.catalogue import as_offered
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.offering import Offer, change_model
-from llmproxy.routes.prices import free_prices, prices_of, said, set_prices
+from llmproxy.routes.prices import FIELDS, free_prices, prices_of, said, set_prices
 from llmproxy.routes.published_prices import compare, update_prices
 from llmproxy.surfaces.chat import parse
 from tests.conftest import Browser
@@ -79,7 +79,7 @@ class TestPublished:
         route("claude-sonnet-4-5")
         [found] = compare(now=NOW)
         assert found.published is not None
-        assert found.published.prices == Prices(3_000_000, 300_000, 15_000_000)
+        assert found.published.prices == Prices(3_000_000, 300_000, 15_000_000, 3_750_000)
         assert found.published.is_tiered
 
     def test_the_address_of_a_known_provider_counts_before_its_dialect(self, settings: Any) -> None:
@@ -205,8 +205,8 @@ class TestSetting:
     def test_a_call_keeps_the_prices_of_its_admission(
         self, pair: TokenPair, user: User, by: Actor, now: datetime
     ) -> None:
-        one = route("house-model")
-        set_prices(route_id=one.pk, prices=DEAR, reason="Agreed.", by=by, now=NOW)
+        one, dear = route("house-model"), DEAR._replace(cache_write=11_250_000)
+        set_prices(route_id=one.pk, prices=dear, reason="Agreed.", by=by, now=NOW)
         caller = load_caller(user_id=user.pk, session_id=Session.objects.get().pk)
         assert caller is not None
         body = {"model": "house-model", "messages": [{"role": "user", "content": "hello"}]}
@@ -214,8 +214,8 @@ class TestSetting:
         free_prices(route_id=one.pk, reason="It ended.", by=by, now=NOW)
         Route.objects.update(input_price=1, output_price=1)
         record = UsageRecord.objects.get()
-        found = (record.input_price, record.cached_input_price, record.output_price)
-        assert found == tuple(DEAR)
+        found = tuple(getattr(record, name) for name in FIELDS)
+        assert found == tuple(dear)
 
     @pytest.mark.parametrize(
         ("given", "where"),
@@ -225,6 +225,7 @@ class TestSetting:
             (Prices(1, 2, 1), "/cached_input_price"),
             (Prices(-1, None, 1), "/input_price"),
             (Prices(1, None, 10**13), "/output_price"),
+            (Prices(1, None, 1, -1), "/cache_write_price"),
         ],
     )
     def test_what_is_no_price_is_refused_at_its_field(
@@ -271,6 +272,8 @@ class TestSetting:
 
     def test_prices_are_said_for_people(self) -> None:
         assert said(Prices(37_500, None, 150_000)) == "input $0.0375, output $0.1500"
+        written = Prices(37_500, None, 150_000, 46_875)
+        assert said(written) == "input $0.0375, cache writes $0.0469, output $0.1500"
 
 
 @pytest.mark.django_db(transaction=True)

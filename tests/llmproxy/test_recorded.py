@@ -58,7 +58,9 @@ HEARD = {
     "openai-unknown": Heard(text="Hi", finish="stop", reported=CACHED),
     "openai-error": Heard(text="Half", failed="provider_error", ended=False),
     "openai-named-error": Heard(text="Half", failed="provider_error", ended=False),
-    "anthropic-text": Heard(text="Grüße, 世界", finish="stop", reported=TokenUsage(1029, 15, 1000)),
+    "anthropic-text": Heard(
+        text="Grüße, 世界", finish="stop", reported=TokenUsage(1029, 15, 1000, cache_write=4)
+    ),
     "anthropic-thinking-tools": Heard(
         text="Let me see.",
         thought="Which city?",
@@ -159,7 +161,7 @@ def test_every_recording_is_tested() -> None:
     ("name", "finish", "reported"),
     [
         ("openai", "stop", TokenUsage(1032, 73, 1024, 64)),
-        ("anthropic", "tool_calls", TokenUsage(1029, 73, 1000, 64)),
+        ("anthropic", "tool_calls", TokenUsage(1029, 73, 1000, 64, 4)),
     ],
 )
 def test_a_whole_answer_is_read_in_one_shape(name: str, finish: str, reported: TokenUsage) -> None:

@@ -364,7 +364,7 @@ def test_a_whole_answer_is_read_and_told() -> None:
     given = {**usage, "cost": 0.1, "cost_details": {"upstream": 0.1}}
     body = dumps({"id": "r", "model": "theirs", "output": output, "usage": given}).encode()
     answer, known, size = Responses().answer(body, target=target())
-    assert (known, size) == (TokenUsage(9, 7, 4, 3), 4 + 9 + 3)
+    assert (known, size) == (TokenUsage(9, 7, 4, 3, 1), 4 + 9 + 3)
     told = Responses().completed(answer, called="ours", charged=None)
     assert (told["model"], told["usage"], told["output"]) == ("ours", usage, output)
 

@@ -32,7 +32,7 @@ def test_a_provider_of_either_dialect_is_asked_with_its_own_key(by: Actor, now: 
     with messages_server(message(text("yes")), api_key=KEY) as server:
         route = route_to(server.base_url, dialect="anthropic", by=by, now=now)
         trial = try_route(route_id=route.pk, by=by, now=now)
-    assert (trial.failure, trial.usage) == ("", TokenUsage(30, 42, 15))
+    assert (trial.failure, trial.usage) == ("", TokenUsage(30, 42, 15, cache_write=4))
     assert server.bodies[0]["model"] == "theirs"
     event = AuditEvent.objects.get(action="route:tried")
     assert event.after is not None

@@ -75,7 +75,9 @@ def test_it_gets_an_answer_that_is_paid_as_reported(
     record = the_record(database, person)
     assert (record.provider, record.end, record.source) == ("default", "done", "provider")
     assert (record.input_tokens, record.cached_input_tokens, record.output_tokens) == (30, 15, 42)
+    assert record.cache_write_tokens == 4
     assert answer.usage.prompt_tokens_details.cached_tokens == 15
+    assert answer.usage.prompt_tokens_details.cache_write_tokens == 4
     assert_nothing_is_reserved(database, person)
 
 

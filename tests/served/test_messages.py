@@ -96,6 +96,7 @@ def test_it_gets_an_answer_that_is_paid_as_reported(
     record = the_record(database, person)
     assert (record.provider, record.end, record.source) == ("default", "done", "provider")
     assert (record.input_tokens, record.cached_input_tokens, record.output_tokens) == (30, 15, 42)
+    assert record.cache_write_tokens == 4
     (body,) = provider.bodies
     assert body["system"] == "Be brief."
     assert (body["max_tokens"], body["top_k"]) == (500, 5)
@@ -116,6 +117,7 @@ def test_it_gets_a_stream_whose_last_event_is_what_is_charged(
     record = the_record(database, person)
     assert (record.end, record.source) == ("done", "provider")
     assert (record.input_tokens, record.cached_input_tokens, record.output_tokens) == (30, 15, 42)
+    assert record.cache_write_tokens == 4
 
 
 def test_a_tool_and_its_thinking_go_back_as_they_came(

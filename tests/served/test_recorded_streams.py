@@ -66,6 +66,7 @@ def assert_heard_and_metered(shape: Shape, final: Any, database: Database, perso
         record.output_tokens,
         record.cached_input_tokens,
         record.reasoning_tokens,
+        record.cache_write_tokens,
     ]
     assert metered == shape.metered
     told = final.usage

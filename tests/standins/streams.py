@@ -35,8 +35,8 @@ class Shape:
         self.line = line
         self.name: str = line["name"]
         self.heard: Json = line.get("heard", {})
-        # The tokens that have to be metered: input, output, and of these cached and reasoning.
-        self.metered: list[int] = line.get("metered", [])
+        # The tokens that have to be metered: input, output, of these cached and reasoning, and written to a cache.
+        self.metered: list[int] = [*line.get("metered", []), 0][:5]
         # The code and status of the problem that ends it, and the provider's words where they are told.
         self.fails: list[Any] = line.get("fails", [])
 

@@ -100,6 +100,17 @@ class TestCosts:
         call = ask(user, prices=PRICES._replace(cached_input=None))
         assert end(user, call, input=1_000, cached_input=400).cost == 2_500
 
+    def test_what_is_written_to_a_cache_costs_its_own_price(self, user: User) -> None:
+        call = ask(user, prices=PRICES._replace(cache_write=3_125_000))
+        record = end(user, call, input=1_000, cached_input=400, cache_write=500, output=2)
+        assert record.cost == 250 + 400 * 1_250_000 // 10**6 + -(-500 * 3_125_000 // 10**6) + 2_000
+        assert (record.cache_write_tokens, record.cache_write_price) == (500, 3_125_000)
+
+    def test_what_is_written_to_a_cache_costs_as_other_input_without_a_price(
+        self, user: User
+    ) -> None:
+        assert end(user, ask(user), input=1_000, cache_write=400).cost == 2_500
+
     def test_what_is_less_than_a_millionth_is_rounded_up(self, user: User) -> None:
         cheap = Prices(input=1, cached_input=None, output=1)
         assert end(user, ask(user, prices=cheap), input=1, output=0).cost == 1

@@ -117,8 +117,8 @@ def test_an_attempt_that_was_left_is_a_line_of_its_own(
     console: Browser, calls: list[UsageRecord]
 ) -> None:
     running = calls[0]
-    route = NextRoute("second", (1_000_000, None, 2_000_000), counted_input=7)
-    left = Left("first", (1_000_000, None, 2_000_000), 10, 20, running.opened_at)
+    route = NextRoute("second", (1_000_000, None, 2_000_000, None), counted_input=7)
+    left = Left("first", (1_000_000, None, 2_000_000, None), 10, 20, running.opened_at)
     assert move_on(record_id=running.pk, to=route, left=left, now=NOON + timedelta(hours=3))
     call, line, *others = map(json.loads, exported(console, "ndjson").splitlines())
     assert len(others) == len(calls) - 1
@@ -132,8 +132,8 @@ def test_an_attempt_that_was_left_is_a_line_of_its_own(
 
 def test_a_settled_call_moves_to_no_other_route(calls: list[UsageRecord]) -> None:
     settled = calls[-1]
-    route = NextRoute("second", (None, None, None), counted_input=None)
-    left = Left("first", (None, None, None), 10, 20, NOON)
+    route = NextRoute("second", (None, None, None, None), counted_input=None)
+    left = Left("first", (None, None, None, None), 10, 20, NOON)
     assert not move_on(record_id=settled.pk, to=route, left=left, now=NOON)
     assert not LeftAttempt.objects.exists()
     assert UsageRecord.objects.get(pk=settled.pk).provider == settled.provider

@@ -35,6 +35,7 @@ COLUMNS = (
     "caller_user",
     "metadata",
     "key_id",
+    "cache_write_tokens",
 )
 _OWN = {"cost_usd", "caller_user", "metadata"}
 # A cell that begins so is a formula to a spreadsheet: an operator names models, a caller its requests.
@@ -102,6 +103,7 @@ def _left_row(record: UsageRecord, attempt: LeftAttempt) -> dict[str, Any]:
         "end": UsageRecord.End.TIMEOUT.value,
         "input_tokens": attempt.input_tokens,
         "cached_input_tokens": 0,
+        "cache_write_tokens": 0,
         "output_tokens": attempt.output_tokens,
         "reasoning_tokens": 0,
         "cost_usd": None if attempt.cost is None else str(decimal(attempt.cost)),

@@ -57,6 +57,7 @@ def reported(usage: Any) -> TokenUsage | None:
         input=known.input,
         output=output,
         cached_input=known.cached_input,
+        cache_write=known.cache_write,
         # Not every server of this API reports it.
         reasoning=count_of(thinking) or 0,
     )
@@ -69,7 +70,7 @@ def prompt(usage: Any) -> PromptUsage | None:
     read, written = (
         count_of(usage.get(f"cache_{how}_input_tokens")) or 0 for how in ("read", "creation")
     )
-    return PromptUsage(input=fresh + read + written, cached_input=read)
+    return PromptUsage(input=fresh + read + written, cached_input=read, cache_write=written)
 
 
 def _completion(

@@ -23,14 +23,14 @@ def usage_of(kept: dict[str, Any], charged: TokenUsage | None) -> dict[str, Any]
     known = reported(kept)
     if charged is None or (
         known is not None
-        and (known.input, known.output, known.cached_input)
-        == (charged.input, charged.output, charged.cached_input)
+        and (known.input, known.output, known.cached_input, known.cache_write)
+        == (charged.input, charged.output, charged.cached_input, charged.cache_write)
     ):
         return kept
     return {
         **kept,
-        "input_tokens": charged.input - charged.cached_input,
+        "input_tokens": charged.input - charged.cached_input - charged.cache_write,
         "cache_read_input_tokens": charged.cached_input,
-        "cache_creation_input_tokens": 0,
+        "cache_creation_input_tokens": charged.cache_write,
         "output_tokens": charged.output,
     }

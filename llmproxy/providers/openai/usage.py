@@ -15,6 +15,10 @@ MEMBERS = frozenset({
 })  # fmt: skip
 
 
+# How servers name what they wrote to a cache: OpenAI and OpenRouter, LiteLLM, Alibaba.
+_WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+
+
 def reported(usage: Any) -> TokenUsage | None:
     """The token usage of a ``usage`` object, or None without one. An explicit zero is a report.
 
@@ -37,6 +41,7 @@ def reported(usage: Any) -> TokenUsage | None:
         output=completion + beside,
         cached_input=_detail(usage, "prompt_tokens_details", "cached_tokens"),
         reasoning=reasoning,
+        cache_write=max(_detail(usage, "prompt_tokens_details", each) for each in _WRITTEN),
     )
 
 
