@@ -154,6 +154,15 @@ def test_a_tool_and_its_thinking_go_back_as_they_came(
     assert_nothing_is_reserved(database, person)
 
 
+def test_instructions_between_the_turns_go_on(
+    sdk: anthropic.Anthropic, provider: MessagesServer
+) -> None:
+    # As Claude Code sends them.
+    told = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    assert ask(sdk, told).content[-1].text == "Hello, world!"
+    assert provider.bodies[-1]["messages"][1:] == [told]
+
+
 def test_a_bearer_token_is_as_good_as_the_sdks_own_header(shell: Shell) -> None:
     with sdk_of(shell, auth_token=shell.access) as sdk:
         assert ask(sdk).content[-1].text == "Hello, world!"

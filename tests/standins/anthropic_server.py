@@ -111,11 +111,16 @@ def fault_of(body: Json) -> str | None:
         return "thinking.budget_tokens: out of range"
     if "tool_choice" in body and not body.get("tools"):
         return "tool_choice: tools have to be given"
-    turns = [{**turn, "content": _blocks(turn["content"])} for turn in body["messages"]]
+    turns = [{**turn, "content": _blocks(turn["content"])} for turn in spoken(body)]
     roles = [turn["role"] for turn in turns]
     if roles != [("user", "assistant")[index % 2] for index in range(len(roles))] or not roles:
         return "messages: roles must alternate, and begin with user"
     return next(filter(None, map(_fault_of_turn, [{}, *turns], turns)), None)
+
+
+def spoken(body: Json) -> list[Json]:
+    """The turns of user and assistant; instructions may stand between them."""
+    return [turn for turn in body["messages"] if turn["role"] != "system"]
 
 
 def _blocks(content: Any) -> list[Json]:

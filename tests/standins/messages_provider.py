@@ -12,21 +12,30 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.standins.anthropic_server import as_stream, events_of, fault_of, message, text, tool_use
+from tests.standins.anthropic_server import (
+    as_stream,
+    events_of,
+    fault_of,
+    message,
+    spoken,
+    text,
+    tool_use,
+)
 from tests.standins.provider.answers import Answer, Json, split
 from tests.standins.provider.behaviour import split_directive
 
 
 def answer_to(body: Json) -> Json:
     """The message that answers a request; the limit of tokens cuts its text, never a tool call."""
-    said = _texts(body["messages"][-1]["content"])
+    last = spoken(body)[-1]
+    said = _texts(last["content"])
     asked, question = split_directive(said)
     tools = [tool for tool in body.get("tools") or () if "input_schema" in tool]
     functions = [
         {"function": {"name": each["name"], "parameters": each["input_schema"]}} for each in tools
     ]
     choice = body.get("tool_choice", {}).get("type", "auto")
-    is_result = any(block.get("type") == "tool_result" for block in _blocks(body["messages"][-1]))
+    is_result = any(block.get("type") == "tool_result" for block in _blocks(last))
     calls = bool(tools) and choice != "none" and not (is_result and choice == "auto")
     plain = {
         "model": body["model"],
