@@ -21,6 +21,7 @@ import requests
 from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import AuditEvent, Operator, RefreshToken, User
+from licensing.models import Plan
 from releases.models import ShellRelease
 from telemetry.models import Event
 from tests.served.browser import Browser
@@ -184,6 +185,23 @@ def test_a_password_a_licence_and_a_model_call_work(upgraded: Upgraded) -> None:
     shell = upgraded.signed_in()
     assert shell.get("/v1/license/status").json()["status"] == "active"
     assert shell.complete("hello").status_code == 200
+
+
+def test_a_plan_of_before_has_personal_keys_once_an_operator_allows_them(
+    upgraded: Upgraded,
+) -> None:
+    shell, editor = upgraded.signed_in(), {"name": "Editor"}
+    refused = shell.post("/v1/keys", editor)
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_entitled")
+    models = [each["id"] for each in shell.get("/v1/llm/models").json()["data"]]
+    assert models
+    with upgraded.database.rows():
+        Plan.objects.update(allows_keys=True)
+    key = shell.post("/v1/keys", editor).json()["key"]
+    by_key = {"Authorization": f"Bearer {key}"}
+    address = f"{upgraded.service.url}/v1/llm/models"
+    listed = requests.get(address, headers=by_key, timeout=PATIENCE).json()["data"]
+    assert [each["id"] for each in listed] == models
 
 
 def test_the_ledger_telemetry_and_audit_are_kept(upgraded: Upgraded) -> None:
