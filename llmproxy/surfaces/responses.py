@@ -27,20 +27,15 @@ REFERENCE = (
     "This service keeps no state, so an item_reference leads to nothing: with store: false your SDK sends the items "
     "themselves."
 )
-HOSTED = (
-    "Tools that the caller runs are taken (function, custom); hosted tools cost more than tokens."
-)
-UNSUPPORTED = (
-    "Of the tools that the caller runs only function and custom ones are supported here yet."
-)
+_TAKEN = "function, custom, local_shell, apply_patch and a local shell"
+HOSTED = f"This tool runs at the provider, which costs more than tokens. The caller runs {_TAKEN}."
+COMPUTER = f"A computer is not supported here. The caller runs {_TAKEN}."
 # Tools that the provider runs, or fetches with the caller's credentials.
 _HOSTED = frozenset({
     "web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation", "mcp", "tool_search",
     "programmatic_tool_calling",
 })  # fmt: skip
-_UNSUPPORTED = frozenset({
-    "computer", "computer_use", "computer_use_preview", "shell", "local_shell", "apply_patch",
-})  # fmt: skip
+_COMPUTERS = frozenset({"computer", "computer_use", "computer_use_preview"})
 # Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
 _OWN_MEMBERS = frozenset(
     {"model", "stream", "max_output_tokens", "store", "background", "previous_response_id"}
@@ -52,6 +47,8 @@ _TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls", "max_tool_calls
 _DROPPED_FROM_ITEMS = frozenset({"parsed", "parsed_arguments"})
 # Characters of encrypted reasoning for a token: its bytes in base64.
 _ENCRYPTED_PER_TOKEN = 5
+# Tokens of a tool that OpenAI defines, whose text is not known: as much as Anthropic says of its own.
+_DEFINED_TOOL = 700
 
 _SCHEMA = RequestSchema(RESPONSES_REQUEST, COMPONENTS, refusals=REFUSALS)
 
@@ -78,11 +75,12 @@ class ResponsesRequest(ModelRequest):
         }
 
     @property
-    def encrypted_tokens(self) -> int:
-        """The tokens of encrypted reasoning that is given back, by its length."""
+    def unseen_tokens(self) -> int:
+        """The tokens of encrypted reasoning that is given back, by its length, and of tools that OpenAI defines."""
         items = _items(self.members["input"])
         sizes = (len(each.get("encrypted_content") or "") for each in items)
-        return sum(sizes) // _ENCRYPTED_PER_TOKEN
+        defined = sum("name" not in each for each in self.members.get("tools") or ())
+        return sum(sizes) // _ENCRYPTED_PER_TOKEN + defined * _DEFINED_TOOL
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         if isinstance(self.members["input"], str):
@@ -137,8 +135,8 @@ def _refused(data: Json) -> Iterator[Fault]:
         # A date may stand behind the name.
         if isinstance(kind, str) and (kind in _HOSTED or kind.startswith("web_search")):
             yield Fault(f"/tools/{index}/type", "hosted_tool", HOSTED)
-        elif isinstance(kind, str) and kind in _UNSUPPORTED:
-            yield Fault(f"/tools/{index}/type", "unsupported", UNSUPPORTED)
+        elif isinstance(kind, str) and kind in _COMPUTERS:
+            yield Fault(f"/tools/{index}/type", "unsupported", COMPUTER)
 
 
 def _is_bare(item: Json) -> bool:
@@ -184,32 +182,28 @@ def _items(given: str | list[Json]) -> list[Json]:
 
 def _message(item: Json) -> Json:
     """An item as a message of a chat completion, for the count of the prompt."""
-    match item.get("type", "message"):
-        case "function_call":
-            called = {"name": item["name"], "arguments": item["arguments"]}
-            return {
-                "role": "assistant",
-                "tool_calls": [{"id": item["call_id"], "function": called}],
-            }
-        case "custom_tool_call":
-            called = {"name": item["name"], "arguments": item["input"]}
-            return {
-                "role": "assistant",
-                "tool_calls": [{"id": item["call_id"], "function": called}],
-            }
-        case "function_call_output" | "custom_tool_call_output":
-            content = _content(item["output"])
-            return {
-                "role": "tool",
-                "tool_call_id": item["call_id"],
-                "name": item.get("name"),
-                "content": content,
-            }
-        case "reasoning":
-            # What is encrypted includes its summary.
-            shown = [] if item.get("encrypted_content") else item.get("content") or ()
-            return {"role": "assistant", "content": _content(list(shown))}
+    kind = item.get("type", "message")
+    if kind.endswith("_call"):
+        return _call(item)
+    if kind.endswith("_output"):
+        output = item.get("output") or ""
+        content = dumps(output) if kind == "shell_call_output" else _content(output)
+        ids = {"tool_call_id": item.get("call_id"), "name": item.get("name")}
+        return {"role": "tool", **ids, "content": content}
+    if kind == "reasoning":
+        # What is encrypted includes its summary.
+        shown = [] if item.get("encrypted_content") else item.get("content") or ()
+        return {"role": "assistant", "content": _content(list(shown))}
     return {"role": item["role"], "content": _content(item["content"])}
+
+
+def _call(item: Json) -> Json:
+    """A call of a tool; one that OpenAI defines has an action or an operation in place of a text."""
+    given = item.get("arguments") or item.get("input") or ""
+    if action := item.get("action") or item.get("operation"):
+        given = dumps(action, ensure_ascii=False)
+    called = {"name": item.get("name") or item["type"], "arguments": given}
+    return {"role": "assistant", "tool_calls": [{"id": item["call_id"], "function": called}]}
 
 
 def _content(content: str | list[Json]) -> str | list[Json]:
@@ -232,14 +226,19 @@ def _with_own(tool: Json) -> list[Json]:
     return [tool, *tool.get("tools", ())]
 
 
+def _name_of(tool: Json) -> str:
+    """The name of a tool; one that OpenAI defines has its type."""
+    return str(tool.get("name") or tool["type"])
+
+
 def _tool(tool: Json) -> Json:
     """A tool as one of a chat completion; the grammar of its input and the schema of its result are described."""
     form = tool.get("format") or {}
-    result = tool.get("output_schema")
+    result = tool.get("output_schema") or tool.get("environment")
     described = [
         tool.get("description") or "",
         form.get("definition") or "",
         dumps(result) if result else "",
     ]
-    function = {"name": tool["name"], "description": "\n".join(filter(None, described))}
+    function = {"name": _name_of(tool), "description": "\n".join(filter(None, described))}
     return {"type": "function", "function": {**function, "parameters": tool.get("parameters")}}

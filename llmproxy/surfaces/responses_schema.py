@@ -61,6 +61,7 @@ def _item(kind: str, properties: Schema, *required: str) -> Schema:
 _CALLER: Schema = {"async": FLAG, "caller": or_null(closed({"type": {"const": "direct"}}, "type"))}
 _CALL: Schema = {"call_id": ID, "name": _NAME, "namespace": OPTIONAL_TEXT, **_CALLER}
 _RESULT: Schema = {"call_id": ID, "output": _OUTPUT, "name": or_null(_NAME), **_CALLER}
+_BY: Schema = {**_CALLER, "created_by": OPTIONAL_TEXT}
 _ITEMS: Schema = {
     "ResponseMessage": {
         **closed(
@@ -101,6 +102,47 @@ _ITEMS: Schema = {
         "custom_tool_call", {**_CALL, "input": TEXT}, "call_id", "name", "input"
     ),
     "ResponseCustomToolCallOutput": _item("custom_tool_call_output", _RESULT, "call_id", "output"),
+    # Tools that OpenAI defines and the caller runs.
+    "ResponseLocalShellCall": _item(
+        "local_shell_call",
+        {"call_id": ID, "action": ref("ResponseLocalShellAction"), **_BY},
+        "call_id",
+        "action",
+    ),
+    "ResponseLocalShellCallOutput": _item(
+        "local_shell_call_output", {"call_id": OPTIONAL_ID, "output": TEXT, **_BY}, "output"
+    ),
+    "ResponseShellCall": _item(
+        "shell_call",
+        {
+            "call_id": ID,
+            "action": ref("ResponseShellAction"),
+            "environment": or_null(ref("ResponseLocalEnvironment")),
+            **_BY,
+        },
+        "call_id",
+        "action",
+    ),
+    "ResponseShellCallOutput": _item(
+        "shell_call_output",
+        {
+            "call_id": ID,
+            "output": list_of(ref("ResponseShellOutput")),
+            "max_output_length": {"type": ["integer", "null"]},
+            **_BY,
+        },
+        "call_id",
+        "output",
+    ),
+    "ResponseApplyPatchCall": _item(
+        "apply_patch_call",
+        {"call_id": ID, "operation": ref("ResponsePatchOperation"), **_BY},
+        "call_id",
+        "operation",
+    ),
+    "ResponseApplyPatchCallOutput": _item(
+        "apply_patch_call_output", {"call_id": ID, "output": OPTIONAL_TEXT, **_BY}, "call_id"
+    ),
     "ResponseReasoning": {
         **_item(
             "reasoning",
@@ -155,6 +197,21 @@ _TOOLS: Schema = {
         "name",
     ),
 }
+_OWN_TOOLS: Schema = {
+    "ResponseLocalShellTool": closed({"type": {"const": "local_shell"}}, "type"),
+    "ResponseShellTool": closed(
+        {
+            "type": {"const": "shell"},
+            "environment": ref("ResponseLocalEnvironment"),
+            "allowed_callers": _LOADING["allowed_callers"],
+        },
+        "type",
+        "environment",
+    ),
+    "ResponseApplyPatchTool": closed(
+        {"type": {"const": "apply_patch"}, "allowed_callers": _LOADING["allowed_callers"]}, "type"
+    ),
+}
 _TOOLS["ResponseNamespaceTool"] = closed(
     {
         "type": {"const": "namespace"},
@@ -166,12 +223,16 @@ _TOOLS["ResponseNamespaceTool"] = closed(
     "name",
     "tools",
 )
+_TOOLS |= _OWN_TOOLS
 _TOOL: Schema = any_of(*map(ref, _TOOLS))
 _CHOICES: Schema = {
     "ResponseChosenFunction": closed(
         {"type": {"const": "function"}, "name": _NAME}, "type", "name"
     ),
     "ResponseChosenTool": closed({"type": {"const": "custom"}, "name": _NAME}, "type", "name"),
+    "ResponseChosenOwnTool": closed(
+        {"type": one_of("local_shell", "shell", "apply_patch")}, "type"
+    ),
 }
 _NAMED: Schema = any_of(*map(ref, _CHOICES))
 
@@ -263,6 +324,56 @@ COMPONENTS: Schema = {
     **_TOOLS,
     **_CHOICES,
     **_FORMATS,
+    "ResponseLocalEnvironment": closed(
+        {"type": {"const": "local"}, "skills": or_null(list_of(ref("ResponseSkill"), most=1_000))},
+        "type",
+    ),
+    "ResponseSkill": closed(
+        {"name": TEXT, "description": TEXT, "path": TEXT}, "name", "description", "path"
+    ),
+    "ResponseLocalShellAction": closed(
+        {
+            "type": {"const": "exec"},
+            "command": list_of(TEXT),
+            "env": OPEN,
+            "timeout_ms": {"type": ["integer", "null"]},
+            "user": OPTIONAL_TEXT,
+            "working_directory": OPTIONAL_TEXT,
+        },
+        "type",
+        "command",
+    ),
+    "ResponseShellAction": closed(
+        {
+            "commands": list_of(TEXT),
+            "timeout_ms": {"type": ["integer", "null"]},
+            "max_output_length": {"type": ["integer", "null"]},
+        },
+        "commands",
+    ),
+    "ResponseShellOutput": closed(
+        {
+            "stdout": TEXT,
+            "stderr": TEXT,
+            "outcome": ref("ResponseShellOutcome"),
+            "created_by": OPTIONAL_TEXT,
+        },
+        "stdout",
+        "stderr",
+        "outcome",
+    ),
+    "ResponseShellOutcome": closed(
+        {"type": one_of("exit", "timeout"), "exit_code": {"type": ["integer", "null"]}}, "type"
+    ),
+    "ResponsePatchOperation": closed(
+        {
+            "type": one_of("create_file", "update_file", "delete_file"),
+            "path": TEXT,
+            "diff": OPTIONAL_TEXT,
+        },
+        "type",
+        "path",
+    ),
     "ResponseInputText": closed(
         {"type": {"const": "input_text"}, "text": TEXT, "prompt_cache_breakpoint": _BREAKPOINT},
         "type",
@@ -338,6 +449,9 @@ RESPONSES_REQUEST: Schema = ref("ResponsesRequest")
 
 # The sentence of a fault, by its place.
 REFUSALS: dict[tuple[str, ...], str] = {
+    ("tools", "*", "environment", "type"): (
+        "A shell is local, at the caller: a container of the provider costs more than tokens."
+    ),
     (
         "service_tier",
     ): "This is auto or default: other tiers have prices of their own, which no budget here knows.",
@@ -345,7 +459,7 @@ REFUSALS: dict[tuple[str, ...], str] = {
     (
         "tool_choice",
         "type",
-    ): "A choice is of a tool that the caller runs: function, custom or allowed_tools.",
+    ): "A choice is of a tool that the caller runs, or of allowed_tools.",
     **{
         ("input", "*", place, "*", name): why
         for place in ("content", "output")

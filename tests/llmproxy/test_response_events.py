@@ -93,6 +93,8 @@ def test_the_callers_name_of_the_model_stands_in_each_response() -> None:
         "reasoning_summary_text",
         "function_call_arguments",
         "custom_tool_call_input",
+        "shell_call_command",
+        "apply_patch_call_operation_diff",
     ],
 )
 def test_deltas_count_once(kind: str) -> None:
@@ -100,6 +102,10 @@ def test_deltas_count_once(kind: str) -> None:
     item = {"type": "message", "content": [{"type": "output_text", "text": "12345678"}]}
     if kind in texts:
         item = {"type": "function_call", texts[kind]: "12345678"}
+    if kind == "shell_call_command":
+        item = {"type": "shell_call", "action": {"commands": ["1234", "5678"]}}
+    if kind == "apply_patch_call_operation_diff":
+        item = {"type": "apply_patch_call", "operation": {"diff": "12345678"}}
     pieces = read(
         event("response.output_item.added", 1, output_index=0, item={"type": item["type"]})
         + event(f"response.{kind}.delta", 2, output_index=0, delta="1234")

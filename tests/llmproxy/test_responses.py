@@ -178,7 +178,13 @@ def test_a_null_that_an_sdk_writes_is_absent_and_goes_no_further() -> None:
         ({"service_tier": "priority"}, "/service_tier", "invalid"),
         *(
             ({"tools": [{"type": kind}]}, "/tools/0/type", "unsupported")
-            for kind in ("computer_use_preview", "shell", "local_shell", "apply_patch")
+            for kind in ("computer", "computer_use_preview")
+        ),
+        ({"tools": [{"type": "shell"}]}, "/tools/0/environment", "required"),
+        (
+            {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]},
+            "/tools/0/environment/type",
+            "invalid",
         ),
     ],
 )
@@ -210,8 +216,13 @@ def test_files_that_the_provider_stores_or_fetches_are_refused(part: dict[str, A
     [
         ({"service_tier": "flex"}, "prices of their own"),
         ({"reasoning": {"mode": "pro"}}, "costs as much as several"),
+        ({"tools": [{"type": "mcp"}]}, "runs at the provider"),
+        ({"tools": [{"type": "computer"}]}, "A computer is not supported here."),
+        (
+            {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]},
+            "A shell is local",
+        ),
         ({"tool_choice": {"type": "web_search"}}, "tool that the caller runs"),
-        ({"tools": [{"type": "apply_patch"}]}, "supported here yet"),
     ],
 )
 def test_a_refusal_says_its_reason(members: dict[str, Any], why: str) -> None:
@@ -279,6 +290,54 @@ def test_an_answer_goes_back_as_sdks_hold_it() -> None:
     ]
     assert parse({"input": given, "prompt": None}).unknown == ()
     assert sent({"input": given})["input"] == [*HELLO, call, result, told]
+
+
+LOCAL = {"type": "local", "skills": [{"name": "s", "description": "word " * 50, "path": "/s"}]}
+OF_OPENAI = [
+    (
+        {"type": "local_shell"},
+        {"action": {"type": "exec", "command": ["ls", "word " * 50], "env": {}, "user": None}},
+        {"output": "word " * 50},
+    ),
+    (
+        {"type": "shell", "environment": LOCAL},
+        {"action": {"commands": ["word " * 50]}, "environment": LOCAL},
+        {"output": [{"stdout": "word " * 50, "stderr": "", "outcome": {"type": "timeout"}}]},
+    ),
+    (
+        {"type": "apply_patch", "allowed_callers": ["direct"]},
+        {"operation": {"type": "update_file", "path": "a", "diff": "word " * 50}},
+        {"output": "word " * 50, "status": "failed"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("tool", "call", "result"), OF_OPENAI)
+def test_tools_of_openais_that_the_caller_runs_pass_and_count(
+    tool: dict[str, Any], call: dict[str, Any], result: dict[str, Any]
+) -> None:
+    kind = tool["type"]
+    items = [
+        *HELLO,
+        {"type": f"{kind}_call", "id": "x_1", "call_id": "c1", "status": "completed", **call},
+        {"type": f"{kind}_call_output", "call_id": "c1", **result},
+    ]
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": kind}]}
+    asked = {"input": items, "tools": [tool], "tool_choice": choice}
+    assert parse(asked).unknown == ()
+    body = sent(asked)
+    assert (body["input"], body["tools"], body["tool_choice"]) == (items, [tool], choice)
+    assert estimate(asked) >= 700 + 100
+    assert estimate({"input": items}) >= 100
+
+
+def test_a_call_of_a_tool_of_openais_is_output() -> None:
+    output = [
+        {"type": "shell_call", "call_id": "c1", "action": {"commands": ["1234", "56"]}},
+        {"type": "apply_patch_call", "operation": {"type": "a", "path": "1", "diff": "234"}},
+    ]
+    _, _, size = Responses().answer(dumps({"output": output}).encode(), target=target())
+    assert size == 6 + 5
 
 
 def test_what_a_tool_says_of_its_result_and_callers_passes_and_counts() -> None:

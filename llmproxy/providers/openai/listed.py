@@ -42,12 +42,12 @@ _KINDS = frozenset({
 _THINGS = frozenset({
     "output_item", "content_part", "output_text", "refusal", "function_call_arguments", "custom_tool_call_input",
     "reasoning", "reasoning_text", "reasoning_part", "reasoning_summary", "reasoning_summary_part",
-    "reasoning_summary_text",
+    "reasoning_summary_text", "shell_call_command", "apply_patch_call_operation_diff",
 })  # fmt: skip
 EVENT = frozenset({
     "type", "sequence_number", "response", "output_index", "content_index", "summary_index", "annotation_index",
     "item_id", "item", "part", "annotation", "delta", "text", "refusal", "arguments", "input", "name", "call_id",
-    "logprobs", "obfuscation", "status",
+    "logprobs", "obfuscation", "status", "command", "command_index", "diff",
 })  # fmt: skip
 
 

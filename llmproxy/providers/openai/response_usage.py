@@ -1,5 +1,6 @@
 """The tokens of a response: those that its ``usage`` reports, and the size of what was delivered."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from llmproxy.providers.openai import usage as chat_usage
@@ -9,6 +10,8 @@ from llmproxy.providers.reading import size_of
 # The members of an item, and of a part of one, that hold text of the model.
 _TEXTS = ("name", "arguments", "input", "text", "refusal")
 _PARTS = ("content", "summary")
+# What a call of a tool that OpenAI defines is to do.
+_ACTIONS = ("action", "operation")
 
 
 def reported(usage: Any) -> TokenUsage | None:
@@ -47,7 +50,18 @@ def with_usage(response: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
     return response
 
 
+def _texts_in(action: Any) -> Iterator[str]:
+    values = action.values() if isinstance(action, dict) else ()
+    for value in values:
+        yield from (
+            each
+            for each in (value if isinstance(value, list) else [value])
+            if isinstance(each, str)
+        )
+
+
 def item_size(item: dict[str, Any]) -> int:
     """The bytes of an item that a provider counts as output. The length of encrypted reasoning is unknown."""
     size = sum(size_of(item[name]) for name in _TEXTS if isinstance(item.get(name), str))
+    size += sum(size_of(text) for name in _ACTIONS for text in _texts_in(item.get(name)))
     return size + sum(item_size(part) for name in _PARTS for part in item.get(name) or ())

@@ -25,7 +25,7 @@ class Responses:
         """Every valid call can be sent."""
 
     def prompt_overhead(self, request: ResponsesRequest) -> int:
-        return request.encrypted_tokens
+        return request.unseen_tokens
 
     def outgoing(
         self, request: ResponsesRequest, *, target: Target, output_limit: int
