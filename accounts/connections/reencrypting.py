@@ -2,13 +2,22 @@
 apps, and what settings name of higher apps. Signing keys have a rule of their own."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from django.apps import apps
 from django.conf import settings
+from django.db.models import BinaryField, QuerySet
+from django.db.models.functions import Substr
 
-from accounts.models import Authenticator, Connection, ConnectionAttempt, ConnectionRevocation
-from config.encryption import CannotDecrypt, decrypt, encrypt, is_current
+from accounts.models import (
+    Authenticator,
+    Connection,
+    ConnectionAttempt,
+    ConnectionRevocation,
+    SigningKey,
+)
+from config.encryption import BOUND, CannotDecrypt, decrypt, encrypt, is_current
 
 AT_A_TIME = 200
 _COLUMNS: tuple[tuple[Any, tuple[str, ...]], ...] = (
@@ -43,6 +52,19 @@ def reencrypt() -> tuple[int, int]:
                     renewed += same.update(**{column: new})
             last = rows[-1].pk
     return renewed, unreadable
+
+
+def unbound(*, at: datetime) -> int:
+    """The number of values of earlier releases, bound to no row, in all columns and in the keys that verify."""
+    kept = [(model.objects.all(), column) for model, columns in _columns() for column in columns]
+    kept.append((SigningKey.objects.verifying(at=at), "private_key"))
+    return sum(_unbound(rows, column) for rows, column in kept)
+
+
+def _unbound(rows: QuerySet[Any], column: str) -> int:
+    given = rows.exclude(**{column: None})
+    begun = given.annotate(begin=Substr(column, 1, len(BOUND), output_field=BinaryField()))
+    return int(begun.exclude(begin=BOUND).count())
 
 
 def _columns() -> Iterator[tuple[Any, tuple[str, ...]]]:

@@ -3,8 +3,9 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.utils import timezone
 
-from accounts.connections.reencrypting import reencrypt
+from accounts.connections.reencrypting import reencrypt, unbound
 
 
 class Command(BaseCommand):
@@ -14,5 +15,6 @@ class Command(BaseCommand):
         moved, unreadable = reencrypt()
         self.stdout.write(
             f"reencrypt_connections: {moved} moved under the newest encryption key, "
-            f"{unreadable} are under a key that ENCRYPTION_KEYS no longer has"
+            f"{unreadable} are under a key that ENCRYPTION_KEYS no longer has; "
+            f"{unbound(at=timezone.now())} values, signing keys included, are of earlier releases and bound to no row"
         )

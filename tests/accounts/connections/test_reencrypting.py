@@ -11,8 +11,9 @@ from django.db.models import F
 from accounts.audit import Actor
 from accounts.connections.authorisation import begin
 from accounts.connections.disconnecting import revoke_later, tokens_of
-from accounts.connections.reencrypting import reencrypt
-from accounts.models import Client, Connection, Session, User
+from accounts.connections.reencrypting import reencrypt, unbound
+from accounts.keys.signing_keys import reencrypt_signing_keys
+from accounts.models import Client, Connection, Session, SigningKey, User
 from config.encryption import BOUND, CannotDecrypt
 from tests.accounts.connections.conftest import REDIRECT
 
@@ -52,15 +53,23 @@ def test_what_no_key_opens_stays_and_is_counted(connection: Connection, settings
 
 
 def test_what_was_bound_to_no_row_is_read_and_bound_by_it(
-    connection: Connection, settings: Any
-) -> None:
+    connection: Connection, signing_key: None, settings: Any, by: Actor, now: datetime,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     """As releases before stored them."""
     fernet = Fernet(settings.ENCRYPTION_KEYS.listed()[0])
     Connection.objects.update(
         access_token=fernet.encrypt(b"access-1"), refresh_token=fernet.encrypt(b"refresh-1")
     )
+    SigningKey.objects.update(private_key=fernet.encrypt(b"a key that signs"))
     assert tokens_of(Connection.objects.get()) == ["refresh-1", "access-1"]
-    assert reencrypt() == (2, 0)
+    assert unbound(at=now) == 3
+    call_command("reencrypt_connections")
+    said = capsys.readouterr().out
+    assert "2 moved" in said
+    assert "1 values, signing keys included, are of earlier releases" in said
+    reencrypt_signing_keys(by=by, now=now)
+    assert unbound(at=now) == 0
     assert bytes(Connection.objects.get().access_token).startswith(BOUND)
     assert tokens_of(Connection.objects.get()) == ["refresh-1", "access-1"]
     assert reencrypt() == (0, 0)
