@@ -26,12 +26,14 @@ from config.ratelimits.failed_logins import attempt
 log = logging.getLogger(__name__)
 
 
-def password_field(label: str, autocomplete: str, help_text: Any = "") -> forms.CharField:
+def password_field(
+    label: str, autocomplete: str, help_text: Any = "", **attributes: Any
+) -> forms.CharField:
     return forms.CharField(
         label=label,
         strip=False,
         max_length=MAX_PASSWORD,
-        widget=forms.PasswordInput(attrs={"autocomplete": autocomplete}),
+        widget=forms.PasswordInput(attrs={"autocomplete": autocomplete, **attributes}),
         help_text=help_text,
     )
 
@@ -60,9 +62,11 @@ class OperatorSignIn(AdminAuthenticationForm):
 
 class OwnPasswordForm(PasswordChangeForm):
     required_css_class = "required"
+    old_password = password_field("Old password", "current-password", autofocus=True)
     new_password1 = password_field(
         "New password", "new-password", help_text=password_validators_help_text_html
     )
+    new_password2 = password_field("New password confirmation", "new-password")
 
     def clean_old_password(self) -> str:
         """Leaves the check to the rule, which applies its rate limit."""

@@ -1,16 +1,18 @@
 """How passwords are hashed."""
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from argon2 import PasswordHasher
 from django.contrib.auth.hashers import check_password, get_hasher, make_password
+from rest_framework.test import APIClient
 
 from accounts import hashers
 from accounts.hashers import GatedArgon2Hasher
 from accounts.models import User
-
-PASSWORD = "correct horse battery staple"
+from accounts.people import password_strength
+from tests.conftest import PASSWORD, Browser
 
 
 def test_a_password_is_hashed_with_the_parameters_of_the_contract() -> None:
@@ -64,3 +66,51 @@ def test_an_upgrade_does_not_bring_a_replaced_password_back(user: User) -> None:
     User.objects.filter(pk=user.pk).update(password=replaced)
     assert read_before.check_password(PASSWORD)
     assert User.objects.get(pk=user.pk).password == replaced
+
+
+LONG = "a" + "\u0301" * 1_024
+
+
+@pytest.mark.parametrize(
+    ("address", "given"),
+    [
+        ("/v1/auth/login", {"email": "ada@acme.test", "password": LONG}),
+        ("/v1/auth/password/change", {"current": LONG, "new": "another"}),
+        ("/v1/auth/password/change", {"current": PASSWORD, "new": LONG}),
+        ("/admin/login/", {"username": "operator@shell.test", "password": LONG}),
+        (
+            "/admin/password_change/",
+            {"old_password": LONG, "new_password1": "another", "new_password2": "another"},
+        ),
+        (
+            "/admin/password_change/",
+            {"old_password": PASSWORD, "new_password1": LONG, "new_password2": LONG},
+        ),
+        (
+            "/account/password",
+            {"email": "ada@acme.test", "one_time": "A" * 23, "password": LONG, "again": LONG},
+        ),
+        (
+            "/account/password",
+            {"email": "ada@acme.test", "one_time": LONG, "password": PASSWORD, "again": PASSWORD},
+        ),
+    ],
+)
+def test_a_password_beyond_the_limit_is_refused_before_it_is_hashed_or_judged(
+    console: Browser, signed_in: APIClient, monkeypatch: pytest.MonkeyPatch, address: str,
+    given: dict[str, str],
+) -> None:  # fmt: skip
+    def busy(*_: Any, **__: Any) -> None:
+        pytest.fail("It was hashed or judged.")
+
+    for name in ("encode", "verify"):
+        monkeypatch.setattr(GatedArgon2Hasher, name, busy)
+    monkeypatch.setattr(password_strength, "zxcvbn", busy)
+    if address.startswith("/v1/"):
+        assert signed_in.post(address, given, format="json").status_code == 400
+    else:
+        if address == "/admin/login/":
+            console.logout()
+        answer = console.post(address, given)
+        assert answer.status_code == 200
+        assert answer.context["form"].errors
