@@ -18,6 +18,10 @@ MAX_VALUES = 100_000
 MAX_MEMBERS = 5_000
 # A body with more values gets its first fault only.
 MAX_SEARCHED = 1_000
+# A body with more values keeps its nulls.
+MAX_MENDED = 10_000
+# The lists that are shortened to explain a body's first fault, the longest first.
+MAX_CUTS = 20
 NO_REFUSALS: Refusals = {}
 # The member by which an object says which of several alternatives it is.
 KIND = "type"
@@ -44,7 +48,7 @@ class RequestSchema:
         ``MalformedRequest`` for too many values or members.
         """
         size, faults = _size(data), [*besides]
-        if not self._is_closed(data):
+        if not self._is_closed(data, size=size):
             found = list(islice(self._faults(data, size=size), MAX_FAULTS))
             refused = {each.pointer: each for each in refused_members(data, known=self._known)}
             if refused:
@@ -58,10 +62,12 @@ class RequestSchema:
             raise InvalidRequest(errors=faults[:MAX_FAULTS])
         return ()
 
-    def _is_closed(self, data: Json) -> bool:
+    def _is_closed(self, data: Json, *, size: int) -> bool:
         """Whether a body is valid as it is, or without the unknown members that are null, which it loses here."""
         if self._closed.is_valid(data):
             return True
+        if size > MAX_MENDED:
+            return False
         _drop_nulls(self._schema, data, components=self._components)
         return self._closed.is_valid(data)
 
@@ -78,10 +84,36 @@ class RequestSchema:
             yield from self._faults_of(error)
 
     def _first_faults(self, data: Json) -> Iterator[Fault]:
+        cuts: list[tuple[Json, str, list[Any]]] = []
         try:
+            self._cut_behind_first_fault(data, data, cuts)
             self._closed.validate(data)
         except ValidationError as error:
             yield from self._faults_of(error)
+        finally:
+            for holder, name, values in cuts:
+                holder[name] = values
+
+    def _cut_behind_first_fault(
+        self, data: Json, holder: Json, cuts: list[tuple[Json, str, list[Any]]]
+    ) -> None:
+        """Shortens the lists of a faulty body behind their first faulty value: the validator explains each other."""
+        lists = [name for name, value in holder.items() if value and isinstance(value, list)]
+        for name in sorted(lists, key=lambda each: -len(holder[each])):
+            if len(cuts) == MAX_CUTS:
+                return
+            values = holder[name]
+            cuts.append((holder, name, values))
+            least, most = 1, len(values)
+            while least < most:
+                holder[name] = values[: (middle := (least + most) // 2)]
+                if self._closed.is_valid(data):
+                    least = middle + 1
+                else:
+                    most = middle
+            holder[name] = values[:most]
+            if isinstance(values[most - 1], dict):
+                self._cut_behind_first_fault(data, values[most - 1], cuts)
 
     def _faults_of(self, error: ValidationError) -> Iterator[Fault]:
         place = error.instance_path
@@ -139,6 +171,8 @@ def _drop_nulls(schema: Json, value: Any, *, components: Json) -> None:
     """Takes the members out that are null and unknown: SDKs write them for what their callers have left out."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
+    if not isinstance(value, dict | list):
+        return
     for alternative in schema.get("anyOf", ()):
         _drop_nulls(alternative, value, components=components)
     if isinstance(value, list):
@@ -157,7 +191,9 @@ def _drop_nulls(schema: Json, value: Any, *, components: Json) -> None:
 def _is_other_kind(schema: Json, value: Json) -> bool:
     kind = schema.get("properties", {}).get(KIND, {})
     kinds = [each["const"] for each in (kind, *kind.get("anyOf", ())) if "const" in each]
-    return bool(kinds) and value.get(KIND) is not None and value[KIND] not in kinds
+    if (given := value.get(KIND)) is None:
+        return bool(kinds) and KIND in schema.get("required", ())
+    return bool(kinds) and given not in kinds
 
 
 def _validator(schema: Json, components: Json) -> Draft202012Validator:

@@ -28,7 +28,9 @@ REFERENCE = (
     "themselves."
 )
 _TAKEN = "function, custom, local_shell, apply_patch and a local shell"
-HOSTED = f"This tool runs at the provider, which costs more than tokens. The caller runs {_TAKEN}."
+HOSTED = (
+    f"This runs at the provider, and hosted tools cost more than tokens. The caller runs {_TAKEN}."
+)
 COMPUTER = f"A computer is not supported here. The caller runs {_TAKEN}."
 # Tools that the provider runs, or fetches with the caller's credentials.
 _HOSTED = frozenset({

@@ -62,3 +62,12 @@ def test_nulls_hide_no_other_fault() -> None:
     text = {"type": "text", "text": "x", "url": None}
     (fault,) = SCHEMA.check({"parts": [*([text] * 600), {**text, "other": 1}]})
     assert (fault.pointer, fault.code) == ("/parts/600/other", "unknown")
+
+
+def test_a_large_body_tells_its_first_fault_and_stays_whole() -> None:
+    well = {"type": "text", "text": "x"}
+    body = {"parts": [*([well] * 2_000), *([{"type": "text"}] * 4_000)]}
+    with pytest.raises(InvalidRequest) as caught:
+        SCHEMA.check(body)
+    assert [each.pointer for each in caught.value.errors] == ["/parts/2000/text"]
+    assert len(body["parts"]) == 6_000

@@ -1,5 +1,6 @@
 """The Responses API without state: what a request may hold, and what is passed on of it."""
 
+import time
 from json import dumps, loads
 from typing import Any
 
@@ -195,6 +196,16 @@ def test_what_is_refused_has_its_pointer(members: Any, pointer: str, code: str) 
     assert (first.pointer, first.code) == (pointer, code)
 
 
+def test_the_fault_of_a_body_that_is_faulty_all_over_is_soon_found() -> None:
+    """The validator explains every fault of a list at once: this took minutes of the whole process."""
+    parts: list[dict[str, Any]] = [{} for _ in range(90_000)]
+    began = time.thread_time()
+    with pytest.raises(InvalidRequest) as refused:
+        parse({"input": [*HELLO, {"role": "user", "content": parts}]})
+    assert time.thread_time() - began < 10
+    assert [each.pointer for each in refused.value.errors] == ["/input/1/content/0/type"]
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -216,7 +227,7 @@ def test_files_that_the_provider_stores_or_fetches_are_refused(part: dict[str, A
     [
         ({"service_tier": "flex"}, "prices of their own"),
         ({"reasoning": {"mode": "pro"}}, "costs as much as several"),
-        ({"tools": [{"type": "mcp"}]}, "runs at the provider"),
+        ({"tools": [{"type": "mcp"}]}, "runs at the provider, and hosted tools cost more"),
         ({"tools": [{"type": "computer"}]}, "A computer is not supported here."),
         (
             {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]},
