@@ -134,6 +134,18 @@ def test_pages_fit_the_screen(base_url: str, operator: User, world: World, width
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
 
 
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_filters_of_a_list_take_no_more_room_than_they_need(
+    base_url: str, operator: User, world: World, width: int
+) -> None:
+    with desk(base_url, operator, viewport={"width": width, "height": 800}) as page:
+        page.goto(reverse("admin:usage_leftattempt_changelist"))
+        box = page.locator("#changelist-filter").bounding_box()
+        # One filter of one provider.
+        assert box is not None
+        assert box["height"] < 100
+
+
 def test_the_console_works_without_scripts(base_url: str, operator: User, world: World) -> None:
     with desk(base_url, operator, java_script_enabled=False) as page:
         page.goto(reverse("admin:accounts_user_revoke", args=[world.person.pk]))
