@@ -1,5 +1,6 @@
 """A world with something in every table."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -19,7 +20,7 @@ from accounts.models import (
     SigningKey,
     User,
 )
-from accounts.sessions.sign_in import Device, sign_in
+from accounts.sessions.sign_in import Device, TokenPair
 from config.encryption import encrypt
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Plan, Standing
@@ -50,7 +51,13 @@ class World:
 
 
 @pytest.fixture
-def world(plan: Plan, signing_key: None, by: Actor, now: datetime) -> World:
+def world(
+    plan: Plan,
+    signing_key: None,
+    by: Actor,
+    now: datetime,
+    sign_in_at_once: Callable[..., TokenPair],
+) -> World:
     client = create_client(name="Acme", plan=plan, by=by, now=now)
     create_client(name="Borealis <script>", plan=plan, by=by, now=now)
     people = [
@@ -61,7 +68,8 @@ def world(plan: Plan, signing_key: None, by: Actor, now: datetime) -> World:
     ]
     device = Device(fingerprint="mac", address="198.51.100.9")
     pairs = [
-        sign_in(email=each.email, password=PASSWORD, device=device, now=now) for each in people[:3]
+        sign_in_at_once(email=each.email, password=PASSWORD, device=device, now=now)
+        for each in people[:3]
     ]
     for each in people:
         _use(each, client, now=now)
