@@ -129,10 +129,8 @@ FROM $session AS session
 # A token of thirty days for each place ``i`` in the chain of a session, all sessions' first ones first. The id is half
 # of a token, whose other half nobody has: the hash is of nothing.
 TOKENS = _statement("""
-INSERT INTO accounts_refreshtoken (
-    id, user_id, session_id, token_hash, device_fp, issued_at, expires_at, revoked_at, replaced_at, replaced_by_id,
-    replaced_from
-)
+INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, issued_at, expires_at,
+    revoked_at, replaced_at, replaced_by_id, replaced_from)
 SELECT md5(%(salt)s || n || '/' || i)::uuid, $person, id,
        '$$argon2id$$v=19$$m=1024,t=1,p=1$$' || left(encode(substr(hash, 1, 16), 'base64'), 22) || '$$'
            || left(encode(hash, 'base64'), 43),
@@ -168,9 +166,8 @@ INSERT INTO accounts_auditevent (at, action, actor, target, target_id, request_i
 SELECT at, 'nightly:done', 'manage.py nightly', job, job, '', '',
        '{"says": "0 people, 95th percentile -", "seconds": 0.1, "host": "grown"}'
 FROM generate_series(%(begin)s::timestamptz, %(now)s::timestamptz, interval '1 day') AS at,
-     unnest(ARRAY['sync_subscriptions', 'expire_grace', 'check_usage_alerts', 'learn_token_factors',
-                  'prune_refresh_tokens', 'prune_personal_keys', 'prune_audit_log', 'count_telemetry',
-                  'prune_telemetry']) AS job
+     unnest(ARRAY['sync_subscriptions', 'expire_grace', 'check_usage_alerts', 'learn_token_factors', 'prune_audit_log',
+                  'prune_refresh_tokens', 'prune_personal_keys', 'count_telemetry', 'prune_telemetry']) AS job
 """
 
 # Twenty apps, ten versions, thirty names; ids at random, which is the worst that shells can do.
