@@ -108,6 +108,24 @@ def test_it_calls_a_tool_and_gives_its_answer(sdk: Sdk, streamed: bool) -> None:
     assert "Thanks" in answer.output_text
 
 
+def test_tools_of_openais_that_it_runs_pass(sdk: Sdk) -> None:
+    tools: list[Any] = [
+        {"type": "apply_patch"},
+        {"type": "local_shell"},
+        {"type": "shell", "environment": {"type": "local"}},
+    ]
+    operation = {"type": "delete_file", "path": "a.txt"}
+    call = {"type": "apply_patch_call", "call_id": "c1", "status": "completed"}
+    given: list[Any] = [
+        {"type": None, "role": "user", "content": "Remove a.txt"},
+        {**call, "operation": operation},
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed", "output": None},
+    ]
+    choice: Any = {"type": "apply_patch"}
+    response = sdk.responses.create(model=MODEL, input=given, tools=tools, tool_choice=choice)
+    assert response.output_text
+
+
 def test_it_calls_a_custom_tool(sdk: Sdk) -> None:
     tool: Any = {"type": "custom", "name": "shell", "description": "Runs a command."}
     with sdk.responses.stream(model=MODEL, input="ls -l", tools=[tool]) as stream:

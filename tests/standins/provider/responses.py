@@ -28,7 +28,7 @@ class Response(Answer):
             "model": body["model"],
             "stream": body.get("stream"),
             "messages": [_message(each) for each in items],
-            "tools": [_tool(each) for each in body.get("tools") or ()],
+            "tools": [_tool(each) for each in body.get("tools") or () if "name" in each],
             "tool_choice": _choice(body.get("tool_choice")),
             "response_format": {"type": form.get("type"), "json_schema": form},
         }
@@ -36,9 +36,7 @@ class Response(Answer):
         return chat if limit is None else {**chat, "max_tokens": limit}
 
     def _pieces(self, question: str) -> list[str]:
-        if self.is_custom:
-            return split(self.asked.text or question)
-        return super()._pieces(question)
+        return split(self.asked.text or question) if self.is_custom else super()._pieces(question)
 
     @property
     def is_custom(self) -> bool:
@@ -164,5 +162,5 @@ def _tool(tool: Json) -> Json:
 
 def _choice(choice: Any) -> Any:
     if isinstance(choice, dict):
-        return {"function": choice} if "name" in choice else choice["mode"]
+        return {"function": choice} if "name" in choice else choice.get("mode", "auto")
     return choice or "auto"
