@@ -249,7 +249,8 @@ _EDITS: Schema = {
 }
 _PROMPT: Schema = {
     "model": MODEL,
-    "messages": list_of(ref("MessagesTurn"), least=1),
+    # As many as a call may have values.
+    "messages": list_of(ref("MessagesTurn"), least=1, most=100_000),
     "system": or_null(TEXT, list_of(ref("MessagesTextBlock"))),
     "tools": or_null(list_of(any_of(*map(ref, _TOOLS)), most=1_024)),
     "tool_choice": or_null(ref("MessagesToolChoice")),

@@ -30,9 +30,9 @@ class Answer:
     MEMBERS = frozenset(
         """
         frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages metadata model n
-        parallel_tool_calls prediction presence_penalty prompt_cache_key reasoning_effort response_format
-        safety_identifier seed service_tier stop store stream stream_options temperature tool_choice tools top_logprobs
-        top_p user verbosity
+        parallel_tool_calls prediction presence_penalty prompt_cache_key prompt_cache_options reasoning_effort
+        response_format safety_identifier seed service_tier stop store stream stream_options temperature tool_choice
+        tools top_logprobs top_p user verbosity
         """.split()  # noqa: SIM905 - easier to read than a list
     )
 
@@ -145,7 +145,7 @@ class Answer:
 def _tool(body: Json) -> Json | None:
     """The function to call; "auto" calls one until its result is there."""
     choice = body.get("tool_choice", "auto")
-    tools = [tool["function"] for tool in body.get("tools") or ()]
+    tools = [tool["function"] for tool in body.get("tools") or () if tool.get("function")]
     if choice == "none" or (choice == "auto" and body["messages"][-1]["role"] == "tool"):
         return None
     if isinstance(choice, dict):

@@ -52,4 +52,4 @@ def _inputs(body: Json) -> list[Any]:
     """The texts and lists of tokens."""
     given = body["input"]
     is_one = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
-    return [given] if is_one else given
+    return [given] if is_one else [one if isinstance(one, str | list) else [one] for one in given]

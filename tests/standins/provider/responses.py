@@ -12,15 +12,15 @@ class Response(Answer):
     MEMBERS = frozenset(
         """
         include input instructions max_output_tokens max_tool_calls model parallel_tool_calls prompt_cache_key
-        prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options temperature text
-        tool_choice tools top_logprobs top_p truncation
+        prompt_cache_options prompt_cache_retention reasoning safety_identifier service_tier store stream stream_options
+        temperature text tool_choice tools top_logprobs top_p truncation
         """.split()  # noqa: SIM905 - easier to read than a list
     )
 
     @classmethod
     def as_chat(cls, body: Json) -> Json:
-        if body.get("store") is not False:
-            raise ValueError("The stand-in stores nothing: 'store' must be false.")
+        if body.get("store") is not False or body.get("input") == []:
+            raise ValueError("The stand-in has no state: 'store' is false, 'input' not empty.")
         given = body["input"]
         items = [{"role": "user", "content": given}] if isinstance(given, str) else given
         form = (body.get("text") or {}).get("format") or {}
