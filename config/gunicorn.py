@@ -119,6 +119,13 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self._idle: set[socket] = set()
         self._told_to_stop_at: float | None = None
 
+    def handle_exit(self, sig: Any, frame: Any) -> None:
+        """Begins to stop: first ``/healthz`` answers 503, so that balancers send new requests elsewhere."""
+        import_string("config.middleware.health.begin_stop")()
+        self._told_to_stop_at = self._told_to_stop_at or time.monotonic()
+        if not settings.DRAIN_SECONDS:
+            super().handle_exit(sig, frame)
+
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         self._idle.add(client)
         try:
@@ -144,6 +151,9 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def notify(self) -> None:
         """The heartbeat, once a second."""
         super().notify()
+        stopping_since = self._told_to_stop_at
+        if stopping_since and time.monotonic() - stopping_since >= settings.DRAIN_SECONDS:
+            self.alive = False
         if not self.alive:
             # An idle connection must not hold up the stop. A request that was sent already is still answered.
             for client in tuple(self._idle):

@@ -43,6 +43,7 @@ HOST: str = env.str("HOST", "") or "127.0.0.1"
 PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=65535))
 # None is one per core.
 WEB_WORKERS: int | None = env.int("WEB_WORKERS", None, validate=validate.Range(min=0))
+DRAIN_SECONDS: float = env.float("DRAIN_SECONDS", 2, validate=validate.Range(min=0, max=60))
 BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}

@@ -117,7 +117,7 @@ def health_paths() -> dict[str, Described]:
     report: Described = {
         "type": "object",
         "properties": {
-            "status": {"type": "string", "enum": ["ok", "degraded", "unavailable"]},
+            "status": {"type": "string", "enum": ["ok", "degraded", "unavailable", "stopping"]},
             "version": {"type": "string"},
             "checks": {
                 "type": "object",
@@ -144,7 +144,10 @@ def health_paths() -> dict[str, Described]:
                         "description": "The service works; `degraded` while only the cache is away.",
                         **answer,
                     },
-                    "503": {"description": "The database is away.", **answer},
+                    "503": {
+                        "description": "The database is away, or this process stops.",
+                        **answer,
+                    },
                 },
             }
         },

@@ -1,8 +1,9 @@
 """Health checks: ``/livez`` reports that the process runs, ``/healthz`` that it can do its work.
 
 The middleware answers both before host checks and https redirects, so that a probe may come over plain HTTP by address.
-``/healthz`` answers 503 when the database is away, and 200 with the status ``degraded`` when only the cache is. If no
-cache is configured, its check is ``not_configured`` and the status ``ok``: limits per process were chosen then.
+``/healthz`` answers 503 when the database is away or the process stops, and 200 with the status ``degraded`` when only
+the cache is away. If no cache is configured, its check is ``not_configured`` and the status ``ok``: limits per process
+were chosen then.
 """
 
 import logging
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 DATABASE_SECONDS = 2.0
 
+STOPPING = "stopping"
 OK = "ok"
 AWAY = "unavailable"
 NOT_CONFIGURED = "not_configured"
@@ -94,6 +96,11 @@ def _query_database() -> None:
         connection.close()
 
 
+def begin_stop() -> None:
+    """From here on this process reports that it stops."""
+    _stops.set()
+
+
 def _alive() -> HttpResponse:
     response = HttpResponse(status=204)
     del response.headers["Content-Type"]
@@ -109,14 +116,17 @@ def _healthy() -> HttpResponse:
         "cache": NOT_CONFIGURED if cache_answers is None else OK if cache_answers else AWAY,
     }
     status = OK
-    if checks["database"] == AWAY:
+    if _stops.is_set():
+        status = STOPPING
+    elif checks["database"] == AWAY:
         status = AWAY
     elif checks["cache"] == AWAY:
         status = "degraded"
     body = {"status": status, "version": settings.VERSION, "checks": checks}
-    response = JsonResponse(body, status=503 if status == AWAY else 200)
+    response = JsonResponse(body, status=503 if status in {STOPPING, AWAY} else 200)
     response.headers["Content-Length"] = str(len(response.content))
     return response
 
 
+_stops = threading.Event()
 _database = Probe(_query_database, seconds=DATABASE_SECONDS)

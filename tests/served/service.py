@@ -68,6 +68,7 @@ def running_service(
         "BASE_URL": f"http://{HOST}:{port}",
         "ALLOWED_HOSTS": HOST,
         "WEB_WORKERS": str(WORKERS),
+        "DRAIN_SECONDS": "0",
         "RATE_LIMITS": UNLIMITED,
         "OPERATOR_SECOND_FACTOR": "off",
         **environ,
