@@ -17,8 +17,8 @@ from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell
 from tests.tools.folders import ROOT
 
-# It loads the machine for a quarter of a minute.
-pytestmark = pytest.mark.wire
+# It loads the machine for a quarter of a minute, up to three times, and may be the first to need the service.
+pytestmark = [pytest.mark.wire, pytest.mark.timeout(300)]
 
 SECONDS = 8.0
 ADDRESSES = 20
