@@ -5,7 +5,7 @@ from math import ceil
 from typing import Any
 
 from config.api.problems import Problem
-from llmproxy.providers.refusals import is_too_long, problem_of
+from llmproxy.providers.refusals import error_in, is_too_long, problem_of
 
 # The codes of OpenAI's responses that failed by what they were asked.
 _OF_THE_REQUEST = frozenset({
@@ -53,8 +53,7 @@ def is_failure(answer: Any) -> bool:
 
 def failure_of(answer: dict[str, Any], *, key: str) -> Problem:
     """The problem of an error, as if its provider had refused the call, made with this key, with it."""
-    given = answer.get("error") or answer
-    error = given if isinstance(given, dict) else {"message": given}
+    error = error_in(answer)
     body, status = dumps({"error": error}).encode(), _status_of(error)
     if status == _UNKNOWN and is_too_long(body):
         # Servers notice a context that is too long in the middle of an answer too, mostly without a status.

@@ -46,7 +46,7 @@ _TOO_LONG_WORDS = re.compile(
     r"context[ _-](?:length|window|size|limit)|\b(?:prompt|input|request) is too long|too many (?:input )?tokens"
     r"|\bexceeds? the (?:maximum|configured)\b.{0,40}\btokens\b|maximum (?:prompt|input) length"
     r"|reduce the length of (?:the|your) (?:messages|prompt|input)"
-    r"|tokens\b.{0,20}\bmax_new_tokens\b.{0,10}\bmust be\b",
+    r"|\btokens \+.{0,20}\bmust be\b",
     re.IGNORECASE | re.DOTALL,
 )
 # The detail of a refusal that comes without a message.
@@ -83,43 +83,65 @@ def _log_credential_refused(status: int, *, key: str) -> None:
         log.error("provider_refuses_credential", extra={"status": status})
 
 
+def error_in(answer: Any) -> dict[str, Any]:
+    """The error in an answer, as OpenAI's servers write it: with a member ``message`` that is text.
+
+    vLLM's and Mistral's is the answer itself, Ollama's and TGI's is a text, and FastAPI's servers call it ``detail``: a
+    text, or what is wrong at each place. A server of more than one dialect puts its errors into a list.
+    """
+    answer = answer[0] if isinstance(answer, list) and answer else answer
+    if not isinstance(answer, dict):
+        return {"message": ""}
+    given = answer.get("error") or answer
+    error = given if isinstance(given, dict) else {"message": given, **answer}
+    return {**error, "message": _text(error.get("message") or error.get("detail"))}
+
+
+def _text(said: Any) -> str:
+    if isinstance(said, dict):
+        said = said.get("detail") or said.get("message")
+    if isinstance(said, list):
+        return "; ".join(filter(None, map(_fault, said)))
+    return said if isinstance(said, str) else ""
+
+
+def _fault(fault: Any) -> str:
+    """One fault of FastAPI's. Its ``input`` repeats what the caller sent."""
+    if not isinstance(fault, dict) or not isinstance(fault.get("msg"), str):
+        return ""
+    place = fault.get("loc")
+    where = ".".join(map(str, place)) if isinstance(place, list) else ""
+    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+
+
 def _names_credential(body: bytes) -> bool:
     """Whether a refusal is about our key or account, whatever its status: some servers answer 400."""
-    try:
-        error = _error_of(body)
-        codes = {str(error.get("code")), str(error.get("type"))}
-        # Quoted parts repeat the caller's text.
-        message = _QUOTED.sub("", error["message"])
-        return bool(codes & _CREDENTIAL_CODES) or bool(_CREDENTIAL_WORDS.search(message))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return False
+    return _says(body, _CREDENTIAL_CODES, _CREDENTIAL_WORDS)
 
 
 def is_too_long(body: bytes) -> bool:
     """Whether an error, an answer or an event of a stream, says that the call does not fit into the context."""
-    try:
-        error = _error_of(body)
-        codes = {str(error.get("code")), str(error.get("type"))}
-        # Quoted parts repeat the caller's text.
-        message = _QUOTED.sub("", error["message"])
-        return bool(codes & _TOO_LONG_CODES) or bool(_TOO_LONG_WORDS.search(message))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return False
+    return _says(body, _TOO_LONG_CODES, _TOO_LONG_WORDS)
+
+
+def _says(body: bytes, codes: frozenset[str], words: re.Pattern[str]) -> bool:
+    error = _error_of(body)
+    named = {str(error.get(place)) for place in ("code", "type")}
+    # Quoted parts repeat the caller's text.
+    return bool(named & codes) or bool(words.search(_QUOTED.sub("", error["message"])))
 
 
 def _message(body: bytes, *, key: str) -> str | None:
     """The provider's message, without anything that names the credential."""
+    message = _error_of(body)["message"]
+    return cleaned(message, key=key) if message else None
+
+
+def _error_of(body: bytes) -> dict[str, Any]:
     try:
-        message = _error_of(body)["message"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return None
-    return cleaned(message, key=key) if isinstance(message, str) and message else None
-
-
-def _error_of(body: bytes) -> Any:
-    answer = loads(body)
-    # A server of more than one dialect puts its errors into a list.
-    return (answer[0] if isinstance(answer, list) else answer)["error"]
+        return error_in(loads(body))
+    except (ValueError, RecursionError):
+        return {"message": ""}
 
 
 def _retry_after(headers: Mapping[str, str]) -> dict[str, str] | None:

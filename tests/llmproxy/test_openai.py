@@ -14,6 +14,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from config.api.problems import Problem
 from llmproxy.providers import refusals
+from llmproxy.providers.failures import failure_of
 from llmproxy.providers.openai import ChatCompletions
 from llmproxy.providers.openai.usage import reported, told
 from llmproxy.providers.protocol import (
@@ -38,6 +39,7 @@ USAGE = {
     "prompt_tokens_details": {"cached_tokens": 4},
     "completion_tokens_details": {"reasoning_tokens": 3},
 }
+TOO_LONG = "This model's maximum context length is 4096 tokens."
 FINISHED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
@@ -638,6 +640,60 @@ class TestRefusals:
         refusal = refusal_of(400, {}, json.dumps({"error": error}).encode())
         assert (refusal.code, refusal.sdk_code) == ("provider_rejected", "context_length_exceeded")
         assert refusal.detail == error["message"]
+
+    @pytest.mark.parametrize("in_stream", [False, True])
+    @pytest.mark.parametrize(
+        ("body", "status", "detail", "sdk_code"),
+        [
+            ({"object": "error", "message": TOO_LONG, "type": "BadRequestError", "code": 400}, 400, TOO_LONG,
+             "context_length_exceeded"),
+            ({"object": "error", "message": "No such image.", "type": "BadRequestError", "code": 400}, 400,
+             "No such image.", None),
+            ({"error": "`temperature` must be strictly positive", "error_type": "validation"}, 422,
+             "`temperature` must be strictly positive", None),
+            ({"error": "model 'llama' not found"}, 404, "model 'llama' not found", None),
+            ({"error": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000"}, 422,
+             "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000",
+             "context_length_exceeded"),
+            ({"detail": [{"loc": ["body", "messages", 0, "content"], "msg": "Field required", "input": "secret"},
+                         {"msg": "Too much"}]}, 422, "body.messages.0.content: Field required; Too much", None),
+            ({"detail": "No tools here."}, 422, "No tools here.", None),
+            ({"object": "error", "message": {"detail": [{"loc": ["body", "n"], "msg": "Not allowed"}]}}, 422,
+             "body.n: Not allowed", None),
+            ({"message": "Prompt is too long: 9000 tokens."}, 400, "Prompt is too long: 9000 tokens.",
+             "context_length_exceeded"),
+        ],
+    )  # fmt: skip
+    def test_an_error_is_read_in_the_form_of_each_server(
+        self, body: dict[str, Any], status: int, detail: str, sdk_code: str | None, in_stream: bool
+    ) -> None:
+        if in_stream:
+            refusal = failure_of({"code": status, **body}, key="a-key-of-the-service")
+        else:
+            refusal = refusal_of(status, {}, json.dumps(body).encode())
+        assert (refusal.code, refusal.sdk_code) == ("provider_rejected", sdk_code)
+        assert refusal.detail == detail
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "null", "7", "[]", "[7]", '"no"', "{}", '{"error": []}', '{"error": [7]}', '{"error": {"message": 7}}',
+            '{"detail": [7, {"msg": 7}, {"loc": 7}]}', '{"detail": {"detail": {}}}', "[" * 100_000,
+        ],
+    )  # fmt: skip
+    def test_an_error_in_no_known_form_has_our_own_detail(self, body: str) -> None:
+        assert refusal_of(400, {}, body.encode()).detail == ProviderRejected.default_detail
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"error": "Incorrect API key provided."},
+            {"detail": "Invalid API key"},
+            {"object": "error", "message": "No.", "type": "authentication_error"},
+        ],
+    )
+    def test_a_refused_key_is_known_in_every_form(self, body: dict[str, Any]) -> None:
+        assert type(refusal_of(400, {}, json.dumps(body).encode())) is ProviderError
 
     @pytest.mark.parametrize("message", ["The name is too long.", "Unknown word 'context length'."])
     def test_other_refusals_have_our_own(self, message: str) -> None:
