@@ -81,6 +81,18 @@ class Attempts:
             if not self.go_on(failure):
                 raise
 
+    def await_head(self) -> None:
+        """Waits for the head of a whole answer: its share of the time, and on where nobody else can be asked then.
+
+        That is also where the caller has left meanwhile, for whom the answer is read to its end.
+        """
+        silent = TimedOut("the provider is silent", sent=True)
+        if self.exchange.head(self._share()) is None:
+            if (target := self._next(silent)) is not None:
+                give_back(target, now=timezone.now())
+                raise silent
+            self.exchange.head(settings.LLM_MAX_SECONDS)
+
     def go_on(self, failure: BaseException) -> bool:
         """Asks another target after a failure; returns False where the failure ends the call."""
         self.note_failure(failure)
@@ -226,15 +238,20 @@ class Attempts:
         call.sent_at = exchange.sent_at
         call_watch.register(call, exchange)
 
+    def _share(self) -> float:
+        """The seconds that a whole answer has: as many for each route left, unless its provider has its own number."""
+        if self._call.target.read_timeout:
+            return settings.LLM_MAX_SECONDS
+        return (self._deadline - time.monotonic()) / (1 + len(self._call.others))
+
     def _limits(self) -> Limits:
         now, is_streamed, target = time.monotonic(), self._call.request.stream, self._call.target
         read = target.read_timeout or settings.LLM_READ_TIMEOUT
         if is_streamed:
             first_byte = target.read_timeout or settings.LLM_FIRST_BYTE_TIMEOUT or read
         else:
-            # The first byte of a whole answer comes when it is made; each of the routes left has the same time for it.
-            share = (self._deadline - now) / (1 + len(self._call.others))
-            first_byte = target.read_timeout or share
+            # The first byte of a whole answer comes when it is made.
+            first_byte = target.read_timeout or self._deadline - now
         # After the first keep-alive a stream has sent its status, so a retry must begin before.
         retry_seconds = settings.LLM_KEEPALIVE_SECONDS if is_streamed else read
         return Limits(

@@ -76,7 +76,7 @@ def _whole_answer(call: Call, attempts: Attempts) -> dict[str, Any]:
     attempts.begin()
     while True:
         try:
-            attempts.exchange.head(settings.LLM_MAX_SECONDS)
+            attempts.await_head()
             _check_head(call, attempts.exchange)
             call.mark_first_byte()
             body = attempts.exchange.body()

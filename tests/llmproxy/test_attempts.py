@@ -19,6 +19,7 @@ from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest, Problem, ServiceUnavailable
+from config.db.connections import release_connection
 from config.encryption import encrypt
 from licensing.callers import Caller, load_caller
 from llmproxy import attempts, call_watch
@@ -325,6 +326,19 @@ def test_the_deadline_covers_all_attempts(routed: Routed, settings) -> None:
     assert routed.asked == [1, 1, 1]
 
 
+def test_a_whole_answer_is_awaited_beyond_its_share_where_nobody_else_can_be_asked(
+    routed: Routed, settings
+) -> None:
+    settings.LLM_MAX_SECONDS = 10.0
+    said = answers("first")
+    routed.add(lambda peer, asked: (time.sleep(1.5), said(peer, asked)))
+    for _ in range(9):
+        routed.add(answers("next"), calls_per_minute=0)
+    assert b"first" in routed.ask(streamed=False)
+    assert routed.asked == [1] + [0] * 9
+    assert UsageRecord.objects.get().source == "provider"
+
+
 def test_a_failing_route_cools_down_and_comes_back(routed: Routed) -> None:
     works = Event()
     said = answers("first")
@@ -485,6 +499,34 @@ class TestCallersWhoLeave:
             stream(call) if streamed else complete(call)
         assert routed.asked == [1, 0]
         assert UsageRecord.objects.get().input_tokens == 0
+
+    def test_a_whole_answer_is_read_on_beyond_its_share_of_the_time(
+        self, routed: Routed, settings
+    ) -> None:
+        settings.LLM_MAX_SECONDS = 10.0
+        said = answers("first")
+
+        def script(peer: Peer, request: bytes) -> None:
+            call.is_disconnected = lambda: True
+            call_watch.end_disconnected()
+            release_connection()
+            time.sleep(1.5)
+            said(peer, request)
+
+        routed.add(script)
+        # Each has a tenth of the time.
+        for _ in range(9):
+            routed.add(None)
+        call = routed.admit(streamed=False)
+        with unwatched():
+            complete(call)
+        record = UsageRecord.objects.get()
+        assert (record.provider, record.end, record.source) == (
+            "number-1",
+            "client_gone",
+            "provider",
+        )
+        assert (record.input_tokens, record.output_tokens) == (9, 5)
 
     def test_who_leaves_at_the_second_is_charged_once_for_it(self, routed: Routed) -> None:
         def script(peer: Peer, _: bytes) -> None:
