@@ -7,27 +7,26 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 from llmproxy.surfaces.chat_schema import CHAT_REQUEST
 from llmproxy.surfaces.chat_schema import COMPONENTS as CHAT
 from llmproxy.surfaces.embeddings import COMPONENTS as OF_EMBEDDINGS
-from llmproxy.surfaces.json_schema import Schema, only, ref
+from llmproxy.surfaces.json_schema import (
+    OPEN,
+    OPTIONAL_TEXT,
+    TEXT,
+    Schema,
+    answer_of,
+    only,
+    ref,
+)
 from llmproxy.surfaces.message_answers import ANSWERS as OF_ANSWERED_MESSAGES
 from llmproxy.surfaces.messages_schema import COMPONENTS as OF_MESSAGES
 from llmproxy.surfaces.responses_schema import COMPONENTS as OF_RESPONSES
 
-_TEXT: Schema = {"type": "string"}
-_TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
 _WHOLE: Schema = {"type": "integer"}
-_OPEN: Schema = {"type": "object", "additionalProperties": True}
-
-
-def _answer(properties: Schema, *required: str, says: str = "") -> Schema:
-    """An object of an answer, to which providers may add members."""
-    described = {"description": says} if says else {}
-    return {"type": "object", **described, "properties": properties, "required": list(required)}
 
 
 def _choices(member: str, *required: str) -> Schema:
     parts = {"message": "ChatCompletionMessage", "delta": "ChatCompletionDelta"}
-    choice = {"index": _WHOLE, member: ref(parts[member]), "finish_reason": _TEXT_OR_NULL}
-    return {"type": "array", "items": _answer(choice, *required)}
+    choice = {"index": _WHOLE, member: ref(parts[member]), "finish_reason": OPTIONAL_TEXT}
+    return {"type": "array", "items": answer_of(choice, *required)}
 
 
 def _list_of(item: Schema) -> Schema:
@@ -38,30 +37,30 @@ def _details(*members: str) -> Schema:
     return {"type": ["object", "null"], "properties": dict.fromkeys(members, _WHOLE)}
 
 
-_HEAD: Schema = {"id": _TEXT, "object": _TEXT, "created": _WHOLE, "model": _TEXT}
+_HEAD: Schema = {"id": TEXT, "object": TEXT, "created": _WHOLE, "model": TEXT}
 # What a model says, in one piece and in many.
 _SAID: Schema = {
-    "content": _TEXT_OR_NULL,
-    "refusal": _TEXT_OR_NULL,
+    "content": OPTIONAL_TEXT,
+    "refusal": OPTIONAL_TEXT,
     "reasoning_content": {
-        **_TEXT_OR_NULL,
+        **OPTIONAL_TEXT,
         "description": "Its thinking, where a provider tells it.",
     },
-    "reasoning_details": {"type": ["array", "null"], "items": _OPEN},
-    "extra_content": {**_OPEN, "type": ["object", "null"]},
+    "reasoning_details": {"type": ["array", "null"], "items": OPEN},
+    "extra_content": {**OPEN, "type": ["object", "null"]},
 }
 
-_CALLED: Schema = _answer({"name": _TEXT, "arguments": _TEXT}, "name", "arguments")
-_PIECE: Schema = _answer({"name": _TEXT_OR_NULL, "arguments": _TEXT_OR_NULL})
+_CALLED: Schema = answer_of({"name": TEXT, "arguments": TEXT}, "name", "arguments")
+_PIECE: Schema = answer_of({"name": OPTIONAL_TEXT, "arguments": OPTIONAL_TEXT})
 
 ANSWERS: Schema = {
-    "ChatCompletion": _answer(
+    "ChatCompletion": answer_of(
         {**_HEAD, "choices": _choices("message", "message"), "usage": ref("CompletionUsage")},
         "choices",
         "usage",
         says="A chat.completion object as OpenAI describes it.",
     ),
-    "ChatCompletionMessage": _answer(
+    "ChatCompletionMessage": answer_of(
         {
             "role": {"const": "assistant"},
             **_SAID,
@@ -70,18 +69,18 @@ ANSWERS: Schema = {
         "role",
         says="A model's message, which may be sent back as it is.",
     ),
-    "ChatCompletionToolCall": _answer(
+    "ChatCompletionToolCall": answer_of(
         {
-            "id": _TEXT,
+            "id": TEXT,
             "type": {"type": "string", "enum": ["function", "custom"]},
             "function": _CALLED,
-            "custom": _answer({"name": _TEXT, "input": _TEXT}, "name", "input"),
-            "extra_content": {**_OPEN, "type": ["object", "null"]},
+            "custom": answer_of({"name": TEXT, "input": TEXT}, "name", "input"),
+            "extra_content": {**OPEN, "type": ["object", "null"]},
         },
         "id",
         says="A call of a tool that the model asks for; without a `type`, of a function.",
     ),
-    "ChatCompletionChunk": _answer(
+    "ChatCompletionChunk": answer_of(
         {
             **_HEAD,
             "choices": _choices("delta"),
@@ -90,16 +89,16 @@ ANSWERS: Schema = {
         "choices",
         says="A chat.completion.chunk object as OpenAI describes it.",
     ),
-    "ChatCompletionDelta": _answer(
+    "ChatCompletionDelta": answer_of(
         {
-            "role": _TEXT_OR_NULL,
+            "role": OPTIONAL_TEXT,
             **_SAID,
             "tool_calls": _list_of(
-                _answer(
+                answer_of(
                     {
                         "index": _WHOLE,
-                        "id": _TEXT_OR_NULL,
-                        "type": _TEXT_OR_NULL,
+                        "id": OPTIONAL_TEXT,
+                        "type": OPTIONAL_TEXT,
                         "function": _PIECE,
                     }
                 )
@@ -107,7 +106,7 @@ ANSWERS: Schema = {
         },
         says="The next piece of a message.",
     ),
-    "CompletionUsage": _answer(
+    "CompletionUsage": answer_of(
         {
             "prompt_tokens": _WHOLE,
             "completion_tokens": _WHOLE,
@@ -119,16 +118,16 @@ ANSWERS: Schema = {
         "completion_tokens",
         says="The tokens of a call, as they are charged.",
     ),
-    "StreamError": _answer(
+    "StreamError": answer_of(
         {
-            "error": _answer(
+            "error": answer_of(
                 {
-                    "message": _TEXT,
-                    "type": _TEXT,
-                    "code": _TEXT,
-                    "param": _TEXT_OR_NULL,
+                    "message": TEXT,
+                    "type": TEXT,
+                    "code": TEXT,
+                    "param": OPTIONAL_TEXT,
                     "status": _WHOLE,
-                    "request_id": _TEXT,
+                    "request_id": TEXT,
                 },
                 "message",
                 "type",
@@ -141,7 +140,7 @@ ANSWERS: Schema = {
         "error",
         says="The problem that ended the stream, with its members.",
     ),
-    "StreamEvent": _answer(
+    "StreamEvent": answer_of(
         {
             "data": {
                 "type": "string",
@@ -154,13 +153,13 @@ ANSWERS: Schema = {
         },
         "data",
     ),
-    "ModelResponse": _answer(
+    "ModelResponse": answer_of(
         {
-            "id": _TEXT,
+            "id": TEXT,
             "object": {"const": "response"},
             "created_at": {"type": "number"},
-            "status": _TEXT,
-            "model": _TEXT,
+            "status": TEXT,
+            "model": TEXT,
             "output": {"type": "array", "items": ref("ResponseOutput")},
             "usage": {"anyOf": [ref("ResponseUsage"), {"type": "null"}]},
         },
@@ -168,24 +167,24 @@ ANSWERS: Schema = {
         "output",
         says="A response object as OpenAI describes it.",
     ),
-    "ResponseOutput": _answer(
+    "ResponseOutput": answer_of(
         {
-            "type": {**_TEXT, "description": "`message`, `function_call`, `reasoning` or another."},
-            "id": _TEXT,
-            "status": _TEXT_OR_NULL,
+            "type": {**TEXT, "description": "`message`, `function_call`, `reasoning` or another."},
+            "id": TEXT,
+            "status": OPTIONAL_TEXT,
             "role": {"const": "assistant"},
-            "content": _list_of(_answer({"type": _TEXT, "text": _TEXT, "refusal": _TEXT}, "type")),
-            "call_id": _TEXT,
-            "name": _TEXT,
-            "arguments": _TEXT,
-            "input": _TEXT,
-            "summary": _list_of(_answer({"type": _TEXT, "text": _TEXT}, "type")),
-            "encrypted_content": _TEXT_OR_NULL,
+            "content": _list_of(answer_of({"type": TEXT, "text": TEXT, "refusal": TEXT}, "type")),
+            "call_id": TEXT,
+            "name": TEXT,
+            "arguments": TEXT,
+            "input": TEXT,
+            "summary": _list_of(answer_of({"type": TEXT, "text": TEXT}, "type")),
+            "encrypted_content": OPTIONAL_TEXT,
         },
         "type",
         says="An item of what a model answers, with the members of its type.",
     ),
-    "ResponseUsage": _answer(
+    "ResponseUsage": answer_of(
         {
             "input_tokens": _WHOLE,
             "input_tokens_details": _details("cached_tokens", "cache_write_tokens"),
@@ -198,14 +197,14 @@ ANSWERS: Schema = {
         "total_tokens",
         says="The tokens of a call, as they are charged.",
     ),
-    "ResponseEvent": _answer(
+    "ResponseEvent": answer_of(
         {
-            "event": _TEXT,
+            "event": TEXT,
             "data": {
                 "type": "string",
                 "contentMediaType": "application/json",
-                "contentSchema": _answer(
-                    {"type": _TEXT, "sequence_number": _WHOLE, "response": ref("ModelResponse")},
+                "contentSchema": answer_of(
+                    {"type": TEXT, "sequence_number": _WHOLE, "response": ref("ModelResponse")},
                     "type",
                 ),
             },
@@ -213,18 +212,18 @@ ANSWERS: Schema = {
         "event",
         "data",
     ),
-    "Embeddings": _answer(
+    "Embeddings": answer_of(
         {
             "object": {"const": "list"},
-            "model": _TEXT,
+            "model": TEXT,
             "data": {
                 "type": "array",
-                "items": _answer(
+                "items": answer_of(
                     {
                         "object": {"const": "embedding"},
                         "index": _WHOLE,
                         "embedding": {
-                            "anyOf": [{"type": "array", "items": {"type": "number"}}, _TEXT],
+                            "anyOf": [{"type": "array", "items": {"type": "number"}}, TEXT],
                             "description": "Numbers, or in base64 little-endian floats of 32 bits.",
                         },
                     },
@@ -232,7 +231,7 @@ ANSWERS: Schema = {
                     "embedding",
                 ),
             },
-            "usage": _answer(
+            "usage": answer_of(
                 {"prompt_tokens": _WHOLE, "total_tokens": _WHOLE}, "prompt_tokens", "total_tokens"
             ),
         },

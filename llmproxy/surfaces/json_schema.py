@@ -1,4 +1,4 @@
-"""Words of the JSON Schemas of model calls: every object is closed, and an optional member may be null."""
+"""Words of the JSON Schemas of model calls: an object of a request is closed, and an optional member may be null."""
 
 from typing import Any
 
@@ -26,6 +26,12 @@ def closed(properties: Schema, *required: str) -> Schema:
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def answer_of(properties: Schema, *required: str, says: str = "") -> Schema:
+    """An object of an answer, to which providers may add members."""
+    described = {"description": says} if says else {}
+    return {"type": "object", **described, "properties": properties, "required": list(required)}
 
 
 def ref(name: str) -> Schema:

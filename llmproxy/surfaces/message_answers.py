@@ -2,21 +2,15 @@
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter
 
-from llmproxy.surfaces.json_schema import OPTIONAL_TEXT, TEXT, Schema, any_of, ref
+from llmproxy.surfaces.json_schema import OPTIONAL_TEXT, TEXT, Schema, answer_of, any_of, ref
 from llmproxy.surfaces.messages import VERSIONS
 
 _TOKENS: Schema = {"type": "integer", "minimum": 0}
 _OPTIONAL_TOKENS: Schema = {"type": ["integer", "null"], "minimum": 0}
 
 
-def _answer(properties: Schema, *required: str, says: str = "") -> Schema:
-    """An object of an answer, to which providers may add members."""
-    described = {"description": says} if says else {}
-    return {"type": "object", **described, "properties": properties, "required": list(required)}
-
-
 def _block(kind: str, properties: Schema) -> Schema:
-    return _answer({"type": {"const": kind}, **properties}, "type", *properties)
+    return answer_of({"type": {"const": kind}, **properties}, "type", *properties)
 
 
 _BLOCKS: Schema = {
@@ -31,7 +25,7 @@ _BLOCKS: Schema = {
 
 ANSWERS: Schema = {
     **_BLOCKS,
-    "MessageAnswer": _answer(
+    "MessageAnswer": answer_of(
         {
             "id": TEXT,
             "type": {"const": "message"},
@@ -45,7 +39,7 @@ ANSWERS: Schema = {
         *("id", "type", "role", "model", "content", "usage"),
         says="A message as Anthropic describes it. Its content may be sent back as it is.",
     ),
-    "MessageUsage": _answer(
+    "MessageUsage": answer_of(
         {
             "input_tokens": {
                 **_TOKENS,
@@ -59,7 +53,7 @@ ANSWERS: Schema = {
         "output_tokens",
         says="The tokens of a call, as they are charged.",
     ),
-    "MessageEventData": _answer(
+    "MessageEventData": answer_of(
         {
             "type": {
                 "enum": [
@@ -78,7 +72,7 @@ ANSWERS: Schema = {
         "type",
         says="The data of an event; `message_delta` has the usage charged.",
     ),
-    "MessageEvent": _answer(
+    "MessageEvent": answer_of(
         {
             "event": TEXT,
             "data": {
@@ -90,7 +84,7 @@ ANSWERS: Schema = {
         "event",
         "data",
     ),
-    "MessageCount": _answer({"input_tokens": _TOKENS}, "input_tokens"),
+    "MessageCount": answer_of({"input_tokens": _TOKENS}, "input_tokens"),
 }
 MESSAGE: Schema = ref("MessageAnswer")
 COUNT: Schema = ref("MessageCount")
