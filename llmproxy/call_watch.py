@@ -28,6 +28,7 @@ from licensing.callers import Caller
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended, NotEntitled
 from llmproxy.calls import Call, End
+from llmproxy.keys.personal_keys import ENDED, NO_KEYS
 from llmproxy.models import PersonalKey
 from llmproxy.routes import health
 from llmproxy.upstream.exchange import Exchange
@@ -201,6 +202,10 @@ class _Standing(NamedTuple):
     # Whether the plan has personal keys, where it is one.
     is_allowed: bool = True
 
+    @property
+    def has_access(self) -> bool:
+        return self.is_active and not self.is_over and self.licence is not None
+
 
 def _held_by(caller: Caller) -> UUID | None:
     """The id of the session or personal key of a caller."""
@@ -209,12 +214,10 @@ def _held_by(caller: Caller) -> UUID | None:
 
 def _reason(call: Call, now: _Standing | None) -> Problem | None:
     """The reason to end a call; None while its caller has access."""
-    if now is None or now.epoch != call.caller.epoch:
-        return AccessRevoked()
-    if not now.is_active or now.is_over or now.licence is None:
-        return AccessRevoked()
+    if now is None or now.epoch != call.caller.epoch or not now.has_access:
+        return AccessRevoked(None if call.caller.key is None else ENDED)
     if not now.is_allowed:
-        return NotEntitled()
+        return NotEntitled(NO_KEYS)
     return LicenceSuspended() if now.licence == Standing.SUSPENDED else None
 
 

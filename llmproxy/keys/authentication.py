@@ -16,11 +16,10 @@ from config.db.connections import release_connection
 from licensing.callers import Caller, HeldKey
 from licensing.permissions import NotEntitled
 from llmproxy.keys.key_text import PREFIX, KeyText
-from llmproxy.keys.personal_keys import NO_KEYS, holder_of
+from llmproxy.keys.personal_keys import ENDED, NO_KEYS, holder_of
 
 _PREFIX = PREFIX.encode()
 NOT_VALID = "This personal key is not valid."
-ENDED = "This personal key has ended. Please make a new one."
 
 
 class CallAuthentication(AccessTokenAuthentication):

@@ -29,6 +29,7 @@ MOST = 10
 MOST_DAYS = 90
 # How often the last use of a key is written.
 USE_PRECISION = timedelta(minutes=1)
+ENDED = "This personal key has ended. Please make a new one."
 NO_KEYS = "Your organisation's plan does not include personal keys."
 
 _holders = KeyHolders(PersonalKey)

@@ -25,6 +25,7 @@ from llmproxy import call_watch, relay
 from llmproxy.calls import admit
 from llmproxy.keys.key_text import KeyText
 from llmproxy.keys.personal_keys import (
+    ENDED,
     NewKey,
     TooManyKeys,
     end_key,
@@ -278,6 +279,9 @@ class TestRunningCalls:
             call_watch.forget(call)
         assert len(queries) == 2
         assert (call.stopped.code if call.stopped else None) == code
+        if call.stopped and code == "access_revoked":
+            # As its next call is told; signing in again makes no key.
+            assert call.stopped.detail == ENDED
         assert exchange.closed == (code is not None)
 
 
