@@ -74,10 +74,7 @@ _USE = (
     _Filling("accounts_session", [SESSIONS]),
     _Filling("accounts_refreshtoken", [TOKENS]),
 )
-_NEWS = (
-    _Filling("accounts_auditevent", [AUDIT, NIGHTS]),
-    _Filling("telemetry_event", [EVENTS]),
-)
+_NEWS = (_Filling("accounts_auditevent", [AUDIT, NIGHTS]), _Filling("telemetry_event", [EVENTS]))
 
 
 _FEW = ("licensing_plan", "accounts_client", "licensing_licence", "accounts_user")

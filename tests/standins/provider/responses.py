@@ -57,10 +57,7 @@ class Response(Answer):
         def events(*given: tuple[str, Json]) -> bytes:
             return b"".join(
                 b"event: %b\ndata: %b\n\n"
-                % (
-                    name.encode(),
-                    dump({"type": name, "sequence_number": next(numbers), **members}),
-                )
+                % (name.encode(), dump({"type": name, "sequence_number": next(numbers), **members}))
                 for name, members in given
             )
 

@@ -42,8 +42,4 @@ class Work:
     def told(self) -> Json:
         usage = self._answer.usage()
         output = usage["completion_tokens"] if self.reported else self._made + int(self._thought)
-        return {
-            "input": usage["prompt_tokens"],
-            "output": output,
-            "reported": self.reported,
-        }
+        return {"input": usage["prompt_tokens"], "output": output, "reported": self.reported}
