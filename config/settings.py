@@ -93,7 +93,7 @@ PUBLISH_SECRETS = secret("PUBLISH_SECRETS", default="", check=publish_secrets)
 PUBLISH_OIDC_ISSUER: str = env.str("PUBLISH_OIDC_ISSUER", "", validate=address_or_empty) or ""
 PUBLISH_OIDC_AUDIENCE: str = env.str("PUBLISH_OIDC_AUDIENCE", "") or ""
 PUBLISH_OIDC_CLAIMS: dict[str, str] = env.claims("PUBLISH_OIDC_CLAIMS", "") or {}
-PUBLISH_PLATFORMS: list[str] = env.words("PUBLISH_PLATFORMS", "darwin-aarch64,windows-x86_64")
+PUBLISH_PLATFORMS: list[str] = env.words("PUBLISH_PLATFORMS", "darwin-aarch64,windows-x86_64") or []
 # The 42 bytes of a minisign public key.
 UPDATE_PUBLIC_KEY: bytes | None = env.minisign_key("UPDATE_PUBLIC_KEY", "")
 APPS_PUBLIC_KEY: bytes | None = env.minisign_key("APPS_PUBLIC_KEY", "")
@@ -121,11 +121,16 @@ NIGHTLY_AT: time | None = env.time_of_day("NIGHTLY_AT", "02:30")
 TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
-seal(
-    import_string("releases.pipeline.issuer_settings.faults")(
+_combined: dict[str, str] = {
+    **import_string("releases.pipeline.issuer_settings.faults")(
         issuer=PUBLISH_OIDC_ISSUER, audience=PUBLISH_OIDC_AUDIENCE, claims=PUBLISH_OIDC_CLAIMS
-    )
-)
+    ),
+    **import_string("releases.manifests.platforms.faults")(PUBLISH_PLATFORMS),
+}
+if APPS_PUBLIC_KEY and APPS_PUBLIC_KEY == UPDATE_PUBLIC_KEY:
+    # Signers of apps must not be able to sign a shell.
+    _combined["APPS_PUBLIC_KEY"] = "Must differ from UPDATE_PUBLIC_KEY."
+seal(_combined)
 
 # --- Django -----------------------------------------------------------------------------------------
 

@@ -4,8 +4,6 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from django.core.exceptions import ImproperlyConfigured
-
 ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "darwin": ("aarch64", "x86_64"),
     "linux": ("aarch64", "armv7", "i686", "riscv64", "x86_64"),
@@ -70,10 +68,11 @@ def base_of(platform: str) -> str:
     return "-".join(platform.split("-")[:2])
 
 
-def refuse_unknown(platforms: Iterable[str]) -> None:
-    """Stops the start if PUBLISH_PLATFORMS names an unknown platform, which no release could have."""
-    for platform in platforms:
-        if platform not in KNOWN:
-            raise ImproperlyConfigured(
-                f"PUBLISH_PLATFORMS: unknown platform {platform!r}{suggestion(platform)}."
-            )
+def faults(platforms: Iterable[str]) -> dict[str, str]:
+    """Returns a sentence about PUBLISH_PLATFORMS if it names an unknown platform, which no release could have."""
+    sentences = [
+        f"Its platform {number} is unknown{suggestion(platform)}."
+        for number, platform in enumerate(platforms, 1)
+        if platform not in KNOWN
+    ]
+    return {"PUBLISH_PLATFORMS": " ".join(sentences)} if sentences else {}

@@ -1,9 +1,8 @@
 """Platform ids: those that shells look for, and what was probably meant by others."""
 
 import pytest
-from django.core.exceptions import ImproperlyConfigured
 
-from releases.manifests.platforms import KNOWN, base_of, near_miss, refuse_unknown
+from releases.manifests.platforms import KNOWN, base_of, faults, near_miss
 
 
 def test_the_known_are_what_a_shell_looks_for() -> None:
@@ -44,7 +43,8 @@ def test_the_base_of_a_bundle_is_its_platform() -> None:
     assert base_of("linux-x86_64-deb") == base_of("linux-x86_64") == "linux-x86_64"
 
 
-def test_a_required_platform_that_no_shell_asks_for_stops_the_start() -> None:
-    refuse_unknown(["darwin-aarch64"])
-    with pytest.raises(ImproperlyConfigured, match="darwin-aarch64 was probably meant"):
-        refuse_unknown(["windows-x86_64", "darwin-universal"])
+def test_a_required_platform_that_no_shell_asks_for_is_a_fault() -> None:
+    assert faults(["darwin-aarch64"]) == {}
+    assert faults(["windows-x86_64", "darwin-universal", "amiga-68k"]) == {
+        "PUBLISH_PLATFORMS": "Its platform 2 is unknown; darwin-aarch64 was probably meant. Its platform 3 is unknown."
+    }
