@@ -20,6 +20,7 @@ import resource  # noqa: E402
 import time  # noqa: E402
 from contextlib import suppress  # noqa: E402
 from pathlib import Path  # noqa: E402
+from signal import SIGKILL  # noqa: E402
 from socket import SHUT_RD, SHUT_WR, socket  # noqa: E402
 from typing import Any, cast  # noqa: E402
 
@@ -109,6 +110,13 @@ class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
 
     def access(self, *_: Any) -> None:
         """Writes nothing."""
+
+    def error(self, msg: Any, *args: Any, **kwargs: Any) -> None:
+        """Says which worker was killed; gunicorn assembles that text, and the log format writes none that is."""
+        if args[1:] == (SIGKILL.name,) and isinstance(args[0], int):
+            log.error("worker_killed", extra={"pid": args[0], "signal": SIGKILL.name})
+        else:
+            super().error(msg, *args, **kwargs)
 
 
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types

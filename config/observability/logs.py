@@ -1,7 +1,8 @@
 """The log format: one JSON object a line, with allowed members only.
 
 A record's event is a literal text of the code that logged it. A text assembled from values is never written, by any
-library; the place of the call replaces it. Arguments are left out, except numbers of our own code. Only the names in
+library; the place of the call replaces it. Arguments are left out, except numbers of our own code and of gunicorn, and
+names of signals. Only the names in
 :data:`ALLOWED` remain of ``extra``, each in its form, and only classes and frames of exceptions.
 """
 
@@ -17,6 +18,7 @@ from functools import lru_cache
 from inspect import currentframe
 from ipaddress import ip_address
 from math import isfinite
+from signal import Signals
 from types import MappingProxyType
 from typing import Any, TextIO
 from uuid import UUID
@@ -34,6 +36,12 @@ PATTERN = re.compile(r"[!-~]{1,120}")
 # Looks like a key or a token: capitals, small letters and digits in one long run, JSON in base64, or a personal key.
 SECRET = re.compile(
     r"(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?=[\w-]*\d)[\w-]{30,}|\beyJ[\w-]{8}|sk-shell-", re.ASCII
+)
+# gunicorn's logger: the ids of its processes say which of them began, ended or hung.
+SERVER = "gunicorn.error"
+# As gunicorn writes them: SIGSEGV, term.
+SIGNALS = frozenset(
+    name for each in Signals for name in (each.name, each.name.removeprefix("SIG").lower())
 )
 
 log = logging.getLogger(__name__)
@@ -134,14 +142,14 @@ def event_of(record: logging.LogRecord) -> str:
     if not (isinstance(record.msg, str) and _is_literal(record.msg)):
         file, _ = place_of(record.pathname)
         return f"{file}:{record.funcName}"
-    if (
-        record.args
-        and isinstance(record.args, tuple)
-        and all(isinstance(each, int | float) for each in record.args)
-        and place_of(record.pathname)[1]
-    ):
+    is_filled = record.name == SERVER or place_of(record.pathname)[1]
+    if is_filled and isinstance(record.args, tuple) and all(map(_is_harmless, record.args)):
         return record.getMessage()[:MAX_TEXT]
     return record.msg[:MAX_TEXT]
+
+
+def _is_harmless(argument: object) -> bool:
+    return isinstance(argument, int | float) or (isinstance(argument, str) and argument in SIGNALS)
 
 
 def allowed_of(record: logging.LogRecord) -> dict[str, Scalar]:

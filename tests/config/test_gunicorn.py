@@ -321,3 +321,22 @@ def _children(pid: int) -> list[int]:
 def _connects(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_the_log_says_which_worker_died_of_what_and_which_one_follows() -> None:
+    def begun() -> list[int]:
+        return [int(pid) for pid in re.findall(r'"Booting worker with pid: (\d+)"', service.log())]
+
+    with serving() as service:
+        eventually(lambda: len(begun()) == 1)
+        (worker,) = begun()
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: len(begun()) == 2)
+        assert [
+            (each["level"], each["pid"], each["signal"]) for each in service.said("worker_killed")
+        ] == [("error", worker, "SIGKILL")]
+        service.child.stop()
+        assert service.said("Handling signal: term")
+        assert service.said(f"Worker exiting (pid: {begun()[1]})")
+        assert "glogging.py" not in service.log()
+        assert "pid: %s" not in service.log()

@@ -103,6 +103,21 @@ def test_literals_of_libraries_are_written(written: Written) -> None:
     assert_no_secret(written)
 
 
+def test_gunicorn_names_its_processes_and_the_signals_that_they_got(written: Written) -> None:
+    gunicorn = logging.getLogger("gunicorn.error")
+    gunicorn.warning("Worker (pid:%s) was sent %s!", 42, "SIGSEGV")
+    gunicorn.info("Handling signal: %s", "term")
+    gunicorn.error("Error handling request %s %s", "GET", f"/reset/{REFRESH}")
+    gunicorn.error("Error handling request %s", JWT)
+    assert [line["event"] for line in written.lines()] == [
+        "Worker (pid:42) was sent SIGSEGV!",
+        "Handling signal: term",
+        "Error handling request %s %s",
+        "Error handling request %s",
+    ]
+    assert_no_secret(written)
+
+
 def test_literals_passed_through_a_wrapper_are_written(written: Written) -> None:
     def wrapper(message: str) -> None:
         ours.info(message)
