@@ -14,6 +14,7 @@ from django.conf import settings
 from config.api.problems import InternalError, Problem, ServiceUnavailable
 from llmproxy.attempts import Attempts
 from llmproxy.calls import Call, End
+from llmproxy.providers.failures import is_refusal
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
     Piece,
@@ -79,14 +80,25 @@ def _whole_answer(call: Call, attempts: Attempts) -> dict[str, Any]:
             attempts.await_head()
             _check_head(call, attempts.exchange)
             call.mark_first_byte()
-            body = attempts.exchange.body()
-            answer, call.reported, call.size = call.codec.answer(body, target=call.target)
+            answer = _read_answer(call, attempts.exchange.body())
         except Exception as failure:
             if not attempts.go_on(failure):
                 raise
         else:
             call.finished = True
             return answer
+
+
+def _read_answer(call: Call, body: bytes) -> dict[str, Any]:
+    """The answer in a body, with its report and size noted. Raises a problem for anything else."""
+    try:
+        answer, call.reported, call.size = call.codec.answer(body, target=call.target)
+    except Problem:
+        # As in a stream, an error in place of an answer is a refusal, whatever the status.
+        if is_refusal(body):
+            call.refused, call.began = True, False
+        raise
+    return answer
 
 
 class Stream:

@@ -5,6 +5,7 @@ from math import ceil
 from typing import Any
 
 from config.api.problems import Problem
+from llmproxy.providers.reading import parse_json
 from llmproxy.providers.refusals import error_in, is_too_long, problem_of
 
 # The codes of OpenAI's responses that failed by what they were asked.
@@ -44,11 +45,24 @@ _STATUSES = {
 _UNKNOWN = 500
 # Members of an error that hold its status, as a number or as a kind.
 _PLACES = ("status_code", "code", "status", "type")
+# Members of an answer that was begun before it failed.
+_MADE = ("choices", "output", "content", "usage")
 
 
 def is_failure(answer: Any) -> bool:
     """Whether an object is an error. vLLM's has no member ``error``."""
     return bool(answer.get("error")) or answer.get("object") == "error"
+
+
+def is_refusal(body: bytes) -> bool:
+    """Whether a body in place of a whole answer refuses the call: a page, or an error without anything of an answer."""
+    if body.lstrip().startswith(b"<"):
+        return True
+    try:
+        answer, _ = parse_json(body)
+        return is_failure(answer) and not any(map(answer.get, _MADE))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
 
 
 def failure_of(answer: dict[str, Any], *, key: str) -> Problem:

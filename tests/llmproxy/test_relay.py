@@ -26,7 +26,7 @@ from llmproxy.models import LanguageModel
 from llmproxy.providers.chat_answers import DONE
 from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.relay import Stream, complete, stream
-from llmproxy.surfaces import responses
+from llmproxy.surfaces import embeddings, messages, responses
 from llmproxy.surfaces.chat import parse
 from llmproxy.surfaces.model_request import ModelRequest
 from llmproxy.upstream.exchange import Exchange, Head
@@ -59,11 +59,12 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
         *,
         streamed: bool = True,
         request: ModelRequest | None = None,
+        dialect: str = "openai",
         **members: object,
     ) -> Iterator[Call]:
         provider = Provider(lambda peer: (peer.request(), script(peer))[1], None)
         settings.LLM_BASE_URL = f"http://127.0.0.1:{provider.port}/v1"
-        settings.LLM_PROVIDER = "openai"
+        settings.LLM_PROVIDER = dialect
         asked = {"messages": [{"role": "user", "content": "hello"}], **members}
         request = request or parse(asked, stream=streamed)
         try:
@@ -144,6 +145,60 @@ def test_an_error_as_the_first_event_is_a_refusal_that_costs_nothing(
     assert caught.value.headers == {"Retry-After": "7"}
     record = UsageRecord.objects.get()
     assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
+
+
+SAID = [{"role": "user", "content": "hello"}]
+SURFACES: dict[str, tuple[str, ModelRequest]] = {
+    "chat": ("openai", parse({"messages": SAID}, stream=False)),
+    "chat at Anthropic": ("anthropic", parse({"messages": SAID}, stream=False)),
+    "responses": ("openai", responses.parse({"input": "hello"})),
+    "embeddings": ("openai", embeddings.parse({"model": "embed", "input": "hello"})),
+    "messages": ("anthropic", messages.parse({"messages": SAID, "max_tokens": 9}, headers={})),
+}
+REFUSALS = {
+    "busy": (dumps(BUSY).encode(), ProviderUnavailable),
+    "of the request": (b'{"error": {"message": "no", "code": 400}}', ProviderRejected),
+    "failed": (b'{"error": {"message": "no"}}', ProviderError),
+    "vLLM": (b'{"object": "error", "message": "no", "code": 400}', ProviderRejected),
+    "Anthropic": (b'{"type": "error", "error": {"type": "overloaded_error"}}', ProviderUnavailable),
+    "page": (b"\n<html>Sorry</html>", ProviderError),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("surface", SURFACES)
+def test_an_error_in_place_of_a_whole_answer_is_a_refusal_that_costs_nothing(
+    play: Play, surface: str, refusal: str
+) -> None:
+    LanguageModel.objects.create(name="embed", provider_name="embed")
+    (dialect, asked), (body, problem) = SURFACES[surface], REFUSALS[refusal]
+    with (
+        play(lambda peer: peer.answer(body), request=asked, dialect=dialect) as call,
+        pytest.raises(problem),
+    ):
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"choices": [{}], "error": {}}',
+        b'{"error": {"code": 1}, "usage": {"a": 1}}',
+    ],
+)
+def test_a_whole_answer_that_cannot_be_read_costs_its_prompt(play: Play, body: bytes) -> None:
+    with (
+        play(lambda peer: peer.answer(body), streamed=False) as call,
+        pytest.raises(ProviderError),
+    ):
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.input_tokens) == ("provider_failed", record.reserved_input)
 
 
 @pytest.mark.parametrize("parts", [[ROLE, BUSY_EVENT], [ROLE + BUSY_EVENT]])
