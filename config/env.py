@@ -55,6 +55,7 @@ DAYS = validate.Range(min=1, max=36_500)
 KEY_LENGTH, SECRET_LENGTH = 50, 32
 LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 NOT_EMPTY = validate.Length(min=1, error="Must not be empty.")
+LABEL_LENGTH = 40
 HEADER_VALUE = validate.Regexp(r"[ -~]+\Z", error="Must be printable ASCII, and not empty.")
 CDN_PURGE_FORM = validate.Regexp(
     r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
@@ -227,6 +228,12 @@ def address_or_empty(value: str) -> None:
     """Checks that an address, if there is one, is an absolute http(s) address."""
     if value:
         _address(value)
+
+
+def label(value: str) -> None:
+    """Checks that a text can be shown in one line."""
+    if len(value) > LABEL_LENGTH or not value.isprintable():
+        raise ValidationError(f"Must be at most {LABEL_LENGTH} printable characters.")
 
 
 def publish_secrets(value: str) -> None:

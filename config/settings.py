@@ -24,6 +24,7 @@ from config.env import (
     certificates,
     env,
     fernet_keys,
+    label,
     publish_secrets,
     redis_address,
     seal,
@@ -44,6 +45,8 @@ PORT: int | None = env.int("PORT", 8000, validate=validate.Range(min=0, max=6553
 # None is one per core.
 WEB_WORKERS: int | None = env.int("WEB_WORKERS", None, validate=validate.Range(min=0))
 DRAIN_SECONDS: float = env.float("DRAIN_SECONDS", 2, validate=validate.Range(min=0, max=60))
+# Shown on every page of the console. Empty: nothing.
+ENVIRONMENT_NAME: str = env.str("ENVIRONMENT_NAME", "", validate=label) or ""
 BASE_URL: str = env.address("BASE_URL") or "http://invalid"
 CDN_URL: str = env.address("CDN_URL") or "http://invalid"
 _database: dict[str, Any] = env.database_url("DATABASE_URL") or {}

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.conf import settings
 from django.contrib import admin
 from django.db.models import Model
 from django.template import Context
@@ -19,6 +20,12 @@ register = template.Library()
 
 NOTHING = "–"
 INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
+
+
+@register.simple_tag
+def environment() -> str:
+    """The name of this deployment; "" without one."""
+    return settings.ENVIRONMENT_NAME
 
 
 @register.filter

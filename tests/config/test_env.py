@@ -47,6 +47,7 @@ FAULTY = {
     "CORS_ORIGINS": "https://app.shell.test,*",
     "SENTRY_DSN": "garbage",
     "PORT": "99999",
+    "ENVIRONMENT_NAME": "garbage\u202e",
     "WEB_WORKERS": "-7",
     "SESSION_DAYS": "9999999999",
     "AUDIT_RETENTION_DAYS": "0",

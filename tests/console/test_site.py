@@ -40,6 +40,19 @@ def test_an_operator_signs_in_and_out_and_both_are_written_down(
         assert (event.target_id, event.address) == (str(operator.pk), Browser.address)
 
 
+def test_every_page_says_which_environment_it_is_of(
+    stranger: Browser, console: Browser, settings
+) -> None:
+    pages = [(stranger, "/admin/login/"), (console, "/admin/"), (console, "/admin/accounts/user/")]
+    for each, path in pages:
+        assert 'class="environment"' not in each.get(path).content.decode()
+    settings.ENVIRONMENT_NAME = "Staging <EU>"
+    for each, path in pages:
+        page = each.get(path).content.decode()
+        assert page.count('class="environment"') == 1
+        assert "Staging &lt;EU&gt;</span>" in page.partition("</header>")[0]
+
+
 def test_the_cookies_are_of_this_host_alone(stranger: Browser, operator: User) -> None:
     stranger.get("/admin/login/")
     assert sign_in(stranger, operator.email) == "in"
