@@ -68,8 +68,9 @@ def complete(call: Call) -> dict[str, Any]:
         SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
-    charged = call.charged_usage() if call.reported is None else None
-    return call.codec.completed(answer, called=call.own_model_name, charged=charged)
+    charged = call.charged_usage()
+    told = None if charged == call.reported else charged
+    return call.codec.completed(answer, called=call.own_model_name, charged=told)
 
 
 def _whole_answer(call: Call, attempts: Attempts) -> dict[str, Any]:

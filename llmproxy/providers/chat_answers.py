@@ -15,7 +15,7 @@ DONE = b"data: [DONE]\n\n"
 def completed(
     answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
 ) -> dict[str, Any]:
-    """A whole answer with the callers' name of the model, and with the usage charged where none was reported."""
+    """A whole answer with the callers' name of the model, and with the usage charged where no such was reported."""
     if called is not None:
         answer["model"] = called
     if charged is not None:

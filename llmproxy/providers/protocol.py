@@ -125,7 +125,7 @@ class Codec(Protocol):
         self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
     ) -> dict[str, Any]:
         """The answer for the caller. ``called`` is the callers' name of the model, None where it is the provider's
-        own; ``charged`` is the usage where the provider reported none."""
+        own; ``charged`` is the usage charged, None where it is what the provider reported."""
         ...
 
     def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator: ...

@@ -201,6 +201,41 @@ def test_a_whole_answer_that_cannot_be_read_costs_its_prompt(play: Play, body: b
     assert (record.end, record.input_tokens) == ("provider_failed", record.reserved_input)
 
 
+def whole_answer(surface: str, given: int, made: int) -> dict[str, Any]:
+    """A whole answer of 40 bytes that reports these tokens of its prompt and its text."""
+    text = "word " * 8
+    counts = {"input_tokens": given, "output_tokens": made}
+    blocks = [{"type": "text", "text": text}]
+    if "at Anthropic" in surface or surface == "messages":
+        return {"id": "m", "model": "theirs", "content": blocks, "usage": counts}
+    if surface == "responses":
+        return {"output": [{"type": "message", "content": blocks}], "usage": counts}
+    if surface == "embeddings":
+        counts = {"prompt_tokens": given, "total_tokens": given}
+        return {"data": [{"embedding": [0.5]}], "usage": counts}
+    counts = {"prompt_tokens": given, "completion_tokens": made, "total_tokens": given + made}
+    return {"choices": [{"message": {"content": text}}], "usage": counts}
+
+
+@pytest.mark.parametrize("reported", [(1_000_000, 1_000_000), (0, 0), (9, 5)])
+@pytest.mark.parametrize("surface", SURFACES)
+def test_the_usage_of_a_whole_answer_is_what_is_charged(
+    play: Play, surface: str, reported: tuple[int, int]
+) -> None:
+    LanguageModel.objects.create(name="embed", provider_name="embed")
+    dialect, asked = SURFACES[surface]
+    body = dumps(whole_answer(surface, *reported)).encode()
+    with play(lambda peer: peer.answer(body), request=asked, dialect=dialect) as call:
+        usage = complete(call)["usage"]
+    record = UsageRecord.objects.get()
+    given = usage.get("prompt_tokens", usage.get("input_tokens"))
+    made = usage.get("completion_tokens", usage.get("output_tokens", 0))
+    assert (given, made) == (record.input_tokens, record.output_tokens)
+    if "total_tokens" in usage:
+        assert usage["total_tokens"] == given + made
+    assert record.input_tokens < 1000
+
+
 @pytest.mark.parametrize("parts", [[ROLE, BUSY_EVENT], [ROLE + BUSY_EVENT]])
 def test_an_error_after_an_event_is_an_event_however_they_come(
     play: Play, parts: list[bytes]
