@@ -51,7 +51,8 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     surface, ``NotEntitled`` for a model of other plans, ``ProviderUnavailable`` where all its providers are off.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    row = _MODEL.row((wanted,))
+    # PostgreSQL stores no NUL, so no model has one.
+    row = None if "\0" in wanted else _MODEL.row((wanted,))
     if row is None and wanted == settings.LLM_DEFAULT_MODEL:
         default = _default()
         row = (True, default.output_limit, default.image_tokens, default.provider_name, [], [])

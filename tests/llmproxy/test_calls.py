@@ -158,9 +158,10 @@ class TestModels:
             choose(None, surface=Surface.CHAT, caller=caller)
         assert offered(caller=caller) == []
 
-    def test_an_unknown_model_is_not_found(self, caller: Caller) -> None:
+    @pytest.mark.parametrize("name", ["gpt-unheard-of", "stand-in-small\0", "\0"])
+    def test_an_unknown_model_is_not_found(self, name: str, caller: Caller) -> None:
         with pytest.raises(NotFound) as refused:
-            choose("gpt-unheard-of", surface=Surface.CHAT, caller=caller)
+            choose(name, surface=Surface.CHAT, caller=caller)
         assert openai_error(refused.value)["param"] == "model"
 
     def test_finding_a_model_with_its_plans_and_routes_is_one_query(
