@@ -63,7 +63,7 @@ class ContextTooLong(ProviderRejected):
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -> Problem:
     """The problem for the caller of an answer with another status than 200, to a request with this key."""
-    is_credential = status in _CREDENTIAL_REFUSED or _names_credential(body)
+    is_credential = refuses_credential(status, body)
     if status in _CALLERS_FAULT and not is_credential:
         kind = ContextTooLong if is_too_long(body) else ProviderRejected
         return kind(_message(body, key=key) or _DETAILS.get(status))
@@ -73,6 +73,11 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
     if is_credential:
         _log_credential_refused(status, key=key)
     return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
+
+
+def refuses_credential(status: int, body: bytes) -> bool:
+    """Whether a refusal is about our key or account: by its status, or by what it says, as some servers answer 400."""
+    return status in _CREDENTIAL_REFUSED or _says(body, _CREDENTIAL_CODES, _CREDENTIAL_WORDS)
 
 
 def _log_credential_refused(status: int, *, key: str) -> None:
@@ -112,11 +117,6 @@ def _fault(fault: Any) -> str:
     place = fault.get("loc")
     where = ".".join(map(str, place)) if isinstance(place, list) else ""
     return f"{where}: {fault['msg']}" if where else str(fault["msg"])
-
-
-def _names_credential(body: bytes) -> bool:
-    """Whether a refusal is about our key or account, whatever its status: some servers answer 400."""
-    return _says(body, _CREDENTIAL_CODES, _CREDENTIAL_WORDS)
 
 
 def is_too_long(body: bytes) -> bool:

@@ -12,8 +12,8 @@ from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
 from llmproxy.catalogue import surfaces_of, target_of
 from llmproxy.models import Route
-from llmproxy.providers.protocol import NO_HEADERS, TokenUsage
-from llmproxy.providers.refusals import problem_of
+from llmproxy.providers.protocol import NO_HEADERS, ProviderError, TokenUsage
+from llmproxy.providers.refusals import problem_of, refuses_credential
 from llmproxy.surfaces import chat, embeddings, messages, responses
 from llmproxy.surfaces.model_request import ModelRequest, Surface
 from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
@@ -84,6 +84,10 @@ def _asked(route: Route) -> TokenUsage | None:
         head = exchange.head(MOST_SECONDS)
         assert head is not None  # the deadline raises
         body = exchange.body()
+        if head.status != 200 and refuses_credential(head.status, body):
+            raise ProviderError(
+                f"The provider refuses the key, or its account, with the status {head.status}."
+            )
         if head.status != 200:
             raise problem_of(head.status, head.headers, body, key=target.key())
         _, usage, _ = codec.answer(body, target=target)

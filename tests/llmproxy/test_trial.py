@@ -66,7 +66,8 @@ def test_a_refusal_is_told_without_the_key(by: Actor, now: datetime) -> None:
         url = server.url.removesuffix("/chat")
         route = route_to(url, dialect="openai", by=by, now=now)
         trial = try_route(route_id=route.pk, by=by, now=now)
-    assert trial.failure
+    assert "refuses the key" in trial.failure
+    assert "401" in trial.failure
     assert KEY not in trial.failure + str(AuditEvent.objects.values())
 
 
