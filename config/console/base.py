@@ -43,7 +43,7 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
 
     # Looked up by index if the search term is a uuid.
     uuid_fields: ClassVar[Sequence[str]] = ()
-    # Text that may be a uuid, as a request id of this service is; looked up as it was typed.
+    # Text that may be a uuid, as a request id of this service is; looked up as it was typed, and in small letters.
     uuid_text_fields: ClassVar[Sequence[str]] = ()
 
     actions = ()
@@ -74,7 +74,8 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
         identity = uuid_in(search_term)
         if identity is None or not self.uuid_fields:
             return super().get_search_results(request, queryset, search_term)
-        texts = (Q(**{field: search_term.strip()}) for field in self.uuid_text_fields)
+        forms = {search_term.strip(), str(identity)}
+        texts = (Q(**{f"{field}__in": forms}) for field in self.uuid_text_fields)
         return queryset.filter(reduce(or_, texts, self.uuid_query(identity))), False
 
     def uuid_query(self, identity: UUID) -> Q:

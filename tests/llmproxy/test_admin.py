@@ -24,6 +24,8 @@ def test_a_model_is_added_for_some_plans_and_switched_off(
     console.post(reverse("admin:llmproxy_languagemodel_add"), {**FORM, "plans": [plan.pk]})
     model = LanguageModel.objects.get()
     assert (model.is_on, list(model.plans.all())) == (True, [plan])
+    # A name has small and capital letters, also where a sentence begins with it.
+    assert ">large has been added." in console.get("/admin/").content.decode()
     assert AuditEvent.objects.get(action="language_model:added").address == Browser.address
 
     address = reverse("admin:llmproxy_languagemodel_offer", args=[model.pk])

@@ -124,6 +124,9 @@ def test_the_ledger_is_narrowed_by_person_client_month_and_state(
     assert number(f"q={user.pk}") == 1
     assert number(f"q={user.client_id}") == 2
     assert number("q=bert@") == 1
+    request_id = "4abb6e7b-19e5-4ce3-b265-8d6c126670f7"
+    UsageRecord.objects.filter(user=other).update(request_id=request_id)
+    assert number(f"q={request_id}") == number(f"q={request_id.upper()}") == 1
     assert (number("state__exact=open"), number("state__exact=settled")) == (2, 0)
     month = Period.of(now).month
     before = month - timedelta(days=1)
