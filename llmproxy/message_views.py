@@ -62,7 +62,10 @@ class MessageViewSet(ModelCallViewSet):
         tags=["models"],
     )
     def count(self, request: Request) -> Response:
-        """Count the tokens of a prompt without asking it. Costs nothing."""
+        """Count the tokens of a prompt without asking it. Costs nothing.
+
+        Anthropic's SDKs ask at ``/v1/llm/v1/messages/count_tokens``; both addresses are the same.
+        """
         caller = caller_of(request)
         now = timezone.now()
         ratelimits.count("counts.user", key=str(caller.user_id), now=now)

@@ -64,6 +64,15 @@ def test_every_operation_has_a_short_summary_and_a_description(
         assert "\n" not in operation["summary"], name
 
 
+def test_the_addresses_that_anthropics_sdks_ask_are_told(operations: dict[str, Described]) -> None:
+    for name, path in {
+        "llm_messages": "messages",
+        "llm_messages_count_tokens": "messages/count_tokens",
+    }.items():
+        (operation,) = (each for each in operations.values() if each["operationId"] == name)
+        assert f"`/v1/llm/v1/{path}`" in operation["description"]
+
+
 def test_every_operation_has_a_name_and_one_tag_of_the_list(
     document: Described, operations: dict[str, Described]
 ) -> None:
