@@ -29,6 +29,6 @@ EXPOSE 8000
 HEALTHCHECK --interval=15s --timeout=5s --start-period=30s --retries=3 \
     CMD ["python", "-c", "import http.client, os; c = http.client.HTTPConnection('127.0.0.1', int(os.environ['PORT']), timeout=4); c.request('GET', '/livez'); raise SystemExit(c.getresponse().status != 204)"]
 
-# On SIGTERM running streams may end by themselves, which takes up to LLM_MAX_SECONDS and 30 s: grant that much.
+# On SIGTERM running streams may end by themselves, which takes up to LLM_MAX_SECONDS, DRAIN_SECONDS and 30 s: grant that much.
 STOPSIGNAL SIGTERM
 CMD ["gunicorn", "-c", "python:config.gunicorn", "config.wsgi:application"]

@@ -15,10 +15,12 @@ monkey.patch_all()
 
 import gc  # noqa: E402
 import logging  # noqa: E402
+import math  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
 import time  # noqa: E402
 from contextlib import suppress  # noqa: E402
+from mmap import mmap  # noqa: E402
 from pathlib import Path  # noqa: E402
 from signal import SIGKILL  # noqa: E402
 from socket import SHUT_RD, SHUT_WR, socket  # noqa: E402
@@ -122,17 +124,24 @@ class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A gevent worker that answers gunicorn's own errors as problems and closes idle connections when it stops."""
 
+    alive: bool
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._idle: set[socket] = set()
         self._told_to_stop_at: float | None = None
+        self._grace = self.cfg.graceful_timeout - ENDING_SECONDS
+        self._drain = min(settings.DRAIN_SECONDS, self._grace)
+        self._reloads = _reloads[0]
 
     def handle_exit(self, sig: Any, frame: Any) -> None:
         """Begins to stop: first ``/healthz`` answers 503, so that balancers send new requests elsewhere."""
-        import_string("config.middleware.health.begin_stop")()
         self._told_to_stop_at = self._told_to_stop_at or time.monotonic()
-        if not settings.DRAIN_SECONDS:
+        is_replaced = _reloads[0] != self._reloads
+        if is_replaced or self._drain <= 0:
             super().handle_exit(sig, frame)
+        else:
+            import_string("config.middleware.health.begin_stop")()
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         self._idle.add(client)
@@ -159,19 +168,21 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def notify(self) -> None:
         """The heartbeat, once a second."""
         super().notify()
-        stopping_since = self._told_to_stop_at
-        if stopping_since and time.monotonic() - stopping_since >= settings.DRAIN_SECONDS:
+        if self._told_to_stop_at is None and self.alive:
+            return
+        now = time.monotonic()
+        self._told_to_stop_at = self._told_to_stop_at or now
+        stopping_for = now - self._told_to_stop_at
+        drains = self.alive and stopping_for < self._drain
+        if not drains:
             self.alive = False
-        if not self.alive:
             # An idle connection must not hold up the stop. A request that was sent already is still answered.
             for client in tuple(self._idle):
                 with suppress(OSError):
                     client.shutdown(SHUT_RD)
-            self._told_to_stop_at = self._told_to_stop_at or time.monotonic()
-            grace = self.cfg.graceful_timeout - ENDING_SECONDS
-            if time.monotonic() - self._told_to_stop_at >= grace:
-                # The master kills at the end of the grace, and a killed call is charged its whole reservation.
-                import_string("llmproxy.call_watch.end_all")()
+        if stopping_for >= self._grace:
+            # The master kills at the end of the grace, and a killed call is charged its whole reservation.
+            import_string("llmproxy.call_watch.end_all")()
 
     def handle_error(self, req: Any, client: socket, addr: Any, exc: BaseException) -> None:
         """Answers a request that never reached the application; the log names the kind and none of its bytes."""
@@ -242,6 +253,11 @@ def when_ready(server: Any) -> None:
         log.info("serving", extra={"address": address, "port": port, "count": server.num_workers})
 
 
+def on_reload(server: Any) -> None:
+    """Tells workers that are replaced from those of a service that stops."""
+    _reloads[0] = (_reloads[0] + 1) % 256
+
+
 def post_worker_init(worker: Any) -> None:
     """Starts the watch over the job worker."""
     import_string("config.console.watch.start")()
@@ -255,6 +271,8 @@ def worker_exit(server: Any, worker: Any) -> None:
     import_string("config.db.connections.close_pool")()
 
 
+# The number of reloads, shared by all processes.
+_reloads = mmap(-1, 1)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 _allow_many_connections()
 limit_statements(STATEMENT_LIMITS)
@@ -275,7 +293,7 @@ preload_app = True
 timeout = 60
 # A stopping worker lets its streams end by themselves, and none lasts longer than this. If the platform grants less,
 # streams are cut, and the job worker settles their reservations.
-graceful_timeout = int(settings.LLM_MAX_SECONDS) + 30
+graceful_timeout = int(settings.LLM_MAX_SECONDS) + 30 + math.ceil(settings.DRAIN_SECONDS)
 # Longer than the minute that proxies keep idle connections, so that none sends a request into a closing one.
 # It also bounds how long a client may take to send its headers.
 keepalive = 75
