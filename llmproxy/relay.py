@@ -14,7 +14,7 @@ from django.conf import settings
 from config.api.problems import InternalError, Problem, ServiceUnavailable
 from llmproxy.attempts import Attempts
 from llmproxy.calls import Call, End
-from llmproxy.providers.failures import is_refusal
+from llmproxy.providers.failures import FailedAnswer, is_refusal
 from llmproxy.providers.protocol import (
     KEEP_ALIVE,
     Piece,
@@ -94,6 +94,9 @@ def _read_answer(call: Call, body: bytes) -> dict[str, Any]:
     """The answer in a body, with its report and size noted. Raises a problem for anything else."""
     try:
         answer, call.reported, call.size = call.codec.answer(body, target=call.target)
+    except FailedAnswer as failed:
+        call.reported = failed.reported
+        raise failed.problem from None
     except Problem:
         # As in a stream, an error in place of an answer is a refusal, whatever the status.
         if is_refusal(body):

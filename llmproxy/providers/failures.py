@@ -5,6 +5,7 @@ from math import ceil
 from typing import Any
 
 from config.api.problems import Problem
+from llmproxy.providers.protocol import TokenUsage
 from llmproxy.providers.reading import parse_json
 from llmproxy.providers.refusals import error_in, is_too_long, problem_of
 
@@ -49,6 +50,15 @@ _PLACES = ("status_code", "code", "status", "type")
 _MADE = ("choices", "output", "content", "usage")
 
 
+class FailedAnswer(Exception):
+    """A failure in place of a whole answer, whose tokens the provider reports."""
+
+    def __init__(self, problem: Problem, reported: TokenUsage) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+        self.reported = reported
+
+
 def is_failure(answer: Any) -> bool:
     """Whether an object is an error. vLLM's has no member ``error``."""
     return bool(answer.get("error")) or answer.get("object") == "error"
@@ -63,6 +73,14 @@ def is_refusal(body: bytes) -> bool:
         return is_failure(answer) and not any(map(answer.get, _MADE))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return False
+
+
+def failed_answer(
+    answer: dict[str, Any], *, key: str, reported: TokenUsage | None
+) -> Problem | FailedAnswer:
+    """What to raise for a whole answer that is an error."""
+    problem = failure_of(answer, key=key)
+    return problem if reported is None else FailedAnswer(problem, reported)
 
 
 def failure_of(answer: dict[str, Any], *, key: str) -> Problem:

@@ -118,7 +118,10 @@ class Codec(Protocol):
     def answer(
         self, body: bytes, *, target: "Target"
     ) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        """A whole answer in the caller's shape, the tokens reported, and the bytes of its text."""
+        """A whole answer in the caller's shape, the tokens reported, and the bytes of its text.
+
+        Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens.
+        """
         ...
 
     def completed(

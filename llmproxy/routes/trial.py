@@ -12,6 +12,7 @@ from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
 from llmproxy.catalogue import surfaces_of, target_of
 from llmproxy.models import Route
+from llmproxy.providers.failures import FailedAnswer
 from llmproxy.providers.protocol import NO_HEADERS, ProviderError, TokenUsage
 from llmproxy.providers.refusals import problem_of, refuses_credential
 from llmproxy.surfaces import chat, embeddings, messages, responses
@@ -44,6 +45,8 @@ def try_route(*, route_id: int, by: Actor, now: datetime) -> Trial:
         usage, failure = _asked(route), ""
     except Problem as problem:
         usage, failure = None, problem.detail
+    except FailedAnswer as failed:
+        usage, failure = failed.reported, failed.problem.detail
     except ExchangeError as error:
         usage, failure = None, f"{type(error).__name__}: {error}."
     except CannotDecrypt:

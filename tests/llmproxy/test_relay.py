@@ -181,6 +181,25 @@ def test_an_error_in_place_of_a_whole_answer_is_a_refusal_that_costs_nothing(
     assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
 
 
+@pytest.mark.parametrize("surface", [each for each in SURFACES if each != "embeddings"])
+def test_an_error_in_place_of_a_whole_answer_is_charged_by_the_usage_that_it_reports(
+    play: Play, surface: str
+) -> None:
+    usage = {"input_tokens": 9, "output_tokens": 15, "prompt_tokens": 9, "completion_tokens": 15}
+    failed = {"status": "failed", "output": [], "error": {"code": "server_error"}, "usage": usage}
+    dialect, asked = SURFACES[surface]
+    with (
+        play(
+            lambda peer: peer.answer(dumps(failed).encode()), request=asked, dialect=dialect
+        ) as call,
+        pytest.raises(ProviderError),
+    ):
+        complete(call)
+    record = UsageRecord.objects.get()
+    assert (record.end, record.source) == ("provider_failed", "provider")
+    assert (record.input_tokens, record.output_tokens) == (9, 15)
+
+
 @pytest.mark.parametrize(
     "body",
     [

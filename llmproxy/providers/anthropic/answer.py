@@ -11,7 +11,7 @@ from json import dumps
 from typing import Any
 
 from llmproxy.providers.anthropic.blocks import SIGNED
-from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.failures import failed_answer, is_failure
 from llmproxy.providers.protocol import PromptUsage, ProviderError, TokenUsage
 from llmproxy.providers.reading import count_of, parse_json_exactly, size_of, usage_of
 
@@ -33,7 +33,8 @@ def completion(
     try:
         message = parse_json_exactly(body)
         if is_failure(message):
-            raise failure_of(message, key=key())
+            known = reported(message.get("usage"))
+            raise failed_answer(message, key=key(), reported=known)
         translated, size = _message(message["content"])
         known = reported(message.get("usage"))
         return _completion(message, translated, known), known, size

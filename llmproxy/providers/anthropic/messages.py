@@ -6,7 +6,7 @@ from llmproxy.providers.anthropic.answer import reported
 from llmproxy.providers.anthropic.message_events import MessageTranslator, size_of_part
 from llmproxy.providers.anthropic.overhead import TOOLS_PROMPT
 from llmproxy.providers.anthropic.usage import listed, usage_of
-from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.failures import failed_answer, is_failure
 from llmproxy.providers.protocol import (
     ProviderError,
     ProviderRequest,
@@ -68,7 +68,8 @@ class MessageCodec:
         try:
             message = parse_json_exactly(body)
             if is_failure(message):
-                raise failure_of(message, key=target.key())
+                known = reported(message.get("usage"))
+                raise failed_answer(message, key=target.key(), reported=known)
             answer = {
                 name: value
                 for name, value in message.items()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.failures import failed_answer, is_failure
 from llmproxy.providers.openai.listed import drop_unlisted
 from llmproxy.providers.openai.texts import NotPlain, make_plain, output_size
 from llmproxy.providers.openai.usage import reported, told
@@ -18,7 +18,8 @@ def completion(
     try:
         answer, _ = parse_json(body)
         if is_failure(answer):
-            raise failure_of(answer, key=key())
+            known = reported(answer.get("usage"))
+            raise failed_answer(answer, key=key(), reported=known)
         choices = answer["choices"]
         size = sum(_size(choice["message"]) for choice in choices)
         if (known := reported(answer.get("usage"))) is not None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from llmproxy.providers.failures import failure_of, is_failure
+from llmproxy.providers.failures import failed_answer, is_failure
 from llmproxy.providers.openai.listed import RESPONSE, drop
 from llmproxy.providers.openai.response_events import ResponseTranslator
 from llmproxy.providers.openai.response_usage import item_size, reported, with_usage
@@ -42,7 +42,8 @@ class Responses:
         try:
             answer, _ = parse_json(body)
             if is_failure(answer):
-                raise failure_of(answer, key=target.key())
+                known = reported(answer.get("usage"))
+                raise failed_answer(answer, key=target.key(), reported=known)
             size = sum(map(item_size, answer["output"]))
             known = reported(answer.get("usage"))
             if isinstance(usage := answer.get("usage"), dict):
