@@ -10,7 +10,7 @@ from config.api.problems import InvalidRequest
 from llmproxy.estimates import images_in
 from llmproxy.providers.anthropic.message_events import MessageTranslator
 from llmproxy.providers.anthropic.messages import MessageCodec
-from llmproxy.providers.protocol import Piece, ProviderError, TokenUsage
+from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.sse import EventParser
 from llmproxy.surfaces.messages import Messages, parse, parse_count
 from tests.llmproxy.targets import target
@@ -374,8 +374,16 @@ class TestStreams:
         (last, _) = told(opened.ending(TokenUsage(30, 42, 15, cache_write=4)))
         assert (last["theirs"], last["usage"]["iterations"]) == (1, 2)
         assert "cost" not in last["usage"]
-        (piece,), _ = events({"type": "a\nevent: message_stop"}, passes_all=True)
+        (_, piece), _ = events(sent[0], {"type": "a\nevent: message_stop"}, passes_all=True)
         assert piece.forward == b""
+
+    def test_an_event_of_no_list_is_no_beginning_of_an_answer_and_tells_no_cost(self) -> None:
+        note = {"type": "note", "id": "n", "cost": 0.5, "of": {"price": 1, "left": 2}}
+        begun = events_of(message(text("Hello")))[0]
+        pieces, _ = events({"type": "ping"}, note, begun, note, passes_all=True)
+        ping, before, _, after = [piece.forward for piece in pieces]
+        assert (ping, before) == (KEEP_ALIVE, b"")
+        assert told(after) == [{"type": "note", "id": "n", "of": {"left": 2}}]
 
     def test_a_failure_is_an_event_of_anthropics(self) -> None:
         _, translator = events(*events_of(message(text("Hello")))[:3])

@@ -16,7 +16,7 @@ from llmproxy.providers.anthropic.answer import prompt, reported
 from llmproxy.providers.anthropic.usage import listed, usage_of
 from llmproxy.providers.failures import failure_of
 from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.providers.reading import parse_json, size_of
+from llmproxy.providers.reading import parse_json, size_of, without_costs
 from llmproxy.sse import Event, data_event
 
 _MESSAGE_MEMBERS = frozenset(
@@ -99,9 +99,10 @@ class MessageTranslator:
             case "error":
                 piece = Piece(failed=failure_of(data, key=self._key()))
             case "ping":
-                piece = Piece(forward=raw)
-            case _ if self._passes_all and _KIND.fullmatch(kind):
-                piece = Piece(forward=raw)
+                # Before the message it would count as the beginning of an answer.
+                piece = Piece(forward=raw if self._begun else KEEP_ALIVE)
+            case _ if self._passes_all and self._begun and _KIND.fullmatch(kind):
+                piece = Piece(forward=named_event(without_costs(data)))
         return piece
 
     def _start(self, message: dict[str, Any]) -> Piece:
