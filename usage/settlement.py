@@ -200,11 +200,12 @@ def move_on(*, record_id: UUID, to: NextRoute, left: Left | None, now: datetime)
 
 
 def _cost(left: Left) -> int | None:
-    """As settlement works it out: rounded up."""
-    of_input, _, of_output, _ = left.prices
+    """The most that it may cost, rounded up: the provider may have written its prompt to a cache."""
+    of_input, _, of_output, of_written = left.prices
     if of_input is None or of_output is None:
         return None
-    return -(-(left.input * of_input + left.output * of_output) // 1_000_000)
+    of_prompt = max(of_input, of_written or 0)
+    return -(-(left.input * of_prompt + left.output * of_output) // 1_000_000)
 
 
 def settle_abandoned(*, now: datetime) -> int:

@@ -130,6 +130,19 @@ def test_an_attempt_that_was_left_is_a_line_of_its_own(
     assert "first after 3600 s</a>, up to $0.000050" in page
 
 
+@pytest.mark.parametrize(
+    ("of_written", "cost"), [(3_750_000, 6_750), (2_000_000, 6_000), (None, 6_000)]
+)
+def test_the_most_that_a_left_attempt_costs_is_with_its_prompt_written_to_a_cache(
+    calls: list[UsageRecord], of_written: int | None, cost: int
+) -> None:
+    prices = (3_000_000, 300_000, 15_000_000, of_written)
+    left = Left("first", prices, input=1_000, output=200, asked_at=NOON)
+    route = NextRoute("second", prices, counted_input=None)
+    assert move_on(record_id=calls[0].pk, to=route, left=left, now=NOON)
+    assert LeftAttempt.objects.get().cost == cost
+
+
 def test_a_settled_call_moves_to_no_other_route(calls: list[UsageRecord]) -> None:
     settled = calls[-1]
     route = NextRoute("second", (None, None, None, None), counted_input=None)
