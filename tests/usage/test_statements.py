@@ -115,7 +115,7 @@ def test_the_text_names_what_has_no_price(month: list[UsageRecord]) -> None:
     text = run()
     unpriced = sum(each.model == "house-model" for each in month)
     assert f"Without prices, and not in the cost: house-model ({unpriced} calls)" in text
-    assert "Still running, and in no line: 1 calls" in text
+    assert "Still running, and in no line: 1 call\n" in f"{text}\n"
     assert len([line for line in text.splitlines() if "@acme.test" in line]) == 3
 
 
@@ -151,8 +151,34 @@ def test_attempts_that_were_left_are_lines_of_their_own_and_in_no_sum(
         ("second", "0.000007"),
     ]
     assert [each["calls"] for each in json.loads(run("json"))["left"]] == [2, 1]
-    text = "Left by second without an answer, and in no line: 1 attempts, up to $0.000007"
+    text = "Left by second without an answer, and in no line: 1 attempt, up to $0.000007"
     assert text in run()
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        ((50, None, None), "3 attempts, up to $0.000050, and 2 of an unknown cost"),
+        ((None, None), "2 attempts, of an unknown cost"),
+        ((0, 0), "2 attempts, up to $0.000000"),
+        ((0, None), "2 attempts, up to $0.000000, and 1 of an unknown cost"),
+    ],
+)
+def test_the_text_says_how_many_left_attempts_are_of_an_unknown_cost(
+    user: User, costs: tuple[int | None, ...], said: str
+) -> None:
+    call = ask(user)
+    for cost in costs:
+        LeftAttempt.objects.create(
+            record_id=call.record_id,
+            provider="first",
+            input_tokens=10,
+            output_tokens=20,
+            cost=cost,
+            asked_at=NOON,
+            left_at=NOON,
+        )
+    assert f"in no line: {said}\n" in run()
 
 
 def test_calls_from_before_prices_are_counted_and_named(

@@ -48,18 +48,18 @@ class Command(BaseCommand):
             for line in lines:
                 self.stdout.write(_columns(line.name, _numbers(line)))
                 if title == "model" and line.unpriced:
-                    unpriced.append(f"{line.name} ({line.unpriced:,} calls)")
+                    unpriced.append(f"{line.name} ({_counted(line.unpriced, 'call')})")
             self.stdout.write("\n")
         self.stdout.write(_columns("total", _numbers(statement.total())))
         if unpriced:
             self.stdout.write(f"\nWithout prices, and not in the cost: {', '.join(unpriced)}")
         for left in statement.left():
-            cost = f"up to ${decimal(left.cost)}" if left.cost else "of an unknown cost"
+            attempts = _counted(left.calls, "attempt")
             self.stdout.write(
-                f"\nLeft by {left.name} without an answer, and in no line: {left.calls:,} attempts, {cost}"
+                f"\nLeft by {left.name} without an answer, and in no line: {attempts}, {_most(left)}"
             )
         if running := statement.running():
-            self.stdout.write(f"\nStill running, and in no line: {running:,} calls")
+            self.stdout.write(f"\nStill running, and in no line: {_counted(running, 'call')}")
 
     def _csv(self, client: Client, statement: Statement) -> None:
         rows = csv.writer(self.stdout)
@@ -106,6 +106,18 @@ def _values(line: Line) -> dict[str, Any]:
 
 def _numbers(line: Line) -> list[str]:
     return [each if isinstance(each, str) else f"{each:,}" for each in _values(line).values()]
+
+
+def _most(left: Line) -> str:
+    """What a provider may bill for the attempts that it left."""
+    if left.unpriced == left.calls:
+        return "of an unknown cost"
+    unknown = f", and {left.unpriced:,} of an unknown cost" if left.unpriced else ""
+    return f"up to ${decimal(left.cost)}{unknown}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _columns(name: str, values: Iterable[str]) -> str:
