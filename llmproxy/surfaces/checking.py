@@ -6,22 +6,18 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
+from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, pointer
+from llmproxy.surfaces.large_bodies import one_fault, size_of
 from llmproxy.surfaces.refused_members import refused_members
 
 Json = dict[str, Any]
 # The sentence of a fault, by its place; ``*`` is any index.
 Refusals = Mapping[tuple[str, ...], str]
 
-# The validator copies each faulty value and lists every unknown member, so the number of both is limited.
-MAX_VALUES = 100_000
-MAX_MEMBERS = 5_000
-# A body with more values gets its first fault only.
+# Of a body with more values, one fault is told.
 MAX_SEARCHED = 1_000
 # A body with more values keeps its nulls.
 MAX_MENDED = 10_000
-# The lists that are shortened to explain a body's first fault, the longest first.
-MAX_CUTS = 20
 NO_REFUSALS: Refusals = {}
 # The member by which an object says which of several alternatives it is.
 KIND = "type"
@@ -47,7 +43,7 @@ class RequestSchema:
         Raises ``InvalidRequest`` with a pointer for each other fault, those ``besides`` the schema's among them, and
         ``MalformedRequest`` for too many values or members.
         """
-        size, faults = _size(data), [*besides]
+        size, faults = size_of(data), [*besides]
         if not self._is_closed(data, size=size):
             found = list(islice(self._faults(data, size=size), MAX_FAULTS))
             refused = {each.pointer: each for each in refused_members(data, known=self._known)}
@@ -76,44 +72,21 @@ class RequestSchema:
         return _unlisted(self._schema, data, components=self._components)
 
     def _faults(self, data: Json, *, size: int) -> Iterator[Fault]:
-        # The validator collects all faults at once, and a large body could have very many.
         if size > MAX_SEARCHED:
-            yield from islice(self._first_faults(data), 1)
+            yield one_fault(
+                data,
+                is_valid=self._closed.is_valid,
+                explained=lambda: next(self._first_faults(data)),
+            )
             return
         for error in self._closed.iter_errors(data):
             yield from self._faults_of(error)
 
     def _first_faults(self, data: Json) -> Iterator[Fault]:
-        cuts: list[tuple[Json, str, list[Any]]] = []
         try:
-            self._cut_behind_first_fault(data, data, cuts)
             self._closed.validate(data)
         except ValidationError as error:
             yield from self._faults_of(error)
-        finally:
-            for holder, name, values in cuts:
-                holder[name] = values
-
-    def _cut_behind_first_fault(
-        self, data: Json, holder: Json, cuts: list[tuple[Json, str, list[Any]]]
-    ) -> None:
-        """Shortens the lists of a faulty body behind their first faulty value: the validator explains each other."""
-        lists = [name for name, value in holder.items() if value and isinstance(value, list)]
-        for name in sorted(lists, key=lambda each: -len(holder[each])):
-            if len(cuts) == MAX_CUTS:
-                return
-            values = holder[name]
-            cuts.append((holder, name, values))
-            least, most = 1, len(values)
-            while least < most:
-                holder[name] = values[: (middle := (least + most) // 2)]
-                if self._closed.is_valid(data):
-                    least = middle + 1
-                else:
-                    most = middle
-            holder[name] = values[:most]
-            if isinstance(values[most - 1], dict):
-                self._cut_behind_first_fault(data, values[most - 1], cuts)
 
     def _faults_of(self, error: ValidationError) -> Iterator[Fault]:
         place = error.instance_path
@@ -199,25 +172,6 @@ def _is_other_kind(schema: Json, value: Json) -> bool:
 def _validator(schema: Json, components: Json) -> Draft202012Validator:
     # Faults repeat no value: it may be a prompt.
     return Draft202012Validator({**schema, "components": {"schemas": components}}, mask="The value")
-
-
-def _size(data: Json) -> int:
-    """The number of values in a body. Raises ``MalformedRequest`` for too many."""
-    size = 0
-    level: list[Any] = [data]
-    while level:
-        lengths = list(map(len, level))
-        size += sum(lengths)
-        if size > MAX_VALUES:
-            raise MalformedRequest(f"A call holds at most {MAX_VALUES:,} values.")
-        if any(
-            length > MAX_MEMBERS and isinstance(each, dict)
-            for each, length in zip(level, lengths, strict=True)
-        ):
-            raise MalformedRequest(f"An object in a call holds at most {MAX_MEMBERS:,} members.")
-        within = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [value for each in within for value in each if isinstance(value, dict | list)]
-    return size
 
 
 def _meant(error: ValidationError) -> list[ValidationError] | None:

@@ -12,7 +12,8 @@ from llmproxy.estimates import Measure, prompt_estimate
 from llmproxy.providers.openai.listed import MESSAGE
 from llmproxy.surfaces.chat import parse
 from llmproxy.surfaces.chat_schema import SAID
-from llmproxy.surfaces.checking import MAX_MEMBERS, MAX_SEARCHED, MAX_VALUES
+from llmproxy.surfaces.checking import MAX_SEARCHED
+from llmproxy.surfaces.large_bodies import MAX_MEMBERS, MAX_VALUES
 from tests.llmproxy.targets import target
 
 HELLO = [{"role": "user", "content": "hello"}]
