@@ -549,6 +549,7 @@ class TestThinking:
     def test_thinking_blocks_of_litellm_go_back_as_they_are(self) -> None:
         given = [thought("Hm."), {"type": "redacted_thinking", "data": "EmwKAhgB"}]
         unsigned = [{"type": "thinking", "thinking": "?"}, {"type": "thinking", "signature": 7}, 7]
+        unsigned += [{**thought("Hm."), "signature": ""}, {"type": "redacted_thinking", "data": ""}]
         for members in (
             {"thinking_blocks": [*given, *unsigned]},
             {"provider_specific_fields": {"thinking_blocks": given}},
@@ -570,6 +571,8 @@ class TestThinking:
             [{"type": "reasoning.text", "text": "Hm.", "index": 0}],
             [{"type": "reasoning.text", "text": "Hm.", "signature": "x", "format": "google-gemini-v1"}],
             [{"type": "reasoning.text", "text": 7, "signature": "x", "format": "anthropic-claude-v1"}],
+            [{"type": "reasoning.text", "text": "Hm.", "signature": "", "format": "anthropic-claude-v1"}],
+            [{"type": "reasoning.encrypted", "data": "", "format": "anthropic-claude-v1"}],
             [7, "x", None, {}],
         ],
     )  # fmt: skip

@@ -71,10 +71,10 @@ def thoughts_of(message: dict[str, Any]) -> Iterator[tuple[Any, Block]]:
     for part in message.get("reasoning_details") or ():
         match part:
             case {"format": str(form), "signature": str(signature), "text": str(text)} if (
-                form == SIGNED
+                form == SIGNED and signature
             ):
                 thought = {"type": "thinking", "thinking": text, "signature": signature}
-            case {"format": str(form), "data": str(data)} if form == SIGNED:
+            case {"format": str(form), "data": str(data)} if form == SIGNED and data:
                 thought = {"type": "redacted_thinking", "data": data}
             case _:
                 continue
@@ -82,9 +82,11 @@ def thoughts_of(message: dict[str, Any]) -> Iterator[tuple[Any, Block]]:
         yield part.get("id"), thought
     for block in () if is_found else message.get("thinking_blocks") or ():
         match block:
-            case {"type": "thinking", "thinking": str(text), "signature": str(signature)}:
+            case {"type": "thinking", "thinking": str(text), "signature": str(signature)} if (
+                signature
+            ):
                 yield None, {"type": "thinking", "thinking": text, "signature": signature}
-            case {"type": "redacted_thinking", "data": str(data)}:
+            case {"type": "redacted_thinking", "data": str(data)} if data:
                 yield None, {"type": "redacted_thinking", "data": data}
 
 
