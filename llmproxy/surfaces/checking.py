@@ -164,6 +164,7 @@ def _drop_nulls(schema: Json, value: Any, *, components: Json) -> None:
 def _is_other_kind(schema: Json, value: Json) -> bool:
     kind = schema.get("properties", {}).get(KIND, {})
     kinds = [each["const"] for each in (kind, *kind.get("anyOf", ())) if "const" in each]
+    kinds += kind.get("enum", ())
     if (given := value.get(KIND)) is None:
         return bool(kinds) and KIND in schema.get("required", ())
     return bool(kinds) and given not in kinds

@@ -58,6 +58,22 @@ def test_an_unknown_member_of_null_is_absent() -> None:
     assert body == {"parts": [{"type": "text", "text": "x"}], "other": None}
 
 
+def test_a_null_that_a_kind_needs_stays_whatever_kinds_there_are_beside_it() -> None:
+    cited = {
+        "type": "object",
+        "properties": {"type": {"const": "text"}, "cited": {"type": ["string", "null"]}},
+        "required": ["type", "cited"],
+        "additionalProperties": False,
+    }
+    other = {**kind("", "url"), "properties": {"type": {"enum": ["image", "file"]}}}
+    schema = RequestSchema(
+        {"type": "object", "properties": {"part": {"anyOf": [cited, other]}}}, {}
+    )
+    body = {"part": {"type": "text", "cited": None, "unknown": None}}
+    assert schema.check(body) == ()
+    assert body == {"part": {"type": "text", "cited": None}}
+
+
 def test_nulls_hide_no_other_fault() -> None:
     text = {"type": "text", "text": "x", "url": None}
     (fault,) = SCHEMA.check({"parts": [*([text] * 600), {**text, "other": 1}]})
