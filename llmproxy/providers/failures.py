@@ -1,5 +1,6 @@
 """Reads an error that a provider sends with the status 200: an event of a stream, or the whole answer."""
 
+from collections.abc import Callable
 from json import dumps
 from math import ceil
 from typing import Any
@@ -75,12 +76,13 @@ def is_refusal(body: bytes) -> bool:
         return False
 
 
-def failed_answer(
-    answer: dict[str, Any], *, key: str, reported: TokenUsage | None
-) -> Problem | FailedAnswer:
-    """What to raise for a whole answer that is an error."""
-    problem = failure_of(answer, key=key)
-    return problem if reported is None else FailedAnswer(problem, reported)
+def raise_failure(
+    answer: Any, *, key: Callable[[], str], reported: Callable[[Any], TokenUsage | None]
+) -> None:
+    """Raises what a whole answer says of its failure, where it is one."""
+    if is_failure(answer):
+        problem, known = failure_of(answer, key=key()), reported(answer.get("usage"))
+        raise problem if known is None else FailedAnswer(problem, known)
 
 
 def failure_of(answer: dict[str, Any], *, key: str) -> Problem:

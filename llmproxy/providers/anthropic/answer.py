@@ -11,7 +11,7 @@ from json import dumps
 from typing import Any
 
 from llmproxy.providers.anthropic.blocks import SIGNED
-from llmproxy.providers.failures import failed_answer, is_failure
+from llmproxy.providers.failures import raise_failure
 from llmproxy.providers.protocol import PromptUsage, ProviderError, TokenUsage
 from llmproxy.providers.reading import count_of, parse_json_exactly, size_of, usage_of
 
@@ -32,9 +32,7 @@ def completion(
     """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
     try:
         message = parse_json_exactly(body)
-        if is_failure(message):
-            known = reported(message.get("usage"))
-            raise failed_answer(message, key=key(), reported=known)
+        raise_failure(message, key=key, reported=reported)
         translated, size = _message(message["content"])
         known = reported(message.get("usage"))
         return _completion(message, translated, known), known, size

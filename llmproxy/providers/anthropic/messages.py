@@ -6,7 +6,7 @@ from llmproxy.providers.anthropic.answer import reported
 from llmproxy.providers.anthropic.message_events import MessageTranslator, size_of_part
 from llmproxy.providers.anthropic.overhead import TOOLS_PROMPT
 from llmproxy.providers.anthropic.usage import listed, usage_of
-from llmproxy.providers.failures import failed_answer, is_failure
+from llmproxy.providers.failures import raise_failure
 from llmproxy.providers.protocol import (
     ProviderError,
     ProviderRequest,
@@ -67,9 +67,7 @@ class MessageCodec:
     ) -> tuple[dict[str, Any], TokenUsage | None, int]:
         try:
             message = parse_json_exactly(body)
-            if is_failure(message):
-                known = reported(message.get("usage"))
-                raise failed_answer(message, key=target.key(), reported=known)
+            raise_failure(message, key=target.key, reported=reported)
             answer = {
                 name: value
                 for name, value in message.items()

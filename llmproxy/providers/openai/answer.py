@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from llmproxy.providers.failures import failed_answer, is_failure
+from llmproxy.providers.failures import raise_failure
 from llmproxy.providers.openai.listed import drop_unlisted
 from llmproxy.providers.openai.texts import NotPlain, make_plain, output_size
 from llmproxy.providers.openai.usage import reported, told
@@ -17,9 +17,7 @@ def completion(
     """The completion, the tokens reported, and the bytes of its text. Raises a problem for an error of the provider."""
     try:
         answer, _ = parse_json(body)
-        if is_failure(answer):
-            known = reported(answer.get("usage"))
-            raise failed_answer(answer, key=key(), reported=known)
+        raise_failure(answer, key=key, reported=reported)
         choices = answer["choices"]
         size = sum(_size(choice["message"]) for choice in choices)
         if (known := reported(answer.get("usage"))) is not None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from llmproxy.providers.failures import failed_answer, is_failure
+from llmproxy.providers.failures import raise_failure
 from llmproxy.providers.openai.listed import RESPONSE, drop
 from llmproxy.providers.openai.response_events import ResponseTranslator
 from llmproxy.providers.openai.response_usage import item_size, reported, with_usage
@@ -41,9 +41,7 @@ class Responses:
     ) -> tuple[dict[str, Any], TokenUsage | None, int]:
         try:
             answer, _ = parse_json(body)
-            if is_failure(answer):
-                known = reported(answer.get("usage"))
-                raise failed_answer(answer, key=target.key(), reported=known)
+            raise_failure(answer, key=target.key, reported=reported)
             size = sum(map(item_size, answer["output"]))
             known = reported(answer.get("usage"))
             if isinstance(usage := answer.get("usage"), dict):
