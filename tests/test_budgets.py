@@ -51,7 +51,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 
 def test_the_product_is_at_most_so_long() -> None:
-    assert lines_of(*sources()) <= 44_000
+    assert lines_of(*sources()) <= 44_100
     assert lines_of(*(path for path in sources() if path.is_relative_to(ROOT / "config"))) <= 9_450
 
 
