@@ -173,10 +173,13 @@ def test_of_many_wrong_passwords_at_once_ten_are_tried(
         shell = Shell(limited.url, address=f"127.77.{number}.1")
         return shell.login(person.email, f"guess {number}").status_code
 
-    statuses = all_at_once(40, guess)
-    assert statuses.count(401) == 10
-    # On a busy machine some wait in vain for the ten to end.
+    statuses = list(all_at_once(40, guess))
+    # On a busy machine some wait in vain for the ten to end, and some of the ten for their turn.
     assert set(statuses) <= {401, 429, 503}
+    assert statuses.count(401) <= 10
+    while statuses[-1] != 429:
+        statuses.append(guess(len(statuses)))
+    assert statuses.count(401) == 10
 
 
 def test_who_is_known_where_he_is_signs_in_while_strangers_guess(
