@@ -11,7 +11,7 @@ from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of
 from tests.served.people import Person
-from tests.served.service import Service, running_service
+from tests.served.service import WORKERS, Service, running_service
 from tests.served.shell import DONE, PATIENCE, events, stand_in
 
 
@@ -50,6 +50,8 @@ def test_the_drain_ends_before_the_grace_so_that_calls_are_settled(
             with suppress(requests.RequestException):
                 assert DONE not in events(stream.rest())
         eventually(lambda: service.child.ended is not None)
+        # Each by itself: a worker that the master kills says nothing and settles nothing more.
+        assert service.child.program.log.read_text().count("Worker exiting") == WORKERS
     (record,) = records_of(database, person)
     assert record.end == "crashed"
     assert 0 < record.output_tokens < 4_000
