@@ -182,7 +182,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
                     client.shutdown(SHUT_RD)
         if stopping_for >= self._grace:
             # The master kills at the end of the grace, and a killed call is charged its whole reservation.
-            import_string("llmproxy.call_watch.end_all")()
+            import_string("llmproxy.calls.watch.end_all")()
 
     def handle_error(self, req: Any, client: socket, addr: Any, exc: BaseException) -> None:
         """Answers a request that never reached the application; the log names the kind and none of its bytes."""
@@ -266,7 +266,7 @@ def post_worker_init(worker: Any) -> None:
 def worker_exit(server: Any, worker: Any) -> None:
     """Tries pending settlements a last time, and closes the pool."""
     # Models can be imported only once the application has been loaded, which is after this module.
-    import_string("llmproxy.settlement_retry.finish")(seconds=SETTLING_SECONDS)
+    import_string("llmproxy.calls.outbox.finish")(seconds=SETTLING_SECONDS)
     # The end of the interpreter would wait five seconds for threads of the pool that can run no more.
     import_string("config.db.connections.close_pool")()
 

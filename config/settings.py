@@ -466,7 +466,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "REDOC_DIST": "SIDECAR",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "llmproxy.schema.describe_calls",
+        "llmproxy.api.schema.describe_calls",
         "config.api.schema.describe_problems",
     ],
 }

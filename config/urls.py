@@ -23,7 +23,7 @@ urlpatterns = [
     path(".well-known/jwks.json", KeysView.as_view(), name="jwks"),
     path("v1/auth/", include("accounts.urls")),
     path("v1/license/", include("licensing.urls")),
-    path("v1/llm/", include("llmproxy.urls")),
+    path("v1/llm/", include("llmproxy.api.urls")),
     path("v1/usage/", include("usage.urls")),
     path("v1/internal/", include("releases.urls")),
     path("v1/updates/", include("releases.updates_urls")),

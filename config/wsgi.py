@@ -14,6 +14,6 @@ application = with_readable_bodies(get_wsgi_application())
 # Loads every view before the fork, so that workers share the memory and no first request waits.
 _ = get_resolver().url_patterns
 # Likewise: the vocabularies take a second to load and 110 MB.
-import_string("llmproxy.tokens.tokenizers.load")()
+import_string("llmproxy.prompts.tokenizers.load")()
 # Last, so that Python still shows errors of the start in full.
 logs.take_over()

@@ -6,7 +6,7 @@ from accounts.audit import Actor
 from accounts.jobs import Job
 from accounts.pruning import OVER_KEPT
 from llmproxy.keys.personal_keys import prune_keys
-from llmproxy.tokens import factors
+from llmproxy.catalogue import factors
 
 
 def _learn(*, by: Actor, now: datetime, dry_run: bool) -> str:

@@ -26,7 +26,7 @@ from accounts.models import Client, User
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from licensing.licences import create_client
 from licensing.models import Plan
-from llmproxy import call_watch, settlement_retry
+from llmproxy.calls import outbox, watch
 
 FROM_MIGRATIONS = {"django_content_type", "auth_permission"}
 PASSWORD = "correct horse battery staple"
@@ -63,8 +63,8 @@ class Browser(DjangoClient):
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """The library's, after which no thread that a test has left behind keeps the database from being removed."""
     yield
-    call_watch._calls.clear()
-    settlement_retry._pending.clear()
+    watch._calls.clear()
+    outbox._pending.clear()
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

@@ -21,8 +21,8 @@ from accounts.models import Client, ConnectionRevocation, Operator, SigningKey, 
 from config.api.problems import instant
 from config.management import nightly
 from licensing.models import Brake
-from llmproxy.catalogue import default_is_off
-from llmproxy.routes.unpriced import unpriced_warning
+from llmproxy.catalogue.choosing import default_is_off
+from llmproxy.catalogue.unpriced import unpriced_warning
 from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
 from usage.budgets import standing, warned

@@ -26,7 +26,7 @@ from config.console.template_tags import standing
 from licensing.admin.licences import StatusFilter
 from licensing.licences import create_client
 from licensing.models import Licence, Plan
-from llmproxy.routes.unpriced import unpriced_warning
+from llmproxy.catalogue.unpriced import unpriced_warning
 from releases.micro_apps.offers import Explained, explain
 from usage.admin.budgets import SetBudget
 from usage.limits import Caps, effective_of_all

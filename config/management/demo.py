@@ -13,10 +13,10 @@ from accounts.models import Client, SigningKey, User
 from licensing.licences import create_client, set_terms
 from licensing.models import Plan
 from licensing.plans import PlanTerms, change_plan
+from llmproxy.catalogue.offering import write_route
+from llmproxy.catalogue.providers import Terms, add_provider, change_provider
+from llmproxy.catalogue.routing import Way, add_route
 from llmproxy.models import LanguageModel, Provider
-from llmproxy.offering import write_route
-from llmproxy.routes.providers import Terms, add_provider, change_provider
-from llmproxy.routes.routing import Way, add_route
 
 CLIENT = "Demo Company"
 APP = "notes"

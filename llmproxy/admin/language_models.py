@@ -18,10 +18,10 @@ from config.console.actions import Action, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
 from llmproxy.admin.routes import counted_by
-from llmproxy.catalogue import as_offered, default_model_warning
+from llmproxy.catalogue.choosing import as_offered, default_model_warning
+from llmproxy.catalogue.offering import Offer, add_model, change_model
+from llmproxy.catalogue.unpriced import unpriced_models, unpriced_warning
 from llmproxy.models import PROMPTS_HOLD, LanguageModel
-from llmproxy.offering import Offer, add_model, change_model
-from llmproxy.routes.unpriced import unpriced_models, unpriced_warning
 
 UNPRICED = "It has no prices, and its calls count for no budget, until update_prices or an operator sets them."
 

@@ -9,8 +9,8 @@ from django.http import HttpRequest
 
 from config.console.actions import Action, ReasonForm, Result
 from config.money import DOLLAR, decimal
+from llmproxy.catalogue.prices import FIELDS, MOST, free_prices, prices_of, said, set_prices
 from llmproxy.models import Route
-from llmproxy.routes.prices import FIELDS, MOST, free_prices, prices_of, said, set_prices
 from usage.caps import Prices
 
 

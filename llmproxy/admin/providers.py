@@ -18,9 +18,9 @@ from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
 from config.money import shown
+from llmproxy.catalogue.health import MINUTES, health_of
+from llmproxy.catalogue.providers import Terms, add_provider, change_provider, switch_provider
 from llmproxy.models import Provider
-from llmproxy.routes.health import MINUTES, health_of
-from llmproxy.routes.providers import Terms, add_provider, change_provider, switch_provider
 from usage.models import UsageRecord
 
 SPEND_OF = timedelta(days=1)

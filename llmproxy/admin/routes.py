@@ -14,11 +14,11 @@ from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from llmproxy.admin.prices import FreePrices, SetPrices, priced_at
+from llmproxy.catalogue.factors import HIGHEST, LOWEST, STEP, free_factor, set_factor
+from llmproxy.catalogue.routing import Way, add_route, change_route, remove_route
+from llmproxy.catalogue.trial import MOST_SECONDS, try_route
 from llmproxy.models import Route
-from llmproxy.routes.routing import Way, add_route, change_route, remove_route
-from llmproxy.routes.trial import MOST_SECONDS, try_route
-from llmproxy.surfaces.model_request import Surface
-from llmproxy.tokens.factors import HIGHEST, LOWEST, STEP, free_factor, set_factor
+from llmproxy.requests.model_request import Surface
 
 
 class FactorForm(ReasonForm):

@@ -22,8 +22,8 @@ from accounts.pruning import prune_audit_log, prune_refresh_tokens
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, account_of, sign_in
 from licensing.callers import Caller, load_caller
-from llmproxy.calls import admit
-from llmproxy.surfaces.chat import parse
+from llmproxy.calls.admission import admit
+from llmproxy.requests.chat import parse
 from telemetry.pruning import prune
 from tests.bench.callers import PASSWORD
 from tests.bench.complete import BODY

@@ -23,8 +23,8 @@ from config.management import nightly
 from config.management.nightly import JOBS, last_runs
 from licensing.licences import create_client, set_customer, set_operator_status
 from licensing.models import Plan, Standing
+from llmproxy.catalogue.factors import LEAST_CALLS
 from llmproxy.models import LanguageModel, PersonalKey, Provider, Route
-from llmproxy.tokens.factors import LEAST_CALLS
 from telemetry.models import Event
 from tests.composition.conftest import ROOT
 from tests.conftest import PASSWORD

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 from accounts.models import Client, User
 from accounts.sessions.sign_in import TokenPair
 from licensing.models import Licence
-from llmproxy import call_watch
+from llmproxy.calls import watch
 from tests.conftest import PASSWORD
 from tests.ended import ENDS, end_access
 
@@ -114,7 +114,7 @@ def test_a_grace_that_has_run_out_is_a_grace_to_every_reader(
 ) -> None:
     """Only the night makes a suspension of it."""
     # The watch over running calls has a thread, which sees nothing of a test's transaction.
-    monkeypatch.setattr(call_watch, "end_refused", lambda: None)
+    monkeypatch.setattr(watch, "end_refused", lambda: None)
     over = datetime(2020, 1, 31, tzinfo=UTC)
     Licence.objects.update(billing_status="grace", billing_grace_until=over)
     before = Licence.objects.values().get()

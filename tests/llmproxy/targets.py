@@ -6,10 +6,10 @@ from decimal import Decimal
 from django.conf import settings
 
 from config.api.problems import Problem
-from llmproxy.estimates import Measure
-from llmproxy.providers.dialects import DIALECTS
-from llmproxy.providers.protocol import Target
-from llmproxy.providers.refusals import problem_of
+from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.dialects.protocol import Target
+from llmproxy.dialects.refusals import problem_of
+from llmproxy.prompts.estimates import Measure
 from usage.caps import UNKNOWN
 
 

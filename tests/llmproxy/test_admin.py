@@ -8,8 +8,8 @@ from django.urls import reverse
 
 from accounts.models import AuditEvent
 from licensing.models import Plan
+from llmproxy.catalogue import cooling, health
 from llmproxy.models import LanguageModel, Provider, Route
-from llmproxy.routes import cooling, health
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db

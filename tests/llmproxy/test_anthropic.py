@@ -17,17 +17,15 @@ from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest, Problem
 from licensing.callers import Caller, load_caller
-from llmproxy import call_watch, relay
-from llmproxy.calls import Call, End, admit
-from llmproxy.estimates import text_tokens
-from llmproxy.models import LanguageModel
-from llmproxy.providers.anthropic import ChatCompletions
-from llmproxy.providers.anthropic.blocks import SIGNED
-from llmproxy.providers.anthropic.events import EventTranslator
-from llmproxy.providers.anthropic.overhead import TOOLS_PROMPT
-from llmproxy.providers.anthropic.thinking import takes_effort
-from llmproxy.providers.anthropic.turns import OPENING, call_id
-from llmproxy.providers.protocol import (
+from llmproxy.calls import relay, watch
+from llmproxy.calls.admission import Call, End, admit
+from llmproxy.dialects.anthropic import ChatCompletions
+from llmproxy.dialects.anthropic.blocks import SIGNED
+from llmproxy.dialects.anthropic.events import EventTranslator
+from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
+from llmproxy.dialects.anthropic.thinking import takes_effort
+from llmproxy.dialects.anthropic.turns import OPENING, call_id
+from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
     Piece,
     PromptUsage,
@@ -37,9 +35,11 @@ from llmproxy.providers.protocol import (
     ProviderUnavailable,
     TokenUsage,
 )
-from llmproxy.sse import Event
-from llmproxy.surfaces.chat import Chat, parse
-from llmproxy.tokens.images import ANTHROPICS_LARGEST
+from llmproxy.dialects.sse import Event
+from llmproxy.models import LanguageModel
+from llmproxy.prompts.estimates import text_tokens
+from llmproxy.prompts.images import ANTHROPICS_LARGEST
+from llmproxy.requests.chat import Chat, parse
 from tests.llmproxy.targets import refusal_of, target
 from tests.standins.anthropic_server import (
     MODEL,
@@ -1053,7 +1053,7 @@ class TestThroughTheRelay:
     def serving(self, settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serving]:
         settings.LLM_PROVIDER = "anthropic"
         # The watch is another thread, which sees nothing of a test's transaction.
-        monkeypatch.setattr(call_watch, "_start", lambda: None)
+        monkeypatch.setattr(watch, "_start", lambda: None)
         servers: list[Any] = []
 
         def serve(*replies: Any) -> MessagesServer:

@@ -22,20 +22,20 @@ from config.api.problems import InvalidRequest, Problem, ServiceUnavailable
 from config.db.connections import release_connection
 from config.encryption import encrypt
 from licensing.callers import Caller, load_caller
-from llmproxy import attempts, call_watch
-from llmproxy.calls import Call, admit
-from llmproxy.models import LanguageModel, Route, key_place
-from llmproxy.models import Provider as ProviderRow
-from llmproxy.providers.chat_answers import DONE
-from llmproxy.providers.protocol import (
+from llmproxy.calls import failover, watch
+from llmproxy.calls.admission import Call, admit
+from llmproxy.calls.relay import Stream, complete, stream
+from llmproxy.catalogue import cooling, health
+from llmproxy.dialects.chat_answers import DONE
+from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderRejected,
     ProviderTimeout,
     ProviderUnavailable,
 )
-from llmproxy.relay import Stream, complete, stream
-from llmproxy.routes import cooling, health
-from llmproxy.surfaces.chat import parse
+from llmproxy.models import LanguageModel, Route, key_place
+from llmproxy.models import Provider as ProviderRow
+from llmproxy.requests.chat import parse
 from tests.llmproxy.test_cooling import forget
 from tests.races import race
 from tests.standins.raw_server import CHUNKED, Peer, Provider, eventually
@@ -164,13 +164,13 @@ def routed(pair: TokenPair, user: User, settings) -> Iterator[Routed]:
         each.stop()
     forget()
     health._counts.clear()
-    call_watch._calls.clear()
+    watch._calls.clear()
     assert [each.errors for each in model.providers] == [[] for _ in model.providers]
 
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    with mock.patch.object(call_watch, "_start"):
+    with mock.patch.object(watch, "_start"):
         yield
 
 
@@ -396,7 +396,7 @@ def test_beyond_a_providers_calls_a_minute_the_next_is_asked(routed: Routed, now
 
 def test_a_refused_call_takes_none_of_a_providers_calls(routed: Routed, now: datetime) -> None:
     routed.add(answers("first"), calls_per_minute=1)
-    with mock.patch("llmproxy.calls.reserve", side_effect=ServiceUnavailable):
+    with mock.patch("llmproxy.calls.admission.reserve", side_effect=ServiceUnavailable):
         for _ in range(2):
             with pytest.raises(ServiceUnavailable):
                 routed.admit(now=now)
@@ -430,7 +430,7 @@ class TestRoutesThatCannotTakeARequest:
     def test_without_a_readable_key_they_are_skipped_and_logged_once(
         self, routed: Routed, others: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
-        attempts._unreadable.clear()
+        failover._unreadable.clear()
         row = routed.add(answers("first"))
         place = key_place(name=row.name, base_url="https://elsewhere.example")
         ProviderRow.objects.filter(pk=row.pk).update(api_key=encrypt(b"secret", place=place))
@@ -455,7 +455,7 @@ class TestCallersWhoLeave:
             record = UsageRecord.objects.get()
             # If this process died now, its record would say whom it asked.
             assert (record.provider, record.state) == ("number-2", "open")
-            watched = call_watch._calls[record.pk]
+            watched = watch._calls[record.pk]
             watched.call.stopped = AccessRevoked()
             watched.cut()
             peer.wait_until_gone()
@@ -479,10 +479,10 @@ class TestCallersWhoLeave:
                 call.stopped, call.cut = AccessRevoked(), True
             register(call, exchange)
 
-        register = call_watch.register
+        register = watch.register
         with (
             unwatched(),
-            mock.patch.object(call_watch, "register", cut_before),
+            mock.patch.object(watch, "register", cut_before),
             pytest.raises(AccessRevoked),
         ):
             routed.ask()
@@ -510,7 +510,7 @@ class TestCallersWhoLeave:
 
         def script(peer: Peer, request: bytes) -> None:
             call.is_disconnected = lambda: True
-            call_watch.end_disconnected()
+            watch.end_disconnected()
             release_connection()
             time.sleep(1.5)
             said(peer, request)
@@ -566,7 +566,7 @@ def test_a_call_goes_on_while_the_database_is_away_and_is_noted_when_it_settles(
     routed.add(hangs, read_timeout=SECONDS)
     routed.add(refuses(500))
     routed.add(answers("third"))
-    with mock.patch.object(attempts, "move_on", side_effect=OperationalError):
+    with mock.patch.object(failover, "move_on", side_effect=OperationalError):
         assert b"third" in routed.ask()
     record = UsageRecord.objects.get()
     assert (record.provider, record.end, record.cost) == ("number-3", "done", 3 * 14)
@@ -588,12 +588,12 @@ def test_a_move_that_the_database_was_away_for_is_noted_while_the_call_runs(
     routed.add(hangs, read_timeout=SECONDS)
     routed.add(script)
     with unwatched():
-        with mock.patch.object(attempts, "move_on", side_effect=OperationalError):
+        with mock.patch.object(failover, "move_on", side_effect=OperationalError):
             answer = stream(routed.admit())
             assert b"one" in next(answer)
         assert UsageRecord.objects.get().provider == "number-1"
         # The thread of the watch and the settlement may come at once.
-        assert race(*[call_watch.note_moves] * 4) == [None] * 4
+        assert race(*[watch.note_moves] * 4) == [None] * 4
         # A kill from now on leaves the right name and price.
         record = UsageRecord.objects.get()
         assert (record.state, record.provider, record.input_price) == (

@@ -22,15 +22,15 @@ from config.api.handlers import openai_error
 from config.api.problems import NotFound, Problem
 from licensing.callers import Caller, load_caller
 from licensing.models import Licence, Plan
-from llmproxy import call_watch
-from llmproxy.calls import CUT, Call, End, admit
-from llmproxy.catalogue import NotEntitled, choose, offered
-from llmproxy.estimates import least_tokens
+from llmproxy.calls import watch
+from llmproxy.calls.admission import CUT, Call, End, admit
+from llmproxy.catalogue.choosing import NotEntitled, choose, offered
+from llmproxy.dialects.protocol import PromptUsage, TokenUsage
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
-from llmproxy.providers.protocol import PromptUsage, TokenUsage
-from llmproxy.surfaces.chat import parse
-from llmproxy.surfaces.model_request import Surface
-from llmproxy.tokens.images import OTHERS_LARGEST
+from llmproxy.prompts.estimates import least_tokens
+from llmproxy.prompts.images import OTHERS_LARGEST
+from llmproxy.requests.chat import parse
+from llmproxy.requests.model_request import Surface
 from usage import alerts
 from usage.caps import Prices
 from usage.models import Alert, Budget, MonthlyUsage, Stop, UsageRecord
@@ -610,61 +610,61 @@ class TestWatch:
             case "told to end":
                 UsageRecord.objects.update(told_to_end_at=now)
         exchange = self.Exchange()
-        call_watch._calls[call.id] = call_watch._WatchedCall(call, exchange)
+        watch._calls[call.id] = watch._WatchedCall(call, exchange)
         try:
             with django_assert_num_queries(2):
-                call_watch.end_refused()
+                watch.end_refused()
         finally:
-            call_watch.forget(call)
+            watch.forget(call)
         assert (call.stopped.code if call.stopped else None) == code
         assert exchange.closed == (code is not None)
 
     def test_without_running_calls_there_are_no_queries(self, django_assert_num_queries) -> None:
         with django_assert_num_queries(0):
-            call_watch.end_refused()
+            watch.end_refused()
 
     def watch(self, call: Call):
         """The call as the watch knows it; it is forgotten when the test is over."""
         exchange = self.Exchange()
-        call_watch._calls[call.id] = watched = call_watch._WatchedCall(call, exchange)
+        watch._calls[call.id] = watched = watch._WatchedCall(call, exchange)
         return watched, exchange
 
     @pytest.fixture(autouse=True)
     def _forgotten(self) -> Iterator[None]:
         yield
-        call_watch._calls.clear()
+        watch._calls.clear()
 
     def test_checkpoints_save_changed_costs(self, call: Call, django_assert_num_queries) -> None:
         watched, _ = self.watch(call)
         call.sent_at = time.monotonic
         with django_assert_num_queries(1):
-            call_watch.save_checkpoints()
+            watch.save_checkpoints()
         assert (record().checkpoint_input, record().checkpoint_output) == (call.input_estimate, 0)
         with django_assert_num_queries(0):
-            call_watch.save_checkpoints()
+            watch.save_checkpoints()
         call.began, call.deltas, call.size = True, 7, 8
         call.prompt = PromptUsage(33)
         with django_assert_num_queries(1):
-            call_watch.save_checkpoints()
+            watch.save_checkpoints()
         assert (record().checkpoint_input, record().checkpoint_output) == (33, 7)
-        watched.saved_at -= call_watch.HEARTBEAT_SECONDS
+        watched.saved_at -= watch.HEARTBEAT_SECONDS
         with django_assert_num_queries(1):
-            call_watch.save_checkpoints()
+            watch.save_checkpoints()
         assert record().state == "open"
 
     def test_a_one_shot_call_is_checkpointed_without_costs(self, call: Call) -> None:
         call.request = replace(call.request, stream=False)
         self.watch(call)
-        call_watch.save_checkpoints()
+        watch.save_checkpoints()
         assert record().checkpoint_at is not None
         assert record().checkpoint_output is None
 
     def test_a_call_whose_client_has_disconnected_is_cut(self, call: Call) -> None:
         _, exchange = self.watch(call)
-        call_watch.end_disconnected()
+        watch.end_disconnected()
         assert (call.disconnected, exchange.closed) == (False, False)
         call.is_disconnected = lambda: True
-        call_watch.end_disconnected()
+        watch.end_disconnected()
         assert (call.disconnected, exchange.closed) == (True, True)
 
     def test_whole_answers_are_read_on_a_few_at_once_for_each_person(self, call: Call) -> None:
@@ -674,17 +674,17 @@ class TestWatch:
         exchanges = [self.watch(each)[1] for each in calls]
         for each in calls[:3]:
             each.is_disconnected = lambda: True
-        call_watch.end_disconnected()
+        watch.end_disconnected()
         assert [each.closed for each in exchanges] == [False] * 6
         for each in calls[3:]:
             each.is_disconnected = lambda: True
-        call_watch.end_disconnected()
+        watch.end_disconnected()
         assert [each.closed for each in exchanges] == [False] * 4 + [True, False]
         UsageRecord.objects.filter(pk=calls[0].id).delete()
         late = self.whole(call, call.caller)
         late.is_disconnected = lambda: True
         _, exchange = self.watch(late)
-        call_watch.end_disconnected()
+        watch.end_disconnected()
         assert not exchange.closed
         assert all(each.disconnected for each in (*calls, late))
 
@@ -701,13 +701,13 @@ class TestWatch:
         call.request, call.disconnected = replace(call.request, stream=False), True
         _, exchange = self.watch(call)
         User.objects.update(is_active=False)
-        call_watch.end_refused()
+        watch.end_refused()
         assert exchange.closed
         assert call.stopped is not None
 
     def test_every_call_is_cut_where_the_process_ends(self, call: Call) -> None:
         exchanges = [self.watch(each)[1] for each in (call, self.whole(call, call.caller))]
-        call_watch.end_all()
+        watch.end_all()
         assert all(each.closed for each in exchanges)
 
     @pytest.mark.parametrize("end", ["stopped", "client_gone", "timeout"])
@@ -716,20 +716,20 @@ class TestWatch:
         call.stopped = AccessRevoked() if end == "stopped" else None
         call.disconnected = end == "client_gone"
         if end == "timeout":
-            watched.began -= 600 + call_watch.HELD_UP_SECONDS
+            watched.began -= 600 + watch.HELD_UP_SECONDS
         else:
             watched.cut()
-        call_watch.settle_held_up()
+        watch.settle_held_up()
         assert record().state == "open", "its relay gets the time to do it itself"
         assert exchange.closed
-        watched.cut_at -= call_watch.HELD_UP_SECONDS
-        call_watch.settle_held_up()
+        watched.cut_at -= watch.HELD_UP_SECONDS
+        watch.settle_held_up()
         assert record().end == end
-        assert call.id not in call_watch._calls
+        assert call.id not in watch._calls
 
     def test_a_long_call_is_left_alone(self, call: Call) -> None:
         watched, exchange = self.watch(call)
         watched.began -= 600
-        call_watch.settle_held_up()
+        watch.settle_held_up()
         assert not exchange.closed
         assert record().state == "open"

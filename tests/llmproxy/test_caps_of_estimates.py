@@ -13,12 +13,12 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem
 from licensing.callers import Caller, load_caller
 from licensing.models import Plan
-from llmproxy.calls import Call, End, admit
-from llmproxy.catalogue import choose
+from llmproxy.calls.admission import Call, End, admit
+from llmproxy.catalogue.choosing import choose
+from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import LanguageModel, Provider, Route
-from llmproxy.providers.protocol import TokenUsage
-from llmproxy.surfaces.chat import parse
-from llmproxy.surfaces.model_request import Surface
+from llmproxy.requests.chat import parse
+from llmproxy.requests.model_request import Surface
 from tests.llmproxy.corpus import KINDS, text_of
 from tests.races import race
 from usage.models import MonthlyUsage, UsageRecord

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest, MalformedRequest
-from llmproxy.estimates import Measure, prompt_estimate
-from llmproxy.providers.openai.listed import MESSAGE
-from llmproxy.surfaces.chat import parse
-from llmproxy.surfaces.chat_schema import SAID
-from llmproxy.surfaces.checking import MAX_SEARCHED
-from llmproxy.surfaces.large_bodies import MAX_MEMBERS, MAX_VALUES
+from llmproxy.dialects.openai.listed import MESSAGE
+from llmproxy.prompts.estimates import Measure, prompt_estimate
+from llmproxy.requests.chat import parse
+from llmproxy.requests.chat_schema import SAID
+from llmproxy.requests.checking import MAX_SEARCHED
+from llmproxy.requests.large_bodies import MAX_MEMBERS, MAX_VALUES
 from tests.llmproxy.targets import target
 
 HELLO = [{"role": "user", "content": "hello"}]

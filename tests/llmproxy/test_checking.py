@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest
-from llmproxy.surfaces.checking import RequestSchema
+from llmproxy.requests.checking import RequestSchema
 
 
 def kind(name: str, member: str) -> dict[str, Any]:

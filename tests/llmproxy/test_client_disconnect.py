@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from llmproxy.client_disconnect import disconnect_check
+from llmproxy.api.client_disconnect import disconnect_check
 from tests.standins.raw_server import eventually
 
 

@@ -7,10 +7,10 @@ from unittest import mock
 import pytest
 from django.core.cache import cache
 
+from llmproxy.catalogue import cooling, health
+from llmproxy.catalogue.cooling import Cooling, RouteKey
+from llmproxy.catalogue.readiness import ready_target
 from llmproxy.models import LanguageModel, Provider, Route
-from llmproxy.routes import cooling, health
-from llmproxy.routes.cooling import Cooling, RouteKey
-from llmproxy.routes.readiness import ready_target
 from tests.llmproxy.targets import target
 
 HERE = RouteKey("here", "m {1}")

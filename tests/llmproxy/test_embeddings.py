@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest, Problem
-from llmproxy.estimates import Measure, prompt_estimate
+from llmproxy.dialects.openai.embeddings import Embeddings
+from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import Route
-from llmproxy.providers.openai.embeddings import Embeddings
-from llmproxy.providers.protocol import TokenUsage
-from llmproxy.surfaces.embeddings import parse
-from llmproxy.surfaces.model_request import Surface
+from llmproxy.prompts.estimates import Measure, prompt_estimate
+from llmproxy.requests.embeddings import parse
+from llmproxy.requests.model_request import Surface
 from tests.llmproxy.targets import target
 
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, -0.5]}

@@ -22,8 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from llmproxy.estimates import Measure, delivered_tokens, prompt_estimate, text_tokens
-from llmproxy.tokens.tokenizers import PIECE, tokens_in
+from llmproxy.prompts.estimates import Measure, delivered_tokens, prompt_estimate, text_tokens
+from llmproxy.prompts.tokenizers import PIECE, tokens_in
 from tests.llmproxy.corpus import KINDS, text_of
 
 Count = Callable[[str], int]
@@ -145,9 +145,9 @@ from gevent import monkey
 monkey.patch_all()
 import django, gevent, time
 django.setup()
-from llmproxy.estimates import Measure, prompt_estimate
-from llmproxy.providers.anthropic.overhead import prompt_overhead
-from llmproxy.tokens.tokenizers import load, tokens_in
+from llmproxy.prompts.estimates import Measure, prompt_estimate
+from llmproxy.dialects.anthropic.overhead import prompt_overhead
+from llmproxy.prompts.tokenizers import load, tokens_in
 load()
 tokens_in([" a" * 100_000], tokenizer="o200k_base")
 pauses, last = [], time.thread_time()

@@ -10,9 +10,9 @@ from django.core.management import call_command
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.api.problems import InvalidRequest
+from llmproxy.catalogue.factors import Learned, bounded, free_factor, learn, set_factor
+from llmproxy.catalogue.offering import Offer, change_model
 from llmproxy.models import LanguageModel, Provider, Route
-from llmproxy.offering import Offer, change_model
-from llmproxy.tokens.factors import Learned, bounded, free_factor, learn, set_factor
 from usage.models import UsageRecord
 from usage.periods import Period
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from config.api.problems import InvalidRequest
-from llmproxy.image_addresses import check
-from llmproxy.surfaces.chat import parse
+from llmproxy.prompts.image_addresses import check
+from llmproxy.requests.chat import parse
 
 PUBLIC = "https://llm.test/v1"
 DATA = "data:image/png;base64,AAAA"

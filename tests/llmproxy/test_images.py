@@ -5,7 +5,7 @@ from struct import pack
 
 import pytest
 
-from llmproxy.tokens.images import (
+from llmproxy.prompts.images import (
     ANTHROPICS_LARGEST,
     OTHERS_LARGEST,
     Size,

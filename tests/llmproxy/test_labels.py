@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llmproxy.surfaces.labels import LONGEST_VALUE, MOST_PAIRS, labels_of
+from llmproxy.requests.labels import LONGEST_VALUE, MOST_PAIRS, labels_of
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from config.api.problems import Fault, InvalidRequest, pointer
-from llmproxy.surfaces import (
+from llmproxy.requests import (
     chat,
     chat_schema,
     embeddings,
@@ -15,7 +15,7 @@ from llmproxy.surfaces import (
     responses,
     responses_schema,
 )
-from llmproxy.surfaces.large_bodies import one_fault, size_of
+from llmproxy.requests.large_bodies import one_fault, size_of
 
 Json = dict[str, Any]
 EMPTY: list[Json] = [{"a": 1}] * 40_000

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest
-from llmproxy.estimates import images_in
-from llmproxy.providers.anthropic.message_events import MessageTranslator
-from llmproxy.providers.anthropic.messages import MessageCodec
-from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.sse import EventParser
-from llmproxy.surfaces.messages import Messages, parse, parse_count
+from llmproxy.dialects.anthropic.message_events import MessageTranslator
+from llmproxy.dialects.anthropic.messages import MessageCodec
+from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
+from llmproxy.dialects.sse import EventParser
+from llmproxy.prompts.estimates import images_in
+from llmproxy.requests.messages import Messages, parse, parse_count
 from tests.llmproxy.targets import target
 from tests.standins.anthropic_server import as_stream, events_of, message, text, thought, tool_use
 

@@ -11,9 +11,9 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest
 from licensing.models import Plan
+from llmproxy.catalogue.factors import set_factor
+from llmproxy.catalogue.offering import Offer, add_model, change_model
 from llmproxy.models import LanguageModel, Route
-from llmproxy.offering import Offer, add_model, change_model
-from llmproxy.tokens.factors import set_factor
 
 pytestmark = pytest.mark.django_db
 

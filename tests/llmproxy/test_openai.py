@@ -13,11 +13,11 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from config.api.problems import Problem
-from llmproxy.providers import refusals
-from llmproxy.providers.failures import failure_of
-from llmproxy.providers.openai import ChatCompletions
-from llmproxy.providers.openai.usage import reported, told
-from llmproxy.providers.protocol import (
+from llmproxy.dialects import refusals
+from llmproxy.dialects.failures import failure_of
+from llmproxy.dialects.openai import ChatCompletions
+from llmproxy.dialects.openai.usage import reported, told
+from llmproxy.dialects.protocol import (
     Piece,
     ProviderError,
     ProviderRejected,
@@ -26,10 +26,10 @@ from llmproxy.providers.protocol import (
     TokenUsage,
     Translator,
 )
-from llmproxy.providers.reading import usage_of
-from llmproxy.providers.refusals import ContextTooLong
-from llmproxy.sse import Event, EventParser
-from llmproxy.surfaces.chat import Chat, parse
+from llmproxy.dialects.reading import usage_of
+from llmproxy.dialects.refusals import ContextTooLong
+from llmproxy.dialects.sse import Event, EventParser
+from llmproxy.requests.chat import Chat, parse
 from tests.llmproxy.targets import refusal_of, target
 
 USAGE = {

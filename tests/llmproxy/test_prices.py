@@ -14,13 +14,13 @@ from accounts.models import AuditEvent, Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest
 from licensing.callers import load_caller
-from llmproxy.calls import admit
-from llmproxy.catalogue import as_offered
+from llmproxy.calls.admission import admit
+from llmproxy.catalogue.choosing import as_offered
+from llmproxy.catalogue.offering import Offer, change_model
+from llmproxy.catalogue.prices import FIELDS, free_prices, prices_of, said, set_prices
+from llmproxy.catalogue.published_prices import compare, update_prices
 from llmproxy.models import LanguageModel, Provider, Route
-from llmproxy.offering import Offer, change_model
-from llmproxy.routes.prices import FIELDS, free_prices, prices_of, said, set_prices
-from llmproxy.routes.published_prices import compare, update_prices
-from llmproxy.surfaces.chat import parse
+from llmproxy.requests.chat import parse
 from tests.conftest import Browser
 from tests.races import race
 from usage.caps import UNKNOWN, Prices

@@ -11,11 +11,11 @@ from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest
 from licensing.callers import Caller, load_caller
-from llmproxy import relay
-from llmproxy.calls import Call, admit
-from llmproxy.providers import dialects, refusals
-from llmproxy.providers.protocol import ProviderError
-from llmproxy.surfaces.chat import parse
+from llmproxy.calls import relay
+from llmproxy.calls.admission import Call, admit
+from llmproxy.dialects import dialects, refusals
+from llmproxy.dialects.protocol import ProviderError
+from llmproxy.requests.chat import parse
 from tests.llmproxy.targets import refusal_of, target
 from tests.standins.plain_provider import PLAIN
 from tests.standins.raw_server import CHUNKED, Peer, playing

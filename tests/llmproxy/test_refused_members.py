@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest
-from llmproxy.surfaces import chat, embeddings, messages, responses
-from llmproxy.surfaces.refused_members import REASONS
+from llmproxy.requests import chat, embeddings, messages, responses
+from llmproxy.requests.refused_members import REASONS
 
 DEAR: dict[str, Any] = {
     "modalities": ["text", "image"],

@@ -20,17 +20,17 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem, ServiceUnavailable
 from config.db.connections import release_connection
 from licensing.callers import load_caller
-from llmproxy import call_watch, relay
-from llmproxy.calls import Call, admit
+from llmproxy.api.views import _streamed
+from llmproxy.calls import relay, watch
+from llmproxy.calls.admission import Call, admit
+from llmproxy.calls.relay import Stream, complete, stream
+from llmproxy.dialects.chat_answers import DONE
+from llmproxy.dialects.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.models import LanguageModel
-from llmproxy.providers.chat_answers import DONE
-from llmproxy.providers.protocol import ProviderError, ProviderRejected, ProviderUnavailable
-from llmproxy.relay import Stream, complete, stream
-from llmproxy.surfaces import embeddings, messages, responses
-from llmproxy.surfaces.chat import parse
-from llmproxy.surfaces.model_request import ModelRequest
+from llmproxy.requests import embeddings, messages, responses
+from llmproxy.requests.chat import parse
+from llmproxy.requests.model_request import ModelRequest
 from llmproxy.upstream.exchange import Exchange, Head
-from llmproxy.views import _streamed
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
 
@@ -74,7 +74,7 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
             provider.stop()
 
     yield played
-    call_watch._calls.clear()
+    watch._calls.clear()
     cache.clear()
 
 
@@ -355,7 +355,7 @@ def test_a_call_that_is_cut_because_its_process_ends_is_settled(
             peer.send(CHUNKED)
             peer.chunk(chunk("one"))
         time.sleep(0.3)
-        call_watch.end_all()
+        watch.end_all()
         peer.wait_until_gone()
 
     with play(script, streamed=streamed) as call:
@@ -382,9 +382,9 @@ def test_no_references_to_an_ended_call_are_left(play: Play) -> None:
 
     with play(script) as call:
         answer = stream(call)
-        assert call.id in call_watch._calls
+        assert call.id in watch._calls
         read(answer)
-        assert call.id not in call_watch._calls
+        assert call.id not in watch._calls
 
 
 def test_a_one_shot_answer_may_take_the_maximum_time_of_a_call(play: Play, settings) -> None:
@@ -675,14 +675,14 @@ def test_a_client_that_disconnects_before_the_usage_is_cut_in_the_next_round(
         peer.chunk(chunk("one") + chunk(None))
         peer.wait_until_gone()
 
-    with mock.patch.object(call_watch, "_start"), play(script) as call:
+    with mock.patch.object(watch, "_start"), play(script) as call:
         answer = stream(call)
         next(answer)
         call.is_disconnected = lambda: True
-        call_watch.end_disconnected()
-        assert (call.disconnected, call_watch._calls[call.id].cut_at) == (True, None)
-        call_watch.end_disconnected()
-        assert call_watch._calls[call.id].cut_at is not None
+        watch.end_disconnected()
+        assert (call.disconnected, watch._calls[call.id].cut_at) == (True, None)
+        watch.end_disconnected()
+        assert watch._calls[call.id].cut_at is not None
         answer.close()
         assert eventually(lambda: UsageRecord.objects.get().end == "client_gone")
 
@@ -690,7 +690,7 @@ def test_a_client_that_disconnects_before_the_usage_is_cut_in_the_next_round(
 def leave(call: Call) -> None:
     """The client disconnects, and the watch notices it."""
     call.is_disconnected = lambda: True
-    call_watch.end_disconnected()
+    watch.end_disconnected()
     # As the watch does after each round; this thread ends without one.
     release_connection()
 
@@ -708,7 +708,7 @@ def test_a_whole_answer_is_read_to_its_end_after_its_client_has_left(play: Play,
         leave(call)
         peer.send(answer[head:])
 
-    with mock.patch.object(call_watch, "_start"), play(script, streamed=False) as call:
+    with mock.patch.object(watch, "_start"), play(script, streamed=False) as call:
         complete(call)
     record = UsageRecord.objects.get()
     assert (record.end, record.source) == ("client_gone", "provider")
@@ -720,7 +720,7 @@ def test_a_whole_answer_without_numbers_costs_what_it_holds_after_its_client_has
 ) -> None:
     body = dumps({"choices": [{"message": {"content": "12345678"}}]}).encode()
     with (
-        mock.patch.object(call_watch, "_start"),
+        mock.patch.object(watch, "_start"),
         play(
             lambda peer: (time.sleep(0.1), leave(call), peer.answer(body)), streamed=False
         ) as call,
@@ -735,7 +735,7 @@ def test_a_client_that_leaves_just_before_the_end_is_seen_without_the_watch(play
         call.is_disconnected = lambda: True
         peer.answer(WHOLE)
 
-    with mock.patch.object(call_watch, "_start"), play(script, streamed=False) as call:
+    with mock.patch.object(watch, "_start"), play(script, streamed=False) as call:
         complete(call)
     record = UsageRecord.objects.get()
     assert (record.end, record.output_tokens) == ("client_gone", 3005)
@@ -759,7 +759,7 @@ def test_a_provider_that_fails_in_the_background_is_charged_as_ever(
         peer.close()
 
     with (
-        mock.patch.object(call_watch, "_start"),
+        mock.patch.object(watch, "_start"),
         play(script, streamed=False) as call,
         pytest.raises(Problem),
     ):
@@ -779,7 +779,7 @@ def test_a_background_read_that_is_cut_is_charged_by_time(play: Play, how: str, 
         leave(call)
         if how == "stopped":
             call.stopped = AccessRevoked()
-            call_watch._calls[call.id].cut()
+            watch._calls[call.id].cut()
         peer.wait_until_gone()
 
     def head(exchange: Exchange, timeout: float) -> Head | None:
@@ -792,8 +792,8 @@ def test_a_background_read_that_is_cut_is_charged_by_time(play: Play, how: str, 
     until_gone = Exchange.head
 
     with (
-        mock.patch.object(call_watch, "_start"),
-        mock.patch.object(call_watch, "MOST_BACKGROUND_READS", most),
+        mock.patch.object(watch, "_start"),
+        mock.patch.object(watch, "MOST_BACKGROUND_READS", most),
         mock.patch.object(Exchange, "head", head),
         play(script, streamed=False, max_tokens=3000) as call,
         pytest.raises(Problem),
@@ -836,7 +836,7 @@ def test_a_stream_that_is_left_costs_what_was_delivered_and_may_have_been_made(
         peer.wait_until_gone()
 
     with (
-        mock.patch.object(call_watch, "_start"),
+        mock.patch.object(watch, "_start"),
         mock.patch.object(relay, "USAGE_SECONDS", 0.1),
         play(script) as call,
     ):

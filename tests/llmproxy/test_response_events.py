@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from config.api.problems import Problem
-from llmproxy.providers.openai.response_events import ResponseTranslator
-from llmproxy.providers.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.sse import Event, EventParser
+from llmproxy.dialects.openai.response_events import ResponseTranslator
+from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
+from llmproxy.dialects.sse import Event, EventParser
 
 USAGE = {"input_tokens": 9, "output_tokens": 7, "total_tokens": 16}
 CHARGED = TokenUsage(9, 7, 2, 1)

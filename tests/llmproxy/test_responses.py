@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest, Problem
-from llmproxy.estimates import Measure, images_in, prompt_estimate
+from llmproxy.dialects.openai.responses import Responses
+from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import Route
-from llmproxy.providers.openai.responses import Responses
-from llmproxy.providers.protocol import TokenUsage
-from llmproxy.surfaces.chat_schema import COMPONENTS as CHAT
-from llmproxy.surfaces.model_request import Surface
-from llmproxy.surfaces.responses import parse
-from llmproxy.surfaces.responses_schema import COMPONENTS
-from llmproxy.tokens.files import file_tokens
+from llmproxy.prompts.estimates import Measure, images_in, prompt_estimate
+from llmproxy.prompts.files import file_tokens
+from llmproxy.requests.chat_schema import COMPONENTS as CHAT
+from llmproxy.requests.model_request import Surface
+from llmproxy.requests.responses import parse
+from llmproxy.requests.responses_schema import COMPONENTS
 from tests.llmproxy.targets import target
 
 RESPONSES = COMPONENTS["ResponsesRequest"]["properties"]

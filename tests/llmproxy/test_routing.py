@@ -12,12 +12,12 @@ from accounts.connections.reencrypting import reencrypt
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest
 from config.encryption import CannotDecrypt
-from llmproxy.catalogue import target_of
+from llmproxy.catalogue.choosing import target_of
+from llmproxy.catalogue.offering import Offer, add_model, change_model
+from llmproxy.catalogue.prices import set_prices
+from llmproxy.catalogue.providers import Terms, add_provider, change_provider, switch_provider
+from llmproxy.catalogue.routing import Way, add_route, change_route, remove_route
 from llmproxy.models import LanguageModel, Provider, Route
-from llmproxy.offering import Offer, add_model, change_model
-from llmproxy.routes.prices import set_prices
-from llmproxy.routes.providers import Terms, add_provider, change_provider, switch_provider
-from llmproxy.routes.routing import Way, add_route, change_route, remove_route
 from usage.caps import Prices
 
 pytestmark = pytest.mark.django_db

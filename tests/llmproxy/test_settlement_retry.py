@@ -9,8 +9,8 @@ import pytest
 from django.db import DataError, InterfaceError, OperationalError
 
 from accounts.models import User
-from llmproxy import settlement_retry
-from llmproxy.settlement_retry import Excess, Settlement, finish, settle_or_retry
+from llmproxy.calls import outbox
+from llmproxy.calls.outbox import Excess, Settlement, finish, settle_or_retry
 from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
 from usage.alerts import note_report
 from usage.models import Alert, UsageRecord
@@ -41,8 +41,8 @@ class Database:
 @pytest.fixture
 def database(monkeypatch: pytest.MonkeyPatch) -> Database:
     database = Database()
-    monkeypatch.setattr(settlement_retry, "settle", database.settle)
-    monkeypatch.setattr(settlement_retry, "LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(outbox, "settle", database.settle)
+    monkeypatch.setattr(outbox, "LONGEST_WAIT", 0.2)
     return database
 
 
@@ -118,7 +118,7 @@ def test_an_alert_that_cannot_be_written_delays_no_answer_and_follows(
             raise OperationalError
         note_report(**given)
 
-    monkeypatch.setattr(settlement_retry, "note_report", note)
+    monkeypatch.setattr(outbox, "note_report", note)
     settled = settle_or_retry(due(user), Excess(reported=900, charged=30))
     assert settled.is_set()
     assert settled.after is not None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llmproxy.sse import Event, EventParser, EventTooLarge
+from llmproxy.dialects.sse import Event, EventParser, EventTooLarge
 
 # Pieces of streams in which line ends, fields and characters of several bytes meet in every way.
 FRAGMENTS = st.sampled_from(

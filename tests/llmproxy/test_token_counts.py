@@ -15,11 +15,11 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem
 from config.encryption import encrypt
 from licensing.callers import Caller, HeldKey, load_caller
+from llmproxy.calls.token_counts import count_tokens
+from llmproxy.catalogue import cooling
+from llmproxy.catalogue.cooling import RouteKey
 from llmproxy.models import LanguageModel, Provider, Route, key_place
-from llmproxy.routes import cooling
-from llmproxy.routes.cooling import RouteKey
-from llmproxy.surfaces.messages import parse_count
-from llmproxy.token_counts import count_tokens
+from llmproxy.requests.messages import parse_count
 from tests.llmproxy.test_cooling import forget
 from tests.standins.anthropic_server import COUNTED, MessagesServer, message, messages_server, text
 from usage.models import Budget, KeyMonth, MonthlyUsage

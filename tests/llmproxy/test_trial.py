@@ -7,11 +7,11 @@ import pytest
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
+from llmproxy.catalogue.providers import Terms, add_provider
+from llmproxy.catalogue.routing import Way, add_route
+from llmproxy.catalogue.trial import try_route
+from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import LanguageModel, Provider, Route
-from llmproxy.providers.protocol import TokenUsage
-from llmproxy.routes.providers import Terms, add_provider
-from llmproxy.routes.routing import Way, add_route
-from llmproxy.routes.trial import try_route
 from tests.standins.anthropic_server import message, messages_server, text
 from tests.standins.raw_server import Peer, playing
 from usage.models import UsageRecord

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from config.api.problems import InvalidRequest
-from llmproxy import calls
-from llmproxy.surfaces import chat, messages, responses
-from llmproxy.surfaces.model_request import ModelRequest
+from llmproxy.calls import admission
+from llmproxy.requests import chat, messages, responses
+from llmproxy.requests.model_request import ModelRequest
 from tests.llmproxy.targets import target
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
@@ -22,17 +22,17 @@ def of_responses(item: dict[str, Any]) -> ModelRequest:
 @pytest.mark.parametrize("member", ["output", "content"])
 def test_a_list_where_an_item_of_responses_has_none(member: str) -> None:
     with pytest.raises(InvalidRequest):
-        calls.able_targets([target()], of_responses({**CALL, member: ["x"]}))
+        admission.able_targets([target()], of_responses({**CALL, member: ["x"]}))
 
 
 def test_an_address_of_another_shape_in_a_text() -> None:
     part = {"type": "input_text", "text": "hi", "image_url": {"url": "x"}}
     with pytest.raises(InvalidRequest):
-        calls.able_targets([target()], of_responses({"role": "user", "content": [part]}))
+        admission.able_targets([target()], of_responses({"role": "user", "content": [part]}))
     block = {"type": "text", "text": "x", "source": {}}
     body = {"max_tokens": 5, "messages": [{"role": "user", "content": [block]}]}
     with pytest.raises(InvalidRequest):
-        calls.able_targets([target("anthropic")], messages.parse(body, headers={}))
+        admission.able_targets([target("anthropic")], messages.parse(body, headers={}))
 
 
 def test_a_name_of_an_allowed_tool_that_is_none() -> None:
@@ -43,4 +43,4 @@ def test_a_name_of_an_allowed_tool_that_is_none() -> None:
         "tool_choice": {"type": "allowed_tools", "allowed_tools": allowed},
     }
     asked = chat.parse(body, stream=False)
-    assert calls.able_targets([target("anthropic")], asked)
+    assert admission.able_targets([target("anthropic")], asked)

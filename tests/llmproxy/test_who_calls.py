@@ -8,7 +8,7 @@ from django.core.cache import cache
 from rest_framework.test import APIClient
 
 from accounts.models import Client, User
-from llmproxy import relay
+from llmproxy.calls import relay
 from tests.ended import ENDS, end_access
 from usage.models import MonthlyUsage, UsageRecord
 from usage.periods import Period

@@ -4,8 +4,8 @@ from json import dumps
 from typing import Any
 
 from config.api.problems import Fault, InvalidRequest, Problem
-from llmproxy.providers.chat_answers import DONE, completed, error_event
-from llmproxy.providers.protocol import (
+from llmproxy.dialects.chat_answers import DONE, completed, error_event
+from llmproxy.dialects.protocol import (
     Dialect,
     Piece,
     ProviderRequest,
@@ -13,9 +13,9 @@ from llmproxy.providers.protocol import (
     TokenUsage,
     Translator,
 )
-from llmproxy.sse import Event
-from llmproxy.surfaces.chat import Chat
-from llmproxy.surfaces.model_request import Surface
+from llmproxy.dialects.sse import Event
+from llmproxy.requests.chat import Chat
+from llmproxy.requests.model_request import Surface
 
 
 class Plain:

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.management.terminal import ask
+from llmproxy.catalogue.prices import prices_of, said
+from llmproxy.catalogue.published_prices import Comparison, compare, update_prices
+from llmproxy.catalogue.unpriced import unpriced_warning
 from llmproxy.models import LanguageModel
-from llmproxy.routes.prices import prices_of, said
-from llmproxy.routes.published_prices import Comparison, compare, update_prices
-from llmproxy.routes.unpriced import unpriced_warning
 
 
 class Command(BaseCommand):

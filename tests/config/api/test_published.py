@@ -9,7 +9,7 @@ from django.conf import settings
 from django.test import Client
 from jsonschema_rs import Draft202012Validator
 
-from llmproxy.surfaces.chat_schema import COMPONENTS
+from llmproxy.requests.chat_schema import COMPONENTS
 
 Described = dict[str, Any]
 # Bytes, so that a component that is copied to every place is noticed.

@@ -24,7 +24,7 @@ PATH_SECRET = "canary-in-the-path"
 # A word of each of them.
 LEAKS = (TOKEN, "canary", "layoff", "horse")
 
-log = logging.getLogger("llmproxy.relay")
+log = logging.getLogger("llmproxy.calls.relay")
 
 
 class Reports(Sink):

@@ -21,8 +21,8 @@ from accounts.sessions.sign_in import TokenPair
 from licensing.callers import Caller, load_caller
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Licence, Plan, Standing
-from llmproxy import call_watch, relay
-from llmproxy.calls import admit
+from llmproxy.calls import relay, watch
+from llmproxy.calls.admission import admit
 from llmproxy.keys.key_text import KeyText
 from llmproxy.keys.personal_keys import (
     ENDED,
@@ -34,7 +34,7 @@ from llmproxy.keys.personal_keys import (
     prune_keys,
 )
 from llmproxy.models import PersonalKey
-from llmproxy.surfaces.chat import parse
+from llmproxy.requests.chat import parse
 from tests.llmproxy.keys.conftest import Make, holding
 from tests.races import race
 from usage.models import KeyMonth, UsageRecord
@@ -206,7 +206,7 @@ class TestItsCalls:
         assert (record.key_id, record.session_id, record.user_id) == (key.pk, None, user.pk)
         assert KeyMonth.objects.get().output_reserved == 50
         assert call.remaining(now=now)["X-Tokens-Remaining-Month"] == "1000"
-        call.settle(call_watch.End.PROVIDER_FAILED)
+        call.settle(watch.End.PROVIDER_FAILED)
         assert KeyMonth.objects.get().output_reserved == 0
 
     def test_its_calls_count_under_its_persons_rate_limit(
@@ -271,12 +271,12 @@ class TestRunningCalls:
         if end is not None:
             end()
         exchange = Exchange()
-        call_watch._calls[call.id] = call_watch._WatchedCall(call, exchange)  # type: ignore[arg-type]
+        watch._calls[call.id] = watch._WatchedCall(call, exchange)  # type: ignore[arg-type]
         try:
             with CaptureQueriesContext(connection) as queries:
-                call_watch.end_refused()
+                watch.end_refused()
         finally:
-            call_watch.forget(call)
+            watch.forget(call)
         assert len(queries) == 2
         assert (call.stopped.code if call.stopped else None) == code
         if call.stopped and code == "access_revoked":

@@ -1,0 +1,74 @@
+"""Calls of Anthropic's Messages API over HTTP."""
+
+from functools import partial
+from typing import Any, cast
+
+from django.http import HttpResponseBase
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from config.api.schema import problems
+from config.middleware.request_id import current as request_id
+from config.ratelimits import limits as ratelimits
+from licensing.callers import caller_of
+from llmproxy.api.message_schema import (
+    COUNT,
+    HEADERS,
+    MESSAGE,
+    MESSAGE_EVENT,
+    MESSAGE_EXAMPLES,
+)
+from llmproxy.api.schema import REMAINING
+from llmproxy.api.views import CALL_PROBLEMS, ModelCallViewSet
+from llmproxy.calls.token_counts import count_tokens
+from llmproxy.requests.messages import parse, parse_count
+from llmproxy.requests.messages_schema import COUNT_REQUEST, MESSAGES_REQUEST
+
+
+class MessageViewSet(ModelCallViewSet):
+    """Metered calls in the shapes of Anthropic's SDKs, with errors in theirs."""
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_messages",
+        parameters=[*HEADERS, *REMAINING],
+        request={"application/json": MESSAGES_REQUEST},
+        responses={(200, "application/json"): MESSAGE, (200, "text/event-stream"): MESSAGE_EVENT},
+        examples=MESSAGE_EXAMPLES,
+        tags=["models"],
+    )
+    def create(self, request: Request) -> HttpResponseBase:
+        """Ask a model with Anthropic's SDKs; ``stream`` in the body selects events or one piece.
+
+        These SDKs ask at ``/v1/llm/v1/messages``, with ``/v1/llm`` as their base URL; both addresses are the same.
+        """
+        response = self._answer(request, partial(parse, headers=request.headers))
+        # Where these SDKs look for it.
+        response.headers["request-id"] = request_id()
+        return response
+
+    @problems(
+        *("invalid_request", "provider_rejected", "licence_suspended", "model_calls_stopped"),
+        *("not_entitled", "not_found", "rate_limited", "monthly_cap_exceeded"),
+        *("daily_limit_reached", "budget_exceeded", "provider_unavailable"),
+    )
+    @extend_schema(
+        operation_id="llm_messages_count_tokens",
+        parameters=HEADERS,
+        request={"application/json": COUNT_REQUEST},
+        responses={(200, "application/json"): COUNT},
+        tags=["models"],
+    )
+    def count(self, request: Request) -> Response:
+        """Count the tokens of a prompt without asking it. Costs nothing.
+
+        Anthropic's SDKs ask at ``/v1/llm/v1/messages/count_tokens``; both addresses are the same.
+        """
+        caller = caller_of(request)
+        now = timezone.now()
+        ratelimits.count("counts.user", key=str(caller.user_id), now=now)
+        asked = parse_count(cast("dict[str, Any]", request.data), headers=request.headers)
+        tokens = count_tokens(caller=caller, request=asked, now=now)
+        return Response({"input_tokens": tokens}, headers={"request-id": request_id()})

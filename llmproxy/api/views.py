@@ -1,0 +1,235 @@
+"""Model calls over HTTP: parse, admit, relay."""
+
+from collections.abc import Callable
+from functools import partial
+from json import dumps
+from typing import Any, cast
+
+import orjson
+from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import ViewSet
+
+from config.api.negotiation import WhateverAccept
+from config.api.problems import Problem
+from config.api.schema import problems
+from config.middleware.request_id import current as request_id
+from config.ratelimits import limits as ratelimits
+from licensing.callers import caller_of
+from licensing.permissions import LicenceWorks
+from llmproxy.api.client_disconnect import disconnect_check
+from llmproxy.api.schema import (
+    CHAT_EXAMPLES,
+    COMPLETE_REQUEST,
+    COMPLETION,
+    EMBEDDINGS,
+    EVENT,
+    REMAINING,
+    RESPONSE,
+    RESPONSE_EVENT,
+    STREAM_REQUEST,
+)
+from llmproxy.api.serializers import ModelListSerializer, ModelSerializer
+from llmproxy.calls.admission import Call, End, admit
+from llmproxy.calls.relay import complete, stream
+from llmproxy.catalogue.choosing import offered, unknown_model
+from llmproxy.keys.authentication import CallAuthentication
+from llmproxy.requests import embeddings, responses
+from llmproxy.requests.chat import parse
+from llmproxy.requests.chat_schema import CHAT_REQUEST
+from llmproxy.requests.embeddings import EMBEDDINGS_REQUEST
+from llmproxy.requests.model_request import ModelRequest
+from llmproxy.requests.responses_schema import RESPONSES_REQUEST
+
+# The problems of a model call in the schema.
+CALL_PROBLEMS = (
+    "invalid_request",
+    "provider_rejected",
+    "licence_suspended",
+    "model_calls_stopped",
+    "not_entitled",
+    "not_found",
+    "rate_limited",
+    "monthly_cap_exceeded",
+    "daily_limit_reached",
+    "budget_exceeded",
+    "cap_reserved",
+    "provider_error",
+    "provider_unavailable",
+    "provider_timeout",
+)
+
+
+class ModelCallViewSet(ViewSet):
+    """Metered calls to a model."""
+
+    authentication_classes = (CallAuthentication,)
+    permission_classes = (IsAuthenticated, LicenceWorks)
+    # Calls have a limit of their own.
+    throttle_classes = ()
+    content_negotiation_class = WhateverAccept
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_complete",
+        parameters=REMAINING,
+        request={"application/json": COMPLETE_REQUEST},
+        responses={(200, "application/json"): COMPLETION},
+        examples=CHAT_EXAMPLES,
+        tags=["models"],
+    )
+    def complete(self, request: Request) -> HttpResponseBase:
+        """Ask a model and receive its answer in one piece."""
+        return self._answer(request, partial(parse, stream=False))
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_stream",
+        parameters=REMAINING,
+        request={"application/json": STREAM_REQUEST},
+        responses={(200, "text/event-stream"): EVENT},
+        examples=CHAT_EXAMPLES,
+        tags=["models"],
+    )
+    def stream(self, request: Request) -> HttpResponseBase:
+        """Ask a model and receive its answer as server-sent events."""
+        return self._answer(request, partial(parse, stream=True))
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_chat_completions",
+        parameters=REMAINING,
+        request={"application/json": CHAT_REQUEST},
+        responses={(200, "application/json"): COMPLETION, (200, "text/event-stream"): EVENT},
+        examples=CHAT_EXAMPLES,
+        tags=["models"],
+    )
+    def chat(self, request: Request) -> HttpResponseBase:
+        """Ask a model with OpenAI's SDKs; ``stream`` in the body selects events or one piece."""
+        return self._answer(request, partial(parse, stream=None))
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_responses",
+        parameters=REMAINING,
+        request={"application/json": RESPONSES_REQUEST},
+        responses={
+            (200, "application/json"): RESPONSE,
+            (200, "text/event-stream"): RESPONSE_EVENT,
+        },
+        tags=["models"],
+    )
+    def responses(self, request: Request) -> HttpResponseBase:
+        """Ask a model by OpenAI's Responses API, without state."""
+        return self._answer(request, responses.parse)
+
+    @problems(*CALL_PROBLEMS)
+    @extend_schema(
+        operation_id="llm_embeddings",
+        parameters=REMAINING,
+        request={"application/json": EMBEDDINGS_REQUEST},
+        responses={(200, "application/json"): EMBEDDINGS},
+        tags=["models"],
+    )
+    def embeddings(self, request: Request) -> HttpResponseBase:
+        """Turn texts into vectors."""
+        return self._answer(request, embeddings.parse)
+
+    def _answer(
+        self, request: Request, read: Callable[[dict[str, Any]], ModelRequest]
+    ) -> HttpResponseBase:
+        now = timezone.now()
+        caller = caller_of(request)
+        limits = ratelimits.count("llm.user", key=str(caller.user_id), now=now).headers()
+        try:
+            asked = read(cast("dict[str, Any]", request.data))
+            # A chunked body has a length too: the most that it may be.
+            size = int(request.META.get("CONTENT_LENGTH") or 0)
+            call = admit(caller=caller, request=asked, request_id=request_id(), now=now, size=size)
+            call.is_disconnected = disconnect_check(request.META)
+            response = self._response(call)
+        except Problem as problem:
+            problem.headers |= limits
+            raise
+        for name, value in limits.items():
+            response[name] = value
+        return response
+
+    def _response(self, call: Call) -> HttpResponseBase:
+        try:
+            response: HttpResponseBase = _streamed(call) if call.request.stream else _whole(call)
+        except Problem as problem:
+            problem.headers |= call.remaining(now=timezone.now())
+            raise
+        for name, value in call.remaining(now=timezone.now()).items():
+            response[name] = value
+        return response
+
+
+class ModelViewSet(ViewSet):
+    """Lists the models, also for a suspended client."""
+
+    authentication_classes = (CallAuthentication,)
+    permission_classes = (IsAuthenticated,)
+
+    @problems("not_entitled")
+    @extend_schema(
+        operation_id="llm_models",
+        responses={
+            200: OpenApiResponse(
+                ModelListSerializer, description="The models of the caller's plan."
+            )
+        },
+        tags=["models"],
+    )
+    def list(self, request: Request) -> Response:
+        """List the models that the caller may use."""
+        return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
+
+    @problems("not_entitled", "not_found")
+    @extend_schema(
+        operation_id="llm_model",
+        responses={200: OpenApiResponse(ModelSerializer, description="The model.")},
+        tags=["models"],
+    )
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Look at one of the models."""
+        for model in offered(caller=caller_of(request)):
+            if model.name == name:
+                return Response(ModelSerializer(model).data)
+        raise unknown_model(name)
+
+
+def _whole(call: Call) -> HttpResponse:
+    answer = complete(call)
+    try:
+        body = orjson.dumps(answer)
+    except TypeError:
+        # A lone surrogate or a number beyond 64 bits; the other writer takes 20 times as long.
+        plain = dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        body = plain.encode("utf-8", "replace")
+    return HttpResponse(
+        body, content_type="application/json", headers={"Cache-Control": "no-store"}
+    )
+
+
+def _streamed(call: Call) -> StreamingHttpResponse:
+    answer = stream(call)
+    response = StreamingHttpResponse(
+        answer,
+        content_type="text/event-stream; charset=utf-8",
+        headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
+    )
+
+    def how_ended() -> str | None:
+        """The end of the stream for the request's log line; None where the server sees it itself."""
+        if call.end == End.CLIENT_GONE:
+            return "cut"
+        return answer.failure.code if answer.failure else None
+
+    response.how_ended = how_ended  # type: ignore[attr-defined]
+    return response

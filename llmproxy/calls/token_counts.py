@@ -1,0 +1,98 @@
+"""Counts the tokens of a prompt without asking it: by the provider's count, or else by our own estimate.
+
+A count costs nothing, so it reserves nothing and leaves no record. A prompt goes to a provider only for whom calls do:
+not of somebody whose calls are stopped or whose tokens are used up, nor where the client's budget is spent.
+"""
+
+import time
+from contextlib import suppress
+from datetime import datetime
+
+from django.conf import settings
+
+from config.db.connections import release_connection
+from config.encryption import CannotDecrypt
+from licensing.callers import Caller
+from llmproxy.calls.admission import able_targets, estimate_of
+from llmproxy.catalogue import cooling
+from llmproxy.catalogue.choosing import choose
+from llmproxy.catalogue.readiness import key_of, ready_target
+from llmproxy.dialects.anthropic.messages import count_request
+from llmproxy.dialects.protocol import ProviderUnavailable, Target
+from llmproxy.dialects.reading import count_of, parse_json_exactly
+from llmproxy.dialects.refusals import problem_of
+from llmproxy.requests.messages import Messages
+from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
+from llmproxy.upstream.provider_session import ProviderSession
+from usage.caps import refuse_hopeless
+from usage.limits import PlanCaps
+from usage.refusals import CapReserved
+
+# A slower provider is not waited for: the estimate is nearly as good.
+SECONDS = 10.0
+MAX_ANSWER = 64 * 1024
+OK = 200
+# The caller's own faults. Other refusals, such as of servers that count nothing, leave the estimate.
+REFUSALS = frozenset({400, 413, 422})
+
+_session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
+
+
+def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:
+    """The tokens of a prompt.
+
+    Raises ``UnknownModel``, ``NotEntitled`` and ``InvalidRequest`` as a call does, ``ModelCallsStopped``,
+    ``BudgetExceeded``, ``MonthlyCapExceeded``, ``DailyLimitReached`` and ``ProviderRejected``.
+    """
+    assert caller.client_id is not None
+    model = choose(request.model, surface=request.surface, caller=caller)
+    targets = able_targets(model.targets, request)
+    # Running calls may hold all that is left: a count takes nothing of it.
+    with suppress(CapReserved):
+        refuse_hopeless(
+            user_id=caller.user_id,
+            client_id=caller.client_id,
+            plan=PlanCaps.of(caller),
+            least_input=1,
+            key_id=caller.key and caller.key.id,
+            key_cap=caller.key and caller.key.monthly_output_tokens,
+            now=now,
+        )
+    release_connection()
+    try:
+        target = ready_target(targets, is_only=len(targets) == 1, now=now)
+        # The next call tries a route that has failed, not this count.
+        cooling.end_try(key_of(target))
+        counted = _providers_count(request, target)
+    except (ProviderUnavailable, CannotDecrypt):
+        target, counted = targets[0], None
+    return estimate_of(request, [target], model=model).tokens if counted is None else counted
+
+
+def _providers_count(request: Messages, target: Target) -> int | None:
+    """The count of the target's provider; None where it gives none. Raises ``CannotDecrypt``."""
+    url, headers, body = count_request(request, target=target)
+    limits = Limits(
+        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
+        first_byte_timeout=SECONDS,
+        read_timeout=SECONDS,
+        deadline=time.monotonic() + SECONDS,
+        max_bytes=MAX_ANSWER,
+    )
+    with (
+        suppress(ExchangeError),
+        Exchange(_session, url=url, headers=headers, body=body, limits=limits) as exchange,
+    ):
+        head, answer = exchange.head(SECONDS), exchange.body()
+        if head is not None and head.status in REFUSALS:
+            raise problem_of(head.status, head.headers, answer, key=target.key())
+        if head is not None and head.status == OK:
+            return _count_in(answer)
+    return None
+
+
+def _count_in(answer: bytes) -> int | None:
+    try:
+        return count_of(parse_json_exactly(answer)["input_tokens"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None

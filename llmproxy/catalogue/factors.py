@@ -1,0 +1,150 @@
+"""The factors by which routes multiply the count of a prompt: learned each night, or set by an operator."""
+
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
+from typing import NamedTuple
+
+from django.db import transaction
+
+from accounts.audit import Actor, record
+from config.api.problems import Fault, InvalidRequest
+from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.models import Provider, Route
+from usage.summaries import input_ratios
+
+LOWEST, HIGHEST = Decimal(1), Decimal(2)
+STEP = Decimal("0.001")
+LEARNED_FROM = timedelta(days=30)
+# A tail of fewer calls says little, and frames weigh too much in shorter prompts.
+LEAST_CALLS = 50
+LEAST_COUNTED = 50
+PERCENTILE = 0.99
+
+
+class Learned(NamedTuple):
+    """The routes that use a factor and may learn one, and those whose factor has changed or would change."""
+
+    routes: int
+    changed: int
+
+
+def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
+    """Sets each factor to what providers lately reported over what was counted, at the 99th percentile.
+
+    A factor that an operator has set stays, and so does one whose model has too few reports since it last changed.
+    """
+    since = now - LEARNED_FROM
+    renewed = Route.objects.filter(learns_since__gt=since).order_by("learns_since")
+    ratios = input_ratios(
+        since=since,
+        since_by_route={
+            (model, name): begins
+            for model, provider, begins in renewed.values_list(
+                "model__name", "provider__name", "learns_since"
+            )
+            if begins is not None
+            for name in _recorded_names(provider)
+        },
+        percentile=PERCENTILE,
+        least_counted=LEAST_COUNTED,
+        least_calls=LEAST_CALLS,
+    )
+    routes = Route.objects.filter(tokenizer=Route.Tokenizer.FACTOR, factor_is_set=False)
+    known = [
+        (pk, factor, bounded(max(found)))
+        for pk, factor, model, provider in routes.values_list(
+            "pk", "token_factor", "model__name", "provider__name"
+        )
+        if (
+            found := [
+                ratios[model, name] for name in _recorded_names(provider) if (model, name) in ratios
+            ]
+        )
+    ]
+    changed = [(pk, learned) for pk, factor, learned in known if learned != factor]
+    if not dry_run:
+        changed = [each for each in changed if _learn(*each, by=by, now=now)]
+    return Learned(routes.count(), len(changed))
+
+
+def bounded(ratio: float) -> Decimal:
+    """A ratio as a factor: rounded up, and within its bounds."""
+    return min(HIGHEST, max(LOWEST, Decimal(ratio).quantize(STEP, ROUND_CEILING)))
+
+
+def _recorded_names(provider: str) -> list[str]:
+    """A provider's names in the ledger, where earlier releases recorded the default one by its dialect."""
+    if provider != Provider.DEFAULT:
+        return [provider]
+    others = set(Provider.objects.values_list("name", flat=True))
+    return [provider, *(DIALECTS.keys() - others)]
+
+
+def _learn(route_id: int, factor: Decimal, *, by: Actor, now: datetime) -> bool:
+    """Returns False for a route that has meanwhile been set, changed or deleted."""
+    with transaction.atomic():
+        route = (
+            Route.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("model", "provider")
+            .filter(pk=route_id, tokenizer=Route.Tokenizer.FACTOR, factor_is_set=False)
+            .first()
+        )
+        if route is None:
+            return False
+        _write(route, factor, is_set=False, action="route:factor_learned", by=by, now=now)
+    return True
+
+
+def set_factor(*, route_id: int, factor: Decimal, reason: str, by: Actor, now: datetime) -> Route:
+    """Sets the factor of a route; nights leave it as it is. Raises ``InvalidRequest`` for a factor out of bounds."""
+    if not LOWEST <= factor <= HIGHEST:
+        detail = f"A factor is between {LOWEST} and {HIGHEST}."
+        raise InvalidRequest(errors=[Fault("/factor", "invalid", detail)])
+    return _change(route_id, factor, is_set=True, reason=reason, by=by, now=now)
+
+
+def free_factor(*, route_id: int, reason: str, by: Actor, now: datetime) -> Route:
+    """Lets nights learn the factor of a route again, from the one that it has."""
+    return _change(route_id, None, is_set=False, reason=reason, by=by, now=now)
+
+
+def _change(
+    route_id: int, factor: Decimal | None, *, is_set: bool, reason: str, by: Actor, now: datetime
+) -> Route:
+    with transaction.atomic():
+        route = (
+            Route.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("model", "provider")
+            .get(pk=route_id)
+        )
+        if route.tokenizer != Route.Tokenizer.FACTOR:
+            detail = "This route counts by its model's own tokenizer and has no factor."
+            raise InvalidRequest(errors=[Fault("/factor", "invalid", detail)])
+        factor = route.token_factor if factor is None else factor
+        _write(
+            route,
+            factor,
+            is_set=is_set,
+            action="route:factor_set" if is_set else "route:factor_freed",
+            by=by,
+            now=now,
+            reason=reason,
+        )
+    return route
+
+
+def _write(
+    route: Route,
+    factor: Decimal,
+    *,
+    is_set: bool,
+    action: str,
+    by: Actor,
+    now: datetime,
+    reason: str = "",
+) -> None:
+    before = {"factor": str(route.token_factor), "set": route.factor_is_set}
+    route.token_factor, route.factor_is_set = factor.quantize(STEP), is_set
+    route.save(update_fields=("token_factor", "factor_is_set"))
+    after = {"factor": str(route.token_factor), "set": is_set}
+    record(action, by=by, now=now, target=route, reason=reason, before=before, after=after)

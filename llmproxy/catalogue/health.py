@@ -1,0 +1,74 @@
+"""How often providers have answered and failed in the last minutes, over all processes, for operators.
+
+A process adds up what happens and writes it every few seconds, so that a call costs no round trip.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from threading import Lock
+from typing import NamedTuple
+
+from django.core.cache import cache
+
+from llmproxy.catalogue import cooling
+from llmproxy.catalogue.cooling import Cooling, RouteKey
+from llmproxy.models import Route
+
+MINUTES = 5
+KEPT_SECONDS = (MINUTES + 1) * 60
+
+
+class Health(NamedTuple):
+    """The answers and failures of a provider in the last minutes, and its routes that cool down, by its own names
+    for their models."""
+
+    answered: int
+    failed: int
+    cooling: dict[str, Cooling]
+
+
+_counts: Counter[tuple[str, str]] = Counter()
+_lock = Lock()
+
+
+def health_of(providers: Iterable[str], *, now: datetime) -> dict[str, Health]:
+    """The health of providers, by name."""
+    names = list(providers)
+    routes = Route.objects.filter(provider__name__in=names).order_by("provider_name")
+    cools: dict[str, dict[str, Cooling]] = {name: {} for name in names}
+    for provider, model in routes.values_list("provider__name", "provider_name"):
+        if found := cooling.shown(RouteKey(provider, model), now=now):
+            cools[provider][model] = found
+    return {
+        name: Health(_sum("answered", name, now), _sum("failed", name, now), cools[name])
+        for name in names
+    }
+
+
+def note(provider: str, *, failed: bool) -> None:
+    with _lock:
+        _counts["failed" if failed else "answered", provider] += 1
+
+
+def write_counts(*, now: datetime) -> None:
+    """Adds what this process has counted to the counts of all."""
+    with _lock:
+        counts = dict(_counts)
+        _counts.clear()
+    for (kind, provider), number in counts.items():
+        cache.add(_key(kind, provider, _minute(now)), number, KEPT_SECONDS)
+
+
+def _sum(kind: str, provider: str, now: datetime) -> int:
+    last = _minute(now)
+    keys = [_key(kind, provider, minute) for minute in range(last - MINUTES + 1, last + 1)]
+    return sum(cache.get(key, 0) for key in keys)
+
+
+def _key(kind: str, provider: str, minute: int) -> str:
+    return f"llm:{kind}:{minute}:{provider}"
+
+
+def _minute(at: datetime) -> int:
+    return int(at.timestamp()) // 60

@@ -1,0 +1,111 @@
+"""Adds and changes language models."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from accounts.audit import Actor, record
+from config.api.problems import Fault, InvalidRequest
+from licensing.models import Plan
+from llmproxy.catalogue.routing import rename
+from llmproxy.models import LanguageModel, Provider, Route
+from usage.limits import LEAST_OUTPUT
+
+NAME_TAKEN = Fault("/name", "unique", "A model of this name exists already.")
+DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL) for calls that name no model."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """The properties of a model. Limits are in tokens; no ``image_tokens`` means the provider's default, no ``plans``
+    every plan.
+    """
+
+    name: str
+    provider_name: str
+    output_limit: int
+    image_tokens: int | None = None
+    is_on: bool
+    plans: list[Plan]
+    context_length: int | None = None
+    input_modalities: Sequence[str] = ()
+
+
+def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
+    """Adds a model. Raises ``InvalidRequest`` for an offer that is not possible."""
+    with transaction.atomic():
+        model = _write(LanguageModel(), offer, now=now)
+        record("language_model:added", by=by, now=now, target=model, after=_audited(model))
+    return model
+
+
+def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
+    """Changes a model; running calls are not affected.
+
+    Raises ``InvalidRequest`` for an offer that is not possible. The default model can be neither renamed nor switched
+    off, because calls that name no model use it.
+    """
+    with transaction.atomic():
+        model = LanguageModel.objects.select_for_update(no_key=True).get(pk=model_id)
+        if model.name == settings.LLM_DEFAULT_MODEL and offer.name != model.name:
+            raise InvalidRequest(errors=[Fault("/name", "invalid", DEFAULT_STAYS)])
+        before = _audited(model)
+        model = _write(model, offer, now=now)
+        after = _audited(model)
+        record("language_model:changed", by=by, now=now, target=model, before=before, after=after)
+    return model
+
+
+def _write(model: LanguageModel, offer: Offer, *, now: datetime) -> LanguageModel:
+    if offer.output_limit < LEAST_OUTPUT:
+        detail = f"The output limit is at least {LEAST_OUTPUT} tokens."
+        raise InvalidRequest(errors=[Fault("/output_limit", "min_value", detail)])
+    if offer.name == settings.LLM_DEFAULT_MODEL and not offer.is_on:
+        raise InvalidRequest(errors=[Fault("/is_on", "invalid", DEFAULT_STAYS)])
+    is_renamed = model.name != offer.name
+    model.name, model.provider_name = offer.name, offer.provider_name
+    model.output_limit, model.is_on = offer.output_limit, offer.is_on
+    model.image_tokens, model.context_length = offer.image_tokens, offer.context_length
+    model.input_modalities = list(offer.input_modalities)
+    try:
+        with transaction.atomic():
+            model.save()
+    except IntegrityError:
+        raise InvalidRequest(errors=[NAME_TAKEN]) from None
+    model.plans.set(offer.plans)
+    if is_renamed:
+        # The ledger may hold calls of another model under the new name.
+        model.routes.update(learns_since=now)
+    write_route(model, now=now)
+    return model
+
+
+def write_route(model: LanguageModel, *, now: datetime) -> None:
+    """Gives the model its route to the provider of the settings, unless it has routes to others alone."""
+    provider, _ = Provider.objects.get_or_create(name=Provider.DEFAULT)
+    of_both = {"model": model, "provider": provider}
+    route = Route.objects.select_for_update(no_key=True).filter(**of_both).first()
+    if route is None and model.routes.exists():
+        return
+    route = route or Route(**of_both)
+    rename(route, model.provider_name, now=now)
+    route.save()
+
+
+def _audited(model: LanguageModel) -> dict[str, Any]:
+    """The model's fields in the audit log."""
+    return {
+        "name": model.name,
+        "provider_name": model.provider_name,
+        "tokenizers": list(model.routes.values_list("tokenizer", flat=True)),
+        "output_limit": model.output_limit,
+        "image_tokens": model.image_tokens,
+        "context_length": model.context_length,
+        "input_modalities": model.input_modalities,
+        "on": model.is_on,
+        "plans": list(model.plans.order_by("name").values_list("name", flat=True)),
+    }

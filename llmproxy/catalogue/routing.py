@@ -1,0 +1,122 @@
+"""Adds, changes and removes the routes of models. A change counts for the calls that start from then on."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from accounts.audit import Actor, record
+from config.api.problems import Fault, InvalidRequest
+from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """What an operator says of a route. No ``surfaces`` means all those of the provider's dialect."""
+
+    provider_name: str
+    order: int
+    surfaces: list[str]
+
+
+def add_route(
+    *, model: LanguageModel, provider: Provider, way: Way, by: Actor, now: datetime
+) -> Route:
+    """Adds a route, without prices until they are looked up or set. Raises ``InvalidRequest``."""
+    _check(provider, way)
+    with transaction.atomic():
+        route = Route(model=model, provider=provider)
+        _apply(route, way, now=now)
+        try:
+            with transaction.atomic():
+                route.save()
+        except IntegrityError:
+            sentence = "This model has a route to this provider already."
+            raise InvalidRequest(errors=[Fault("/provider", "unique", sentence)]) from None
+        record("route:added", by=by, now=now, target=route, after=_audited(route))
+    return route
+
+
+def change_route(*, route_id: int, way: Way, reason: str, by: Actor, now: datetime) -> Route:
+    """Changes a route; running calls go on. Another name at the provider is another model there: it is counted anew,
+    and has no prices until they are looked up. Raises ``InvalidRequest``.
+    """
+    with transaction.atomic():
+        route = _locked(route_id)
+        _check(route.provider, way)
+        is_default = route.provider.name == Provider.DEFAULT
+        if is_default and way.provider_name != route.provider_name:
+            sentence = "At the provider of the settings, the model's own page says its name."
+            raise InvalidRequest(errors=[Fault("/provider_name", "invalid", sentence)])
+        before = _audited(route)
+        _apply(route, way, now=now)
+        route.save()
+        record(
+            "route:changed",
+            by=by,
+            now=now,
+            target=route,
+            reason=reason,
+            before=before,
+            after=_audited(route),
+        )
+    return route
+
+
+def remove_route(*, route_id: int, reason: str, by: Actor, now: datetime) -> None:
+    """Removes a route. Raises ``InvalidRequest`` for the last one of its model, which may be switched off instead."""
+    with transaction.atomic():
+        route = _locked(route_id)
+        # One after another, so that of two operators each leaves a route.
+        LanguageModel.objects.select_for_update(no_key=True).get(pk=route.model_id)
+        if not Route.objects.filter(model=route.model_id).exclude(pk=route.pk).exists():
+            sentence = "A model needs a route. To end its calls, switch the model off."
+            raise InvalidRequest(errors=[Fault("/reason", "last_route", sentence)])
+        record("route:removed", by=by, now=now, target=route, reason=reason, before=_audited(route))
+        route.delete()
+
+
+def _locked(route_id: int) -> Route:
+    routes = Route.objects.select_for_update(of=("self",), no_key=True)
+    return routes.select_related("model", "provider").get(pk=route_id)
+
+
+def _check(provider: Provider, way: Way) -> None:
+    if provider.name == Provider.DEFAULT:
+        return
+    able = set(DIALECTS[provider.dialect].codecs)
+    if unable := sorted(set(way.surfaces) - able):
+        sentence = f"Providers of this dialect have no {', '.join(unable)}."
+        raise InvalidRequest(errors=[Fault("/surfaces", "invalid", sentence)])
+
+
+def _apply(route: Route, way: Way, *, now: datetime) -> None:
+    rename(route, way.provider_name, now=now)
+    route.order, route.surfaces = way.order, sorted(way.surfaces)
+
+
+def rename(route: Route, provider_name: str, *, now: datetime) -> None:
+    """Gives a route the provider's name for its model. Another name is counted in its own way, by reports from now on,
+    and has neither prices nor a context length until they are looked up."""
+    if route.provider_name == provider_name:
+        return
+    route.provider_name, route.learns_since, route.context_length = provider_name, now, None
+    route.tokenizer = tokenizer_of(provider_name)
+    if not route.factor_is_set:
+        route.token_factor = Route.FIRST_FACTOR
+    if not route.prices_are_set:
+        route.input_price = route.cached_input_price = None
+        route.output_price = route.cache_write_price = None
+
+
+def _audited(route: Route) -> dict[str, Any]:
+    """The route's fields in the audit log."""
+    return {
+        "provider": route.provider.name,
+        "provider_name": route.provider_name,
+        "order": route.order,
+        "surfaces": route.surfaces,
+        "tokenizer": route.tokenizer,
+    }

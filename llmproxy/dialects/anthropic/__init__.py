@@ -1,0 +1,45 @@
+"""Anthropic's Messages API (https://docs.anthropic.com/en/api/messages), for callers of chat completions."""
+
+from typing import Any
+
+from llmproxy.dialects import chat_answers
+from llmproxy.dialects.anthropic.answer import completion
+from llmproxy.dialects.anthropic.events import EventTranslator
+from llmproxy.dialects.anthropic.outgoing import message_request
+from llmproxy.dialects.anthropic.overhead import prompt_overhead
+from llmproxy.dialects.protocol import ProviderRequest, Target, TokenUsage, Translator
+from llmproxy.requests.chat import Chat
+
+API_VERSION = "2023-06-01"
+
+
+class ChatCompletions:
+    """Chat completions. The base URL is that of Anthropic's own SDK, without ``/v1``."""
+
+    def check(self, request: Chat) -> None:
+        message_request(request, model="", output_limit=1)
+
+    def prompt_overhead(self, request: Chat) -> int:
+        return prompt_overhead(request.members)
+
+    def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
+        body = message_request(request, model=target.model, output_limit=output_limit)
+        return target.post("/v1/messages", body, streamed=request.stream)
+
+    def answer(
+        self, body: bytes, *, target: Target
+    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
+        return completion(body, key=target.key)
+
+    def completed(
+        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
+    ) -> dict[str, Any]:
+        return chat_answers.completed(answer, called=called, charged=charged)
+
+    def translator(self, request: Chat, *, target: Target, called: str | None) -> Translator:
+        return EventTranslator(include_usage=request.include_usage, called=called, key=target.key)
+
+
+def api_key(key: str) -> dict[str, str]:
+    """The headers that authenticate a request."""
+    return {"x-api-key": key, "anthropic-version": API_VERSION}

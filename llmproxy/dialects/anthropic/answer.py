@@ -1,0 +1,153 @@
+"""Translates Anthropic's message to a chat completion.
+
+Thinking becomes ``reasoning_content``, and with its signatures ``reasoning_details`` in OpenRouter's shape: a caller
+who gives these back lets the model think on after the call of a tool. The ``id`` of a thought is that of the call
+before it, since the shape has one list of thoughts and one of calls.
+"""
+
+import time
+from collections.abc import Callable
+from json import dumps
+from typing import Any
+
+from llmproxy.dialects.anthropic.blocks import SIGNED
+from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.protocol import PromptUsage, ProviderError, TokenUsage
+from llmproxy.dialects.reading import count_of, parse_json_exactly, size_of, usage_of
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+
+
+def completion(
+    body: bytes, *, key: Callable[[], str]
+) -> tuple[dict[str, Any], TokenUsage | None, int]:
+    """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
+    try:
+        message = parse_json_exactly(body)
+        raise_failure(message, key=key, reported=reported)
+        translated, size = _message(message["content"])
+        known = reported(message.get("usage"))
+        return _completion(message, translated, known), known, size
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ProviderError from None
+
+
+def finish_reason(stop_reason: str | None) -> str:
+    """OpenAI's finish reason; ``stop`` for an unknown one."""
+    return _FINISH.get(stop_reason or "", "stop")
+
+
+def reported(usage: Any) -> TokenUsage | None:
+    """The token usage of a ``usage`` object, None unless it has both kinds. An explicit zero is a report."""
+    known = prompt(usage)
+    if known is None or (output := count_of(usage.get("output_tokens"))) is None:
+        return None
+    details = usage.get("output_tokens_details")
+    thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
+    return TokenUsage(
+        input=known.input,
+        output=output,
+        cached_input=known.cached_input,
+        cache_write=known.cache_write,
+        # Not every server of this API reports it.
+        reasoning=count_of(thinking) or 0,
+    )
+
+
+def prompt(usage: Any) -> PromptUsage | None:
+    """The usage of the prompt alone. ``input_tokens`` excludes those read from or written to a cache."""
+    if not isinstance(usage, dict) or (fresh := count_of(usage.get("input_tokens"))) is None:
+        return None
+    read, written = (
+        count_of(usage.get(f"cache_{how}_input_tokens")) or 0 for how in ("read", "creation")
+    )
+    return PromptUsage(input=fresh + read + written, cached_input=read, cache_write=written)
+
+
+def _completion(
+    message: dict[str, Any], translated: dict[str, Any], known: TokenUsage | None
+) -> dict[str, Any]:
+    choice = {
+        "index": 0,
+        "message": translated,
+        "finish_reason": finish_reason(message.get("stop_reason")),
+        "logprobs": None,
+    }
+    answer = {
+        "id": message["id"],
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": message["model"],
+        "choices": [choice],
+    }
+    return answer if known is None else {**answer, "usage": usage_of(known)}
+
+
+def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:
+    """The assistant's message, and its bytes that count as output."""
+    text, thinking, hidden = "", "", 0
+    details: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
+    for block in blocks:
+        match block["type"]:
+            case "text":
+                text += block["text"] or ""
+            case "thinking":
+                thinking += block["thinking"] or ""
+                said = thought(block["thinking"] or "", len(details))
+                details.append(said | signature(block.get("signature"), after=_last_id(calls)))
+            case "redacted_thinking":
+                hidden += len(block["data"])
+                after = _last_id(calls)
+                details.append(hidden_thought(block["data"], len(details), after=after))
+            case "tool_use":
+                calls.append(tool_call(block["id"], block["name"], arguments_of(block)))
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if calls:
+        message |= {"content": text or None, "tool_calls": calls}
+    if thinking:
+        message["reasoning_content"] = thinking
+    if details:
+        message["reasoning_details"] = details
+    functions = [call["function"] for call in calls]
+    texts = [text, thinking, *(each["name"] + each["arguments"] for each in functions)]
+    return message, hidden + sum(map(size_of, texts))
+
+
+def thought(text: str, index: int) -> dict[str, Any]:
+    return {"type": "reasoning.text", "text": text, "index": index}
+
+
+def signature(given: str | None, *, after: str | None) -> dict[str, Any]:
+    """The members that sign a thought after a call; a server that signs none wants none back."""
+    return {"signature": given, "format": SIGNED, **_place(after)} if given else {}
+
+
+def hidden_thought(data: str, index: int, *, after: str | None) -> dict[str, Any]:
+    said = {"type": "reasoning.encrypted", "data": data, "format": SIGNED, "index": index}
+    return said | _place(after)
+
+
+def _place(after: str | None) -> dict[str, str]:
+    return {} if after is None else {"id": after}
+
+
+def _last_id(calls: list[dict[str, Any]]) -> str | None:
+    return calls[-1]["id"] if calls else None
+
+
+def arguments_of(block: dict[str, Any]) -> str:
+    """The arguments that a tool block starts with; an empty object without any."""
+    return dumps(block.get("input") or {})
+
+
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}

@@ -1,0 +1,121 @@
+"""Anthropic's Messages API for its own callers: requests and answers keep their shapes."""
+
+from typing import Any
+
+from llmproxy.dialects.anthropic.answer import reported
+from llmproxy.dialects.anthropic.message_events import MessageTranslator, size_of_part
+from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
+from llmproxy.dialects.anthropic.usage import listed, usage_of
+from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.protocol import (
+    ProviderError,
+    ProviderRequest,
+    Target,
+    TokenUsage,
+    Translator,
+)
+from llmproxy.dialects.reading import parse_json_exactly
+from llmproxy.requests.messages import Block, Messages
+
+# Of a tool that Anthropic defines and the caller runs, as documented: up to 700.
+CLIENT_TOOL = 700
+# Of a document that the provider fetches: five pages, as text and as images of them.
+FETCHED_DOCUMENT = 20_000
+# The least budget for thinking that the API takes.
+LEAST_BUDGET = 1_024
+# Characters of encrypted thinking for each of its tokens.
+CHARACTERS_PER_TOKEN = 6
+_MEMBERS = frozenset({
+    "id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage",
+    "context_management",
+})  # fmt: skip
+
+
+class MessageCodec:
+    """Anthropic's messages. The base URL is that of Anthropic's own SDK, without ``/v1``."""
+
+    def check(self, request: Messages) -> None:
+        """Takes whatever the schema takes."""
+
+    def prompt_overhead(self, request: Messages) -> int:
+        members = request.members
+        tools = members.get("tools", ())
+        blocks = [block for _, block in request.blocks()]
+        has_prompt = bool(
+            tools
+            or "output_format" in members
+            or "output_config" in members
+            or any(block["type"] == "tool_use" for block in blocks)
+        )
+        client_tools = sum("input_schema" not in tool for tool in tools)
+        return (
+            TOOLS_PROMPT * has_prompt
+            + CLIENT_TOOL * client_tools
+            + sum(map(_hidden_tokens, blocks))
+        )
+
+    def outgoing(self, request: Messages, *, target: Target, output_limit: int) -> ProviderRequest:
+        body = {"model": target.model, "max_tokens": output_limit, **request.members}
+        if "thinking" in body:
+            body["thinking"] = _thinking(request, output_limit=output_limit)
+        if request.stream:
+            body["stream"] = True
+        return target.post("/v1/messages", body, streamed=request.stream, headers=request.headers)
+
+    def answer(
+        self, body: bytes, *, target: Target
+    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
+        try:
+            message = parse_json_exactly(body)
+            raise_failure(message, key=target.key, reported=reported)
+            answer = {
+                name: value
+                for name, value in message.items()
+                if target.passes_all or name in _MEMBERS
+            }
+            answer["usage"] = listed(message.get("usage"), passes_all=target.passes_all)
+            size = sum(map(size_of_part, answer["content"]))
+            return answer, reported(answer.get("usage")), size
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ProviderError from None
+
+    def completed(
+        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
+    ) -> dict[str, Any]:
+        if called is not None:
+            answer["model"] = called
+        answer["usage"] = usage_of(answer["usage"], charged)
+        return answer
+
+    def translator(self, request: Messages, *, target: Target, called: str | None) -> Translator:
+        return MessageTranslator(called=called, key=target.key, passes_all=target.passes_all)
+
+
+def count_request(request: Messages, *, target: Target) -> ProviderRequest:
+    """The request that counts a prompt."""
+    body = {"model": target.model, **request.members}
+    return target.post("/v1/messages/count_tokens", body, headers=request.headers)
+
+
+def _thinking(request: Messages, *, output_limit: int) -> dict[str, Any]:
+    """The caller's thinking, within an output limit that was lowered: the API wants a budget below it."""
+    thinking: dict[str, Any] = request.members["thinking"]
+    budget, wanted = thinking.get("budget_tokens"), request.output_wanted or 0
+    # A budget that the caller set beyond its own limit is meant so: it is for several turns with tools.
+    if budget is None or budget >= wanted or budget < output_limit:
+        return thinking
+    if output_limit <= LEAST_BUDGET:
+        return {"type": "disabled"}
+    return {**thinking, "budget_tokens": output_limit - 1}
+
+
+def _hidden_tokens(block: Block) -> int:
+    """The tokens of a block of a prompt that its texts and images do not say."""
+    match block["type"]:
+        case "redacted_thinking":
+            return len(block["data"]) // CHARACTERS_PER_TOKEN
+        case "thinking" if not block["thinking"]:
+            return len(block["signature"]) // CHARACTERS_PER_TOKEN
+        case "document" if block["source"]["type"] == "url":
+            return FETCHED_DOCUMENT
+    return 0

@@ -1,0 +1,114 @@
+"""Reads an error that a provider sends with the status 200: an event of a stream, or the whole answer."""
+
+from collections.abc import Callable
+from json import dumps
+from math import ceil
+from typing import Any
+
+from config.api.problems import Problem
+from llmproxy.dialects.protocol import TokenUsage
+from llmproxy.dialects.reading import parse_json
+from llmproxy.dialects.refusals import error_in, is_too_long, problem_of
+
+# The codes of OpenAI's responses that failed by what they were asked.
+_OF_THE_REQUEST = frozenset({
+    "invalid_prompt", "invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url",
+    "invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error", "image_file_too_large",
+    "image_content_policy_violation", "unsupported_image_media_type", "empty_image_file", "failed_to_download_image",
+    "image_file_not_found",
+})  # fmt: skip
+# The status that each kind of error has outside a stream.
+_STATUSES = {
+    # Anthropic's; OpenAI's servers share some.
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+    # OpenAI's and Moonshot's.
+    "insufficient_quota": 402,
+    "rate_limit_exceeded": 429,
+    "rate_limit_reached_error": 429,
+    "engine_overloaded_error": 529,
+    **dict.fromkeys(_OF_THE_REQUEST, 400),
+    # vLLM's.
+    "BadRequestError": 400,
+    "NotFoundError": 404,
+    # Google's.
+    "INVALID_ARGUMENT": 400,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_UNKNOWN = 500
+# Members of an error that hold its status, as a number or as a kind.
+_PLACES = ("status_code", "code", "status", "type")
+# Members of an answer that was begun before it failed.
+_MADE = ("choices", "output", "content", "usage")
+
+
+class FailedAnswer(Exception):
+    """A failure in place of a whole answer, whose tokens the provider reports."""
+
+    def __init__(self, problem: Problem, reported: TokenUsage) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+        self.reported = reported
+
+
+def is_failure(answer: Any) -> bool:
+    """Whether an object is an error. vLLM's has no member ``error``."""
+    return bool(answer.get("error")) or answer.get("object") == "error"
+
+
+def is_refusal(body: bytes) -> bool:
+    """Whether a body in place of a whole answer refuses the call: a page, or an error without anything of an answer."""
+    if body.lstrip().startswith(b"<"):
+        return True
+    try:
+        answer, _ = parse_json(body)
+        return is_failure(answer) and not any(map(answer.get, _MADE))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def raise_failure(
+    answer: Any, *, key: Callable[[], str], reported: Callable[[Any], TokenUsage | None]
+) -> None:
+    """Raises what a whole answer says of its failure, where it is one."""
+    if is_failure(answer):
+        problem, known = failure_of(answer, key=key()), reported(answer.get("usage"))
+        raise problem if known is None else FailedAnswer(problem, known)
+
+
+def failure_of(answer: dict[str, Any], *, key: str) -> Problem:
+    """The problem of an error, as if its provider had refused the call, made with this key, with it."""
+    error = error_in(answer)
+    body, status = dumps({"error": error}).encode(), _status_of(error)
+    if status == _UNKNOWN and is_too_long(body):
+        # Servers notice a context that is too long in the middle of an answer too, mostly without a status.
+        status = 400
+    return problem_of(status, _retry_after(error), body, key=key)
+
+
+def _status_of(error: dict[str, Any]) -> int:
+    values = [str(error.get(place)) for place in _PLACES]
+    numbers = [int(value) for value in values if len(value) == 3 and value.isdecimal()]
+    kinds = [_STATUSES[value] for value in values if value in _STATUSES]
+    return next((status for status in [*numbers, *kinds] if 400 <= status < 600), _UNKNOWN)
+
+
+def _retry_after(error: dict[str, Any]) -> dict[str, str]:
+    """The wait in seconds that an error asks for, as a header: ``retry_after``, or Google's ``12.5s``."""
+    details = error.get("details")
+    waits = [each.get("retryDelay") for each in details] if isinstance(details, list) else []
+    for wait in (error.get("retry_after"), *waits):
+        try:
+            return {"Retry-After": str(ceil(float(str(wait).removesuffix("s"))))}
+        except (ValueError, OverflowError):
+            continue
+    return {}

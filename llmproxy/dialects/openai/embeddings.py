@@ -1,0 +1,61 @@
+"""OpenAI's embeddings, and any server that has them (https://platform.openai.com/docs/api-reference/embeddings)."""
+
+from typing import Any, Never
+
+from llmproxy.dialects.failures import failure_of, is_failure
+from llmproxy.dialects.openai.listed import EMBEDDINGS, drop
+from llmproxy.dialects.openai.usage import listed
+from llmproxy.dialects.protocol import ProviderError, ProviderRequest, Target, TokenUsage
+from llmproxy.dialects.reading import count_of, parse_json
+from llmproxy.requests.embeddings import EmbeddingsRequest
+
+
+class Embeddings:
+    """Embeddings: they come in one piece, and only their input counts."""
+
+    def check(self, request: EmbeddingsRequest) -> None:
+        """Every valid call can be sent."""
+
+    def prompt_overhead(self, request: EmbeddingsRequest) -> int:
+        return request.token_count
+
+    def outgoing(
+        self, request: EmbeddingsRequest, *, target: Target, output_limit: int
+    ) -> ProviderRequest:
+        return target.post("/embeddings", {**request.members, "model": target.model})
+
+    def answer(
+        self, body: bytes, *, target: Target
+    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
+        try:
+            answer, _ = parse_json(body)
+            if is_failure(answer):
+                raise failure_of(answer, key=target.key())
+            made, usage = answer["data"], answer.get("usage") or {}
+            counts = [count_of(usage.get(each)) for each in ("prompt_tokens", "total_tokens")]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise ProviderError from None
+        if not isinstance(made, list) or not made:
+            raise ProviderError
+        known = next((each for each in counts if each is not None), None)
+        answer["usage"] = listed(usage, passes_all=target.passes_all)
+        if not target.passes_all:
+            drop(answer, EMBEDDINGS)
+        if known is None:
+            return answer, None, 0
+        answer["usage"] |= {"prompt_tokens": known, "total_tokens": known}
+        return answer, TokenUsage(known, 0), 0
+
+    def completed(
+        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
+    ) -> dict[str, Any]:
+        if called is not None:
+            answer["model"] = called
+        if charged is not None:
+            answer["usage"] = {"prompt_tokens": charged.input, "total_tokens": charged.input}
+        return answer
+
+    def translator(
+        self, request: EmbeddingsRequest, *, target: Target, called: str | None
+    ) -> Never:
+        raise NotImplementedError("Embeddings are not streamed.")

@@ -1,0 +1,146 @@
+"""Reads the chunks of a streamed chat completion.
+
+An ordinary chunk is forwarded as it came. One is written anew where its model has another name for callers, where it
+has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from config.api.problems import Problem
+from llmproxy.dialects.chat_answers import DONE, error_event
+from llmproxy.dialects.failures import failure_of, is_failure
+from llmproxy.dialects.openai.listed import drop_unlisted, is_listed
+from llmproxy.dialects.openai.texts import NotPlain, make_plain, output_size
+from llmproxy.dialects.openai.usage import reported, told
+from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
+from llmproxy.dialects.reading import parse_json, usage_of
+from llmproxy.dialects.sse import Event, data_event
+
+LAST = b"[DONE]"
+# The members that all chunks of one answer share.
+_HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
+
+
+class EventTranslator:
+    """The translator of one stream."""
+
+    def __init__(
+        self,
+        *,
+        include_usage: bool,
+        key: Callable[[], str],
+        called: str | None = None,
+        passes_all: bool = False,
+    ) -> None:
+        self._include_usage = include_usage
+        self._key = key
+        self._passes_all = passes_all
+        self._name = {} if called is None else {"model": called}
+        # The last chunk, and the last usage of any chunk with what it reports.
+        self._chunk: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._known: TokenUsage | None = None
+        self._finished = False
+        # The choices whose role was said.
+        self._spoken: set[Any] = set()
+
+    def piece(self, event: Event) -> Piece:
+        if event.data is None:
+            # A comment shows that the provider is alive, which becomes our own keep-alive.
+            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
+        data = event.data.strip()
+        if data == LAST:
+            # An answer without a reason for its end was cut on the way.
+            failed = None if self._finished else ProviderError()
+            return Piece(ended=self._finished, failed=failed)
+        try:
+            return self._piece(event, data)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Piece(failed=ProviderError())
+
+    def ending(self, charged: TokenUsage) -> bytes:
+        return (self._usage_chunk(charged) if self._include_usage else b"") + DONE
+
+    def failure(self, problem: Problem) -> bytes:
+        return error_event(problem)
+
+    def _usage_chunk(self, known: TokenUsage) -> bytes:
+        head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}
+        # The provider's usage has more members than ours; ours counts where it reported none or another.
+        usage = usage_of(known)
+        if self._known == known:
+            usage |= told(self._usage, known, passes_all=self._passes_all)
+        return data_event({**head, **self._name, "choices": [], "usage": usage})
+
+    def _piece(self, event: Event, data: bytes) -> Piece:
+        chunk, is_json = parse_json(data)
+        choices = chunk.get("choices")
+        is_chunk = isinstance(choices, list)
+        if chunk.get("error") or event.event == "error" or (not is_chunk and is_failure(chunk)):
+            return Piece(failed=failure_of(chunk, key=self._key()))
+        if not is_chunk:
+            # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.
+            return Piece(reported=self._report(chunk.get("usage")))
+        self._chunk = chunk
+        size, finished, is_plain = self._read(choices)
+        usage = chunk.pop("usage", None)
+        for choice in choices:
+            if choice.get("usage"):
+                # Moonshot reports here.
+                within = choice.pop("usage")
+                usage = usage or within
+        known = None if usage is None else self._report(usage)
+        is_ordinary = is_json and is_plain and usage is None and not self._name
+        if not (self._passes_all or is_listed(chunk)):
+            drop_unlisted(chunk)
+            is_ordinary = False
+        forward = b""
+        # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
+        # first choice of each chunk, so it is not for callers; the usage comes at the end to those that want it.
+        if choices:
+            forward = (
+                _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
+            )
+        return Piece(forward=forward, size=size, finished=finished, reported=known)
+
+    def _read(self, choices: list[dict[str, Any]]) -> tuple[int, bool, bool]:
+        """The size of the deltas, whether one has the finish reason, and whether all were plain, as they are now."""
+        size, finished, is_plain = 0, False, True
+        for choice in choices:
+            delta = choice.get("delta")
+            if delta is None:
+                # Azure's filter speaks without one, and SDKs read it.
+                delta = choice["delta"] = {}
+                is_plain = False
+            try:
+                size += output_size(delta)
+            except NotPlain:
+                make_plain(delta)
+                size, is_plain = size + output_size(delta), False
+            if delta.get("role") and self._repeats_its_role(choice, delta):
+                is_plain = False
+            if choice.get("finish_reason"):
+                self._finished = finished = True
+        return size, finished, is_plain
+
+    def _repeats_its_role(self, choice: dict[str, Any], delta: dict[str, Any]) -> bool:
+        """Whether a role was said before, as some servers do in each delta; SDKs put the texts of all together."""
+        index = choice.get("index")
+        if index in self._spoken:
+            del delta["role"]
+            return True
+        self._spoken.add(index)
+        return False
+
+    def _report(self, usage: Any) -> TokenUsage | None:
+        known = reported(usage)
+        if known is not None:
+            self._usage, self._known = usage, known
+        return known
+
+
+def _as_it_came(event: Event, data: bytes) -> bytes:
+    """The event with its data alone: a byte order mark, a comment or a field beside it is not for the caller."""
+    plain = b"data: %b\n\n" % data
+    return event.raw if event.raw == plain else plain[:-2].replace(b"\n", b" ") + b"\n\n"

@@ -1,0 +1,195 @@
+"""The interface of providers: how to write a request, and how to read its answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from json import dumps
+from typing import Any, NamedTuple, Protocol
+
+from django.conf import settings
+
+from config.api import problems
+from config.api.problems import Problem
+from llmproxy.dialects.sse import Event
+from llmproxy.prompts.estimates import Measure
+from llmproxy.requests.model_request import ModelRequest, Surface
+from usage.caps import Prices
+
+# A comment that keeps a silent stream alive; every client skips it.
+KEEP_ALIVE = b": keep-alive\n\n"
+NO_HEADERS: Mapping[str, str] = {}
+
+
+class ProviderRejected(problems.ProviderRejected):
+    """The provider refused the request itself; ``detail`` is the provider's message."""
+
+    title = "The model refused the request"
+    default_detail = "The model does not take this request as it is."
+
+
+class ProviderError(problems.ProviderError):
+    title = "The model failed"
+    default_detail = "The model did not answer properly. Please try again."
+
+
+class ProviderUnavailable(problems.ProviderUnavailable):
+    title = "The model is not available"
+    default_detail = "The model is not available at the moment. Please try again shortly."
+
+
+class ProviderTimeout(problems.ProviderTimeout):
+    title = "The model took too long"
+    default_detail = "The model took too long to answer. Please try again."
+
+
+class ProviderRequest(NamedTuple):
+    """One HTTP request to a provider."""
+
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens as a provider reports them; ``input`` includes those read from a cache (``cached_input``) or written to
+    one, and ``output`` the reasoning ones."""
+
+    input: int
+    output: int
+    cached_input: int = 0
+    reasoning: int = 0
+    cache_write: int = 0
+
+
+class PromptUsage(NamedTuple):
+    """Tokens of a prompt; ``input`` includes those read from a cache or written to one."""
+
+    input: int
+    cached_input: int = 0
+    cache_write: int = 0
+
+
+@dataclass(slots=True)
+class Piece:
+    """The meaning of one provider event for the caller.
+
+    ``forward`` holds the bytes for the caller, ``size`` the bytes of text in it that count as output. ``finished``: the
+    answer has its finish reason. ``ended``: the stream is over. ``failed``: the provider reported an error instead.
+    ``prompt`` is the prompt's usage where it is known before the whole. A chunk without choices, such as one with the
+    usage, is not in ``forward``.
+    """
+
+    forward: bytes = b""
+    size: int = 0
+    finished: bool = False
+    ended: bool = False
+    failed: Problem | None = None
+    reported: TokenUsage | None = None
+    prompt: PromptUsage | None = None
+
+
+class Translator(Protocol):
+    """Reads the events of one stream, in order."""
+
+    def piece(self, event: Event) -> Piece: ...
+
+    def ending(self, charged: TokenUsage) -> bytes:
+        """The last bytes of a settled stream, after those that its pieces forward."""
+        ...
+
+    def failure(self, problem: Problem) -> bytes:
+        """The bytes that end a stream in place of its ending."""
+        ...
+
+
+class Codec(Protocol):
+    """One surface in one dialect: how a request is written for a provider, and how its answer is read."""
+
+    def check(self, request: Any) -> None:
+        """Raises ``InvalidRequest`` for a request that the dialect cannot take, before anything is reserved."""
+        ...
+
+    def prompt_overhead(self, request: Any) -> int:
+        """The tokens, before a route's factor, that providers of the dialect add to a caller's prompt."""
+        ...
+
+    def outgoing(self, request: Any, *, target: "Target", output_limit: int) -> ProviderRequest: ...
+
+    def answer(
+        self, body: bytes, *, target: "Target"
+    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
+        """A whole answer in the caller's shape, the tokens reported, and the bytes of its text.
+
+        Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens.
+        """
+        ...
+
+    def completed(
+        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
+    ) -> dict[str, Any]:
+        """The answer for the caller. ``called`` is the callers' name of the model, None where it is the provider's
+        own; ``charged`` is the usage charged, None where it is what the provider reported."""
+        ...
+
+    def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator: ...
+
+
+class Dialect(NamedTuple):
+    """An API that providers speak.
+
+    ``credential`` makes the headers that authenticate a request with a key. ``image_tokens`` are the tokens of an image
+    of a call for a model, unless the model's row gives a number.
+    """
+
+    name: str
+    credential: Callable[[str], dict[str, str]]
+    image_tokens: Callable[[Mapping[str, Any], str], int]
+    codecs: Mapping[Surface, Codec]
+
+
+class Target(NamedTuple):
+    """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
+
+    ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members that are not of the dialect pass too.
+    ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
+    """
+
+    provider: str
+    dialect: Dialect
+    base_url: str
+    key: Callable[[], str]
+    model: str
+    measure: Measure
+    prices: Prices
+    passes_all: bool = False
+    route_id: int | None = None
+    calls_per_minute: int | None = None
+    read_timeout: int | None = None
+
+    def codec(self, surface: Surface) -> Codec:
+        return self.dialect.codecs[surface]
+
+    def check(self, request: ModelRequest) -> None:
+        """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
+        if request.unknown and not self.passes_all:
+            raise problems.InvalidRequest(errors=request.unknown)
+        self.codec(request.surface).check(request)
+
+    def post(
+        self,
+        path: str,
+        body: dict[str, Any],
+        *,
+        streamed: bool = False,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> ProviderRequest:
+        """A request with a body of JSON, authenticated with the provider's key."""
+        sent = {
+            **self.dialect.credential(self.key()),
+            **headers,
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream" if streamed else "application/json",
+            "User-Agent": f"shell-backend/{settings.VERSION}",
+        }
+        encoded = dumps(body, ensure_ascii=True, separators=(",", ":")).encode()
+        return ProviderRequest(f"{self.base_url}{path}", sent, encoded)

@@ -1,0 +1,85 @@
+"""Parses what is common to all providers: JSON, token counts, and sizes of texts."""
+
+from json import JSONDecoder
+from math import isfinite
+from typing import Any
+
+import orjson
+
+from llmproxy.dialects.protocol import TokenUsage
+
+# A larger count is a mistake and treated as missing.
+MOST_TOKENS = 1_000_000_000
+_OF_COSTS = ("cost", "price", "billed", "byok", "credit")
+
+
+def parse_json(data: bytes) -> tuple[Any, bool]:
+    """Parses JSON leniently; returns the value and whether the bytes are valid JSON for callers.
+
+    Some servers send halves of a surrogate pair in two pieces, which is still JSON; some send NaN or infinity, which is
+    not, and becomes null. Others send such a half as bytes, or a byte order mark, which clients do not read. Integers
+    beyond 64 bits lose digits. Raises ``ValueError`` or ``RecursionError``.
+    """
+    try:
+        return orjson.loads(data), True
+    except orjson.JSONDecodeError:
+        is_json = data.isascii() and b"NaN" not in data and b"Infinity" not in data
+        return parse_json_exactly(data), is_json
+
+
+def parse_json_exactly(data: bytes) -> Any:
+    """Parses JSON leniently, with integers of any size."""
+    return _decode(data.decode("utf-8", "surrogatepass").removeprefix("\ufeff"))
+
+
+def _finite(digits: str) -> float | None:
+    return number if isfinite(number := float(digits)) else None
+
+
+_decode = JSONDecoder(parse_constant=lambda _: None, parse_float=_finite).decode
+
+
+def usage_of(known: TokenUsage) -> dict[str, Any]:
+    """Token usage in OpenAI's shape."""
+    written = {"cache_write_tokens": known.cache_write} if known.cache_write else {}
+    return {
+        "prompt_tokens": known.input,
+        "completion_tokens": known.output,
+        "total_tokens": known.input + known.output,
+        "prompt_tokens_details": {"cached_tokens": known.cached_input, **written},
+        "completion_tokens_details": {"reasoning_tokens": known.reasoning},
+    }
+
+
+def count_of(value: Any) -> int | None:
+    """A count of tokens, which some servers write as 5.0; None for anything else."""
+    value = whole(value)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+    return value if is_count else None
+
+
+def whole(value: Any) -> Any:
+    """A value whose whole numbers are integers, also those within it."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {name: whole(each) for name, each in value.items()}
+    return [whole(each) for each in value] if isinstance(value, list) else value
+
+
+def without_costs(value: Any) -> Any:
+    """A provider's usage for callers, who hear of no cost at any level."""
+    if isinstance(value, list):
+        return [without_costs(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: without_costs(each)
+        for name, each in value.items()
+        if not any(word in name.lower() for word in _OF_COSTS)
+    }
+
+
+def size_of(text: str) -> int:
+    """The bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))

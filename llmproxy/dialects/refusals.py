@@ -1,0 +1,150 @@
+"""Translates a provider's refusal to a problem: the caller's fault, or a failure of ours or the provider's."""
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from json import loads
+from typing import Any
+
+from config.api.problems import Problem
+from llmproxy.dialects.cleaning import cleaned
+from llmproxy.dialects.protocol import (
+    ProviderError,
+    ProviderRejected,
+    ProviderTimeout,
+    ProviderUnavailable,
+)
+from llmproxy.upstream.retries import retry_after
+
+log = logging.getLogger(__name__)
+
+MAX_RETRY_AFTER = 86_400
+# Seconds after which a process logs again that its credential is refused; a new credential is logged at once.
+LOG_AGAIN_AFTER = 3_600.0
+# The request is at fault: the caller can fix it.
+_CALLERS_FAULT = frozenset({400, 404, 413, 422})
+_BUSY = frozenset({408, 409, 429, 503, 529})
+# The statuses with which a provider refuses our credential or account.
+_CREDENTIAL_REFUSED = frozenset({401, 402, 403})
+# The codes of errors about either, whatever their status; no caller can fix those.
+_CREDENTIAL_CODES = frozenset({
+    "invalid_api_key", "authentication_error", "permission_error", "access_terminated", "account_deactivated",
+    "invalid_organization", "mismatched_organization", "mismatched_project", "organization_restricted",
+    "insufficient_quota", "billing_error", "billing_hard_limit_reached", "billing_not_active",
+})  # fmt: skip
+_CREDENTIAL_WORDS = re.compile(
+    r"credit balance|usage limits|billing hard limit"
+    r"|\bapi[ _-]?key\b.{0,30}\b(?:not valid|invalid|incorrect|expired|revoked)\b"
+    r"|\b(?:invalid|incorrect|expired|revoked)\b.{0,30}\bapi[ _-]?key\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUOTED = re.compile(r"(?<!\w)(['\"`])[^'\"`]*\1(?!\w)")
+# How providers say that a prompt, or a prompt and its answer, is longer than the model's context.
+_TOO_LONG_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+_TOO_LONG_WORDS = re.compile(
+    r"context[ _-](?:length|window|size|limit)|\b(?:prompt|input|request) is too long|too many (?:input )?tokens"
+    r"|\bexceeds? the (?:maximum|configured)\b.{0,40}\btokens\b|maximum (?:prompt|input) length"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)"
+    r"|\btokens \+.{0,20}\bmust be\b",
+    re.IGNORECASE | re.DOTALL,
+)
+# The detail of a refusal that comes without a message.
+_DETAILS = {413: "This is more than the model takes at once. Please send less."}
+_last_logged: dict[str, Any] = {"key": "", "at": 0.0}
+
+
+class ContextTooLong(ProviderRejected):
+    """The prompt, or the prompt with its answer, does not fit into the model's context."""
+
+    sdk_code = "context_length_exceeded"
+    default_detail = "This is longer than the model's context. Please send less."
+
+
+def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -> Problem:
+    """The problem for the caller of an answer with another status than 200, to a request with this key."""
+    is_credential = refuses_credential(status, body)
+    if status in _CALLERS_FAULT and not is_credential:
+        kind = ContextTooLong if is_too_long(body) else ProviderRejected
+        return kind(_message(body, key=key) or _DETAILS.get(status))
+    wait = _retry_after(headers)
+    if status == 504:
+        return ProviderTimeout(headers=wait)
+    if is_credential:
+        _log_credential_refused(status, key=key)
+    return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
+
+
+def refuses_credential(status: int, body: bytes) -> bool:
+    """Whether a refusal is about our key or account: by its status, or by what it says, as some servers answer 400."""
+    return status in _CREDENTIAL_REFUSED or _says(body, _CREDENTIAL_CODES, _CREDENTIAL_WORDS)
+
+
+def _log_credential_refused(status: int, *, key: str) -> None:
+    """Logs that the provider refuses our credential: once an hour, not once a call."""
+    now = time.monotonic()
+    if _last_logged["key"] != key or now - _last_logged["at"] >= LOG_AGAIN_AFTER:
+        _last_logged.update(key=key, at=now)
+        log.error("provider_refuses_credential", extra={"status": status})
+
+
+def error_in(answer: Any) -> dict[str, Any]:
+    """The error in an answer, as OpenAI's servers write it: with a member ``message`` that is text.
+
+    vLLM's and Mistral's is the answer itself, Ollama's and TGI's is a text, and FastAPI's servers call it ``detail``: a
+    text, or what is wrong at each place. A server of more than one dialect puts its errors into a list.
+    """
+    answer = answer[0] if isinstance(answer, list) and answer else answer
+    if not isinstance(answer, dict):
+        return {"message": ""}
+    given = answer.get("error") or answer
+    error = given if isinstance(given, dict) else {"message": given, **answer}
+    return {**error, "message": _text(error.get("message") or error.get("detail"))}
+
+
+def _text(said: Any) -> str:
+    if isinstance(said, dict):
+        said = said.get("detail") or said.get("message")
+    if isinstance(said, list):
+        return "; ".join(filter(None, map(_fault, said)))
+    return said if isinstance(said, str) else ""
+
+
+def _fault(fault: Any) -> str:
+    """One fault of FastAPI's. Its ``input`` repeats what the caller sent."""
+    if not isinstance(fault, dict) or not isinstance(fault.get("msg"), str):
+        return ""
+    place = fault.get("loc")
+    where = ".".join(map(str, place)) if isinstance(place, list) else ""
+    return f"{where}: {fault['msg']}" if where else str(fault["msg"])
+
+
+def is_too_long(body: bytes) -> bool:
+    """Whether an error, an answer or an event of a stream, says that the call does not fit into the context."""
+    return _says(body, _TOO_LONG_CODES, _TOO_LONG_WORDS)
+
+
+def _says(body: bytes, codes: frozenset[str], words: re.Pattern[str]) -> bool:
+    error = _error_of(body)
+    named = {str(error.get(place)) for place in ("code", "type")}
+    # Quoted parts repeat the caller's text.
+    return bool(named & codes) or bool(words.search(_QUOTED.sub("", error["message"])))
+
+
+def _message(body: bytes, *, key: str) -> str | None:
+    """The provider's message, without anything that names the credential."""
+    message = _error_of(body)["message"]
+    return cleaned(message, key=key) if message else None
+
+
+def _error_of(body: bytes) -> dict[str, Any]:
+    try:
+        return error_in(loads(body))
+    except (ValueError, RecursionError):
+        return {"message": ""}
+
+
+def _retry_after(headers: Mapping[str, str]) -> dict[str, str] | None:
+    """The ``Retry-After`` of a refusal, in seconds, where it is a sane one."""
+    after = retry_after(headers)
+    return None if after is None or after > MAX_RETRY_AFTER else {"Retry-After": str(after)}

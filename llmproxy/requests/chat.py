@@ -1,0 +1,187 @@
+"""Validates the body of a model call and keeps the members for the provider."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from config.api.problems import Fault
+from llmproxy.requests.chat_schema import CHAT_REQUEST, COMPONENTS, REFUSALS, REFUSED, SAID
+from llmproxy.requests.checking import RequestSchema
+from llmproxy.requests.labels import labels_of
+from llmproxy.requests.model_request import ModelRequest, Surface
+
+# Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
+_OWN_MEMBERS = frozenset(
+    {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
+)
+_DROPPED = frozenset({"user", "metadata", "store", "modalities", *REFUSED})
+# Members that providers refuse without tools, and their values that need no tool.
+_LISTS = frozenset({"tools", "stop"})
+_TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls"})
+_WITHOUT_TOOL = ("none", "auto", True, False)
+_DROPPED_FROM_MESSAGES = frozenset(
+    {
+        *(SAID.keys() - {"thinking_blocks"}),
+        "annotations",
+        "parsed",
+        "id",
+        "provider_specific_fields",
+    }
+)
+# Where LiteLLM puts the members of an answer that it does not know, those which some providers need back among them.
+_OTHERS = "provider_specific_fields"
+_THOUGHTS: Mapping[str, type] = {
+    "reasoning_details": list,
+    "thinking_blocks": list,
+    "extra_content": dict,
+}
+# Members that an SDK or a server adds to a call of a tool, which no provider reads.
+_DROPPED_FROM_CALLS = frozenset({"index", "provider_specific_fields"})
+_DROPPED_FROM_FUNCTIONS = frozenset({"parsed_arguments", "description", "provider_specific_fields"})
+
+# Members of an assistant's message that providers answer with null and take back so.
+_NULL_MESSAGES = frozenset({"content", "refusal"})
+
+_SCHEMA = RequestSchema(CHAT_REQUEST, COMPONENTS, refusals=REFUSALS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat(ModelRequest):
+    """A chat completion, whose ``members`` are forwarded unchanged."""
+
+    surface: Surface = Surface.CHAT
+    # The caller's name of the output limit: compatible servers support only one of the two.
+    limit_member: str
+    include_usage: bool
+
+    @property
+    def prompt(self) -> dict[str, Any]:
+        return (
+            {**self.members, "unlisted": list(_SCHEMA.unlisted(self.members))}
+            if self.unknown
+            else self.members
+        )
+
+    @property
+    def unlisted(self) -> dict[str, Any]:
+        """The members beside ``messages`` that are in no list."""
+        known = COMPONENTS["ChatRequest"]["properties"]
+        return {name: value for name, value in self.members.items() if name not in known}
+
+    def fetched_images(self) -> Iterator[tuple[str, str]]:
+        for index, message in enumerate(self.members["messages"]):
+            content = message.get("content")
+            for place, part in enumerate(content if isinstance(content, list) else ()):
+                if part["type"] == "image_url" and not part["image_url"]["url"].startswith("data:"):
+                    pointer = f"/messages/{index}/content/{place}/image_url/url"
+                    yield pointer, part["image_url"]["url"]
+
+
+def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
+    """Returns the call. The address fixes ``stream``; None where the body decides.
+
+    Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
+    """
+    unknown = _SCHEMA.check(data, besides=_stream_faults(data, stream=stream))
+    streamed = bool(data.get("stream")) if stream is None else stream
+    members = {
+        name: value
+        for name, value in data.items()
+        if value is not None
+        and name not in _OWN_MEMBERS
+        and name not in _DROPPED
+        # SDKs send an empty list for a caller without tools; providers refuse it.
+        and not (name in _LISTS and value == [])
+        and not (name in _TOOL_MEMBERS and not data.get("tools") and value in _WITHOUT_TOOL)
+    }
+    members["messages"] = [_message(each) for each in members["messages"]]
+    for name, given in _WITHOUT_NULLS.items():
+        if name in members:
+            members[name] = given(members[name])
+    return Chat(
+        model=data.get("model"),
+        members=members,
+        output_wanted=_output_wanted(data),
+        limit_member=_limit_member(data),
+        stream=streamed,
+        unknown=unknown,
+        labels=labels_of(data),
+        include_usage=bool((data.get("stream_options") or {}).get("include_usage")),
+    )
+
+
+def _output_wanted(data: dict[str, Any]) -> int | None:
+    limits = [data.get("max_tokens"), data.get("max_completion_tokens")]
+    # 0 and -1 say that the caller has no limit of its own.
+    return min((int(each) for each in limits if each is not None and each > 0), default=None)
+
+
+def _limit_member(data: dict[str, Any]) -> str:
+    newer, older = "max_completion_tokens", "max_tokens"
+    # OpenAI does not take the newer one beside a prediction.
+    is_older = data.get(newer) is None and data.get(older) is not None
+    return older if is_older or data.get("prediction") is not None else newer
+
+
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    """The members that are not empty: a provider may take no null where a caller leaves something out."""
+    return {name: value for name, value in members.items() if value not in (None, "")}
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    kept = {
+        name: value
+        for name, value in message.items()
+        if name not in _DROPPED_FROM_MESSAGES and (value is not None or name in _NULL_MESSAGES)
+    }
+    for name, kind in _THOUGHTS.items() if message["role"] == "assistant" else ():
+        thought = (message.get(_OTHERS) or {}).get(name)
+        if name not in kept and thought and isinstance(thought, kind):
+            kept[name] = thought
+    if isinstance(kept.get("content"), list):
+        kept["content"] = [_part(each) for each in kept["content"]]
+    if kept.get("tool_calls"):
+        kept["tool_calls"] = [_tool_call(call) for call in kept["tool_calls"]]
+    else:
+        # Some servers answer with an empty list, which others refuse.
+        kept.pop("tool_calls", None)
+    if kept.get("content") == []:
+        kept["content"] = "" if message["role"] == "tool" else None
+    return kept
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _given(value) if isinstance(value, dict) else value
+        for name, value in part.items()
+        if value is not None
+    }
+
+
+def _tool_call(call: dict[str, Any]) -> dict[str, Any]:
+    """A tool call as the provider wrote it, without an SDK's additions."""
+    kept = {"type": "function", **_without(call, _DROPPED_FROM_CALLS)}
+    if kept["type"] == "function":
+        function = _without(kept["function"], _DROPPED_FROM_FUNCTIONS)
+        kept["function"] = {**function, "arguments": function.get("arguments", "")}
+    return kept
+
+
+def _without(members: dict[str, Any], dropped: frozenset[str]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in members.items()
+        if name not in dropped and value not in (None, {})
+    }
+
+
+def _tools(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [_part(tool) for tool in tools]
+
+
+_WITHOUT_NULLS: dict[str, Callable[[Any], Any]] = {"tools": _tools, "response_format": _part}
+
+
+def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fault]:
+    if stream is not None and data.get("stream") not in (None, stream):
+        yield Fault("/stream", "invalid", "This address does not support this value.")

@@ -1,0 +1,87 @@
+"""OpenAI's embeddings: checks a request, and keeps the members for the provider."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from llmproxy.requests.checking import RequestSchema
+from llmproxy.requests.json_schema import (
+    MODEL,
+    OPTIONAL_TEXT,
+    TEXT,
+    Schema,
+    any_of,
+    closed,
+    list_of,
+    one_of,
+    or_null,
+    ref,
+    whole,
+)
+from llmproxy.requests.labels import labels_of
+from llmproxy.requests.model_request import ModelRequest, Surface
+
+_TOKEN: Schema = {"type": "integer", "minimum": 0}
+_TOKENS: Schema = list_of(_TOKEN, least=1, most=100_000)
+
+COMPONENTS: Schema = {
+    "EmbeddingsRequest": closed(
+        {
+            "model": MODEL,
+            "input": {
+                **any_of(
+                    TEXT,
+                    list_of(any_of(TEXT, _TOKEN, _TOKENS), least=1, most=100_000),
+                ),
+                "description": "A text or a list of texts, or tokens or a list of lists of tokens.",
+            },
+            "dimensions": whole(1, 100_000),
+            "encoding_format": or_null(one_of("float", "base64")),
+            # Of other servers' models, which make an embedding by what it is for, or cut a text that is too long.
+            "input_type": {"type": ["string", "null"], "pattern": "^[a-z_]{1,32}$"},
+            "truncate": or_null(one_of("NONE", "START", "END")),
+            "user": OPTIONAL_TEXT,
+        },
+        "input",
+    )
+}
+EMBEDDINGS_REQUEST: Schema = ref("EmbeddingsRequest")
+_SCHEMA = RequestSchema(EMBEDDINGS_REQUEST, COMPONENTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingsRequest(ModelRequest):
+    """A request for embeddings, which make no output."""
+
+    surface: Surface = Surface.EMBEDDINGS
+    output_wanted: int | None = 0
+
+    @property
+    def prompt(self) -> dict[str, Any]:
+        texts = (each for each in self._inputs if isinstance(each, str))
+        parts = [{"type": "text", "text": each} for each in texts]
+        return {"messages": [{"role": "user", "content": parts}]}
+
+    @property
+    def token_count(self) -> int:
+        """The tokens that the caller has counted, which come in place of texts."""
+        return sum(
+            len(each) if isinstance(each, list) else isinstance(each, int) for each in self._inputs
+        )
+
+    @property
+    def _inputs(self) -> list[Any]:
+        given = self.members["input"]
+        return given if isinstance(given, list) else [given]
+
+
+def parse(data: dict[str, Any]) -> EmbeddingsRequest:
+    """Returns the call. Raises ``InvalidRequest`` and ``MalformedRequest``."""
+    unknown = _SCHEMA.check(data)
+    members = {
+        name: value
+        for name, value in data.items()
+        if value is not None and name not in {"model", "user"}
+    }
+    return EmbeddingsRequest(
+        model=data.get("model"), members=members, unknown=unknown, labels=labels_of(data)
+    )

@@ -1,0 +1,214 @@
+"""Reads the body of a call of Anthropic's Messages API, and of a count of its tokens."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from json import dumps
+from typing import Any
+
+from config.api.problems import Fault
+from llmproxy.requests.checking import RequestSchema
+from llmproxy.requests.labels import labels_of
+from llmproxy.requests.messages_schema import COMPONENTS, COUNT_REQUEST, MESSAGES_REQUEST, REFUSALS
+from llmproxy.requests.model_request import ModelRequest, Surface
+
+# The versions whose requests, answers and usage are read here, the one that an absent header means first.
+VERSIONS = ("2023-06-01", "2026-10-21")
+# What a caller may switch on at the provider: nothing that changes a price, or what an answer or its usage says. Others
+# are left out, since programs send long lists of them and mostly do without.
+BETAS = frozenset({
+    "claude-code-20250219", "context-management-2025-06-27", "dev-full-thinking-2025-05-14", "effort-2025-11-24",
+    "fine-grained-tool-streaming-2025-05-14", "interleaved-thinking-2025-05-14",
+    "model-context-window-exceeded-2025-08-26", "output-128k-2025-02-19", "pdfs-2024-09-25",
+    "prompt-caching-2024-07-31", "structured-outputs-2025-11-13", "thinking-token-count-2026-05-13",
+    "token-counting-2024-11-01", "token-efficient-tools-2025-02-19",
+})  # fmt: skip
+
+_MESSAGES = RequestSchema(MESSAGES_REQUEST, COMPONENTS, refusals=REFUSALS)
+_COUNT = RequestSchema(COUNT_REQUEST, COMPONENTS, refusals=REFUSALS)
+# The proxy sets the first, and a provider has no use for the second.
+_OWN_MEMBERS = frozenset({"model", "max_tokens", "stream"})
+_DROPPED = frozenset({"metadata", "speed"})
+# The blocks whose content is blocks.
+_HOLDING = frozenset({"tool_result", "search_result"})
+
+Block = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages(ModelRequest):
+    """A call of the Messages API, whose ``members`` are forwarded unchanged beside ``headers``."""
+
+    surface: Surface = Surface.MESSAGES
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def prompt(self) -> dict[str, Any]:
+        members = self.members
+        system = [{"role": "system", "content": _parts(members.get("system", []))}]
+        unlisted = [*_MESSAGES.unlisted(members)] if self.unknown else None
+        told = {
+            "unlisted": unlisted,
+            "messages": [*system, *_chat_messages(members["messages"])],
+            "tools": [_chat_tool(tool) for tool in members.get("tools", ())],
+            "tool_choice": members.get("tool_choice"),
+            "response_format": members.get("output_format")
+            or members.get("output_config", {}).get("format"),
+        }
+        return {name: value for name, value in told.items() if value}
+
+    def fetched_images(self) -> Iterator[tuple[str, str]]:
+        for place, block in self.blocks():
+            source = block["source"] if block["type"] in ("image", "document") else {}
+            if source.get("type") == "url":
+                yield f"{place}/source/url", source["url"]
+
+    def blocks(self) -> Iterator[tuple[str, Block]]:
+        """Each block of the messages with its pointer, also those within blocks."""
+        for index, message in enumerate(self.members["messages"]):
+            yield from _blocks(message["content"], f"/messages/{index}/content")
+
+
+def parse(data: dict[str, Any], *, headers: Mapping[str, str]) -> Messages:
+    """Returns the call; ``headers`` are those of the request.
+
+    Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
+    """
+    call = _read(data, _MESSAGES, headers)
+    labels = labels_of({"user": (data.get("metadata") or {}).get("user_id")})
+    return replace(call, labels=labels, output_wanted=data.get("max_tokens"))
+
+
+def parse_count(data: dict[str, Any], *, headers: Mapping[str, str]) -> Messages:
+    """Returns what is to be counted, as :func:`parse` does."""
+    return _read(data, _COUNT, headers)
+
+
+def _read(data: dict[str, Any], schema: RequestSchema, headers: Mapping[str, str]) -> Messages:
+    unknown = schema.check(data, besides=_header_faults(headers))
+    members = {
+        name: value
+        for name, value in _given(data).items()
+        if name not in _OWN_MEMBERS and name not in _DROPPED
+    }
+    members["messages"] = [
+        {**message, "content": _content(message["content"])} for message in members["messages"]
+    ]
+    if isinstance(members.get("system"), list):
+        members["system"] = _content(members["system"])
+    if "tools" in members:
+        members["tools"] = [_given(tool) for tool in members["tools"]]
+    return Messages(
+        model=data.get("model"),
+        members=members,
+        stream=bool(data.get("stream")),
+        unknown=unknown,
+        headers=_passed(headers),
+    )
+
+
+def _header_faults(headers: Mapping[str, str]) -> Iterator[Fault]:
+    if headers.get("anthropic-version", VERSIONS[0]) not in VERSIONS:
+        yield Fault(
+            "anthropic-version",
+            "invalid",
+            f"The header anthropic-version is {' or '.join(VERSIONS)}.",
+        )
+
+
+def _passed(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers for the provider."""
+    wanted = [each.strip() for each in headers.get("anthropic-beta", "").split(",")]
+    betas = ",".join(each for each in dict.fromkeys(wanted) if each in BETAS)
+    version = headers.get("anthropic-version", VERSIONS[0])
+    return {"anthropic-version": version, **({"anthropic-beta": betas} if betas else {})}
+
+
+def _given(members: dict[str, Any]) -> dict[str, Any]:
+    """The members that are not null: the API takes few nulls where something is left out."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def _content(content: str | list[Block]) -> str | list[Block]:
+    if isinstance(content, str):
+        return content
+    return [
+        {**_given(block), "content": _content(block["content"])}
+        if block["type"] in _HOLDING and isinstance(block.get("content"), list)
+        else _given(block)
+        for block in content
+    ]
+
+
+def _blocks(content: Any, place: str) -> Iterator[tuple[str, Block]]:
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        at = f"{place}/{index}"
+        yield at, block
+        if block["type"] in _HOLDING:
+            yield from _blocks(block.get("content"), f"{at}/content")
+        elif block["type"] == "document":
+            yield from _blocks(block["source"].get("content"), f"{at}/source/content")
+
+
+def _chat_messages(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The turns as messages of a chat completion: each result of a tool is one of its own."""
+    for message in messages:
+        content = message["content"]
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        calls = [_tool_call(block) for block in blocks if block["type"] == "tool_use"]
+        for block in blocks:
+            if block["type"] == "tool_result":
+                parts = _parts(block.get("content", ""))
+                yield {"role": "tool", "tool_call_id": block["tool_use_id"], "content": parts}
+        said = {"role": message["role"], "content": _parts(blocks)}
+        yield {**said, "tool_calls": calls} if calls else said
+
+
+def _chat_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A tool of a chat completion; one that Anthropic defines keeps its members."""
+    kept = {name: value for name, value in tool.items() if name != "cache_control"}
+    if "input_schema" in kept:
+        kept["parameters"] = kept.pop("input_schema")
+    return {"type": "function", "function": kept}
+
+
+def _tool_call(block: Block) -> dict[str, Any]:
+    function = {"name": block["name"], "arguments": dumps(block["input"], ensure_ascii=False)}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+def _parts(content: str | list[Block]) -> list[dict[str, Any]]:
+    blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return [part for block in blocks for part in _parts_of(block)]
+
+
+def _parts_of(block: Block) -> Iterator[dict[str, Any]]:
+    """What a block holds as parts of a chat completion; ``prompt_overhead`` counts what these cannot say."""
+    source = block.get("source")
+    match block["type"]:
+        case "image" if isinstance(source, dict):
+            yield {"type": "image_url", "image_url": {"url": _address(source)}}
+        case "document" if isinstance(source, dict):
+            texts = [block.get("title"), block.get("context")]
+            yield from (_text(text) for text in texts if text)
+            if source["type"] == "text":
+                yield _text(source["data"])
+            elif source["type"] == "content":
+                yield from _parts(source["content"])
+            elif source["type"] == "base64":
+                yield {"type": "file", "file": {"file_data": _address(source)}}
+        case "search_result":
+            yield from (_text(block[name]) for name in ("source", "title"))
+            yield from _parts(block["content"])
+        case "text":
+            yield _text(block["text"])
+        case "thinking":
+            yield _text(block["thinking"])
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _address(source: dict[str, Any]) -> str:
+    address: str = source.get("url") or f"data:{source['media_type']};base64,{source['data']}"
+    return address

@@ -1,0 +1,246 @@
+"""OpenAI's Responses API without state: checks a request, and keeps the members for the provider."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from json import dumps
+from typing import Any
+
+from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
+from llmproxy.requests.checking import RequestSchema
+from llmproxy.requests.labels import labels_of
+from llmproxy.requests.model_request import ModelRequest, Surface
+from llmproxy.requests.responses_schema import COMPONENTS, REFUSALS, RESPONSES_REQUEST
+
+Json = dict[str, Any]
+
+STATELESS = "This service keeps no state: send the whole conversation as input, with store: false."
+# A member that wants state: why it is refused.
+_STATEFUL = {
+    "store": "Nothing is stored here: set store: false.",
+    "previous_response_id": STATELESS,
+    "conversation": STATELESS,
+    "prompt": "Prompts that are stored at a provider are not taken: send the instructions themselves.",
+    "background": "This service keeps no state, so an answer is streamed or awaited; background is not taken.",
+}
+REFERENCE = (
+    "This service keeps no state, so an item_reference leads to nothing: with store: false your SDK sends the items "
+    "themselves."
+)
+_TAKEN = "function, custom, local_shell, apply_patch and a local shell"
+HOSTED = (
+    f"This runs at the provider, and hosted tools cost more than tokens. The caller runs {_TAKEN}."
+)
+COMPUTER = f"A computer is not supported here. The caller runs {_TAKEN}."
+# Tools that the provider runs, or fetches with the caller's credentials.
+_HOSTED = frozenset({
+    "web_search", "web_search_preview", "file_search", "code_interpreter", "image_generation", "mcp", "tool_search",
+    "programmatic_tool_calling",
+})  # fmt: skip
+_COMPUTERS = frozenset({"computer", "computer_use", "computer_use_preview"})
+# Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
+_OWN_MEMBERS = frozenset(
+    {"model", "stream", "max_output_tokens", "store", "background", "previous_response_id"}
+)
+_DROPPED = frozenset({"user", "metadata", "client_metadata", "conversation", "prompt"})
+# Members that providers refuse without tools.
+_TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls", "max_tool_calls"})
+# Members that an SDK adds to what it gives back.
+_DROPPED_FROM_ITEMS = frozenset({"parsed", "parsed_arguments"})
+# Characters of encrypted reasoning for a token: its bytes in base64.
+_ENCRYPTED_PER_TOKEN = 5
+# Tokens of a tool that OpenAI defines, whose text is not known: as much as Anthropic says of its own.
+_DEFINED_TOOL = 700
+
+_SCHEMA = RequestSchema(RESPONSES_REQUEST, COMPONENTS, refusals=REFUSALS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsesRequest(ModelRequest):
+    """A request for a response, whose ``members`` are forwarded unchanged."""
+
+    surface: Surface = Surface.RESPONSES
+
+    @property
+    def prompt(self) -> Json:
+        members = self.members
+        messages = [_message(each) for each in _items(members["input"])]
+        tools = [each for tool in members.get("tools") or () for each in _with_own(tool)]
+        if members.get("instructions"):
+            messages.insert(0, {"role": "system", "content": members["instructions"]})
+        return {
+            "messages": messages,
+            "tools": [_tool(each) for each in tools],
+            "response_format": (members.get("text") or {}).get("format"),
+            "tool_choice": members.get("tool_choice"),
+            "unlisted": [*_SCHEMA.unlisted(members)] if self.unknown else [],
+        }
+
+    @property
+    def unseen_tokens(self) -> int:
+        """The tokens of encrypted reasoning that is given back, by its length, and of tools that OpenAI defines."""
+        items = _items(self.members["input"])
+        sizes = (len(each.get("encrypted_content") or "") for each in items)
+        defined = sum("name" not in each for each in self.members.get("tools") or ())
+        return sum(sizes) // _ENCRYPTED_PER_TOKEN + defined * _DEFINED_TOOL
+
+    def fetched_images(self) -> Iterator[tuple[str, str]]:
+        if isinstance(self.members["input"], str):
+            return
+        for index, item in enumerate(self.members["input"]):
+            for name in ("content", "output"):
+                parts = item.get(name)
+                for place, part in enumerate(parts if isinstance(parts, list) else ()):
+                    is_image = isinstance(part, dict) and part.get("type") == "input_image"
+                    url = part.get("image_url") if is_image else None
+                    if url and not url.startswith("data:"):
+                        yield f"/input/{index}/{name}/{place}/image_url", url
+
+
+def parse(data: Json) -> ResponsesRequest:
+    """Returns the call.
+
+    Raises ``InvalidRequest`` with a pointer for each fault, and ``MalformedRequest`` for too many values or members.
+    """
+    if faults := list(islice(_refused(data), MAX_FAULTS)):
+        raise InvalidRequest(errors=faults)
+    unknown = _SCHEMA.check(data)
+    without = _TOOL_MEMBERS | {"tools"} if not data.get("tools") else frozenset[str]()
+    members = {
+        name: _given(value)
+        for name, value in data.items()
+        if value is not None and name not in _OWN_MEMBERS | _DROPPED | without
+    }
+    if not isinstance(members["input"], str):
+        members["input"] = [_item(each) for each in members["input"] if not _is_empty(each)]
+    return ResponsesRequest(
+        model=data.get("model"),
+        members=members,
+        output_wanted=data.get("max_output_tokens"),
+        stream=bool(data.get("stream")),
+        unknown=unknown,
+        labels=labels_of(data),
+    )
+
+
+def _refused(data: Json) -> Iterator[Fault]:
+    """The faults of what is known and refused, each with its reason."""
+    for name, why in _STATEFUL.items():
+        if data.get(name) not in (None, False, ""):
+            yield Fault(f"/{name}", "stateless", why)
+    items, tools = data.get("input"), data.get("tools")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, dict) and (item.get("type") == "item_reference" or _is_bare(item)):
+            yield Fault(f"/input/{index}", "stateless", REFERENCE)
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        # A date may stand behind the name.
+        if isinstance(kind, str) and (kind in _HOSTED or kind.startswith("web_search")):
+            yield Fault(f"/tools/{index}/type", "hosted_tool", HOSTED)
+        elif isinstance(kind, str) and kind in _COMPUTERS:
+            yield Fault(f"/tools/{index}/type", "unsupported", COMPUTER)
+
+
+def _is_bare(item: Json) -> bool:
+    """Whether an item is a reference whose type was left out."""
+    return {name for name, value in item.items() if value is not None} == {"id"}
+
+
+def _is_empty(item: Json) -> bool:
+    """Whether an item is reasoning that only a provider with state could read."""
+    is_reasoning = item.get("type") == "reasoning"
+    return is_reasoning and not item.get("encrypted_content") and not item.get("content")
+
+
+def _given(value: Any) -> Any:
+    """An option without its members of null: a provider may take no null where a caller leaves something out."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        # A schema is the caller's own.
+        name: each if name == "schema" else _given(each)
+        for name, each in value.items()
+        if each is not None
+    }
+
+
+def _item(item: Json) -> Json:
+    kept = {
+        name: value
+        for name, value in item.items()
+        if value is not None and name not in _DROPPED_FROM_ITEMS
+    }
+    for name in ("content", "output"):
+        if isinstance(parts := kept.get(name), list):
+            kept[name] = [_item(part) if isinstance(part, dict) else part for part in parts]
+    if kept.get("type") == "reasoning":
+        kept.setdefault("summary", [])
+    return kept
+
+
+def _items(given: str | list[Json]) -> list[Json]:
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def _message(item: Json) -> Json:
+    """An item as a message of a chat completion, for the count of the prompt."""
+    kind = item.get("type", "message")
+    if kind.endswith("_call"):
+        return _call(item)
+    if kind.endswith("_output"):
+        output = item.get("output") or ""
+        content = dumps(output) if kind == "shell_call_output" else _content(output)
+        ids = {"tool_call_id": item.get("call_id"), "name": item.get("name")}
+        return {"role": "tool", **ids, "content": content}
+    if kind == "reasoning":
+        # What is encrypted includes its summary.
+        shown = [] if item.get("encrypted_content") else item.get("content") or ()
+        return {"role": "assistant", "content": _content(list(shown))}
+    return {"role": item["role"], "content": _content(item["content"])}
+
+
+def _call(item: Json) -> Json:
+    """A call of a tool; one that OpenAI defines has an action or an operation in place of a text."""
+    given = item.get("arguments") or item.get("input") or ""
+    if action := item.get("action") or item.get("operation"):
+        given = dumps(action, ensure_ascii=False)
+    called = {"name": item.get("name") or item["type"], "arguments": given}
+    return {"role": "assistant", "tool_calls": [{"id": item["call_id"], "function": called}]}
+
+
+def _content(content: str | list[Json]) -> str | list[Json]:
+    if isinstance(content, str):
+        return content
+    return [_part(each) for each in content]
+
+
+def _part(part: Json) -> Json:
+    if "image_url" in part:
+        image = {"url": part["image_url"], "detail": part.get("detail", "auto")}
+        return {"type": "image_url", "image_url": image}
+    if "file_data" in part:
+        return {"type": "file", "file": part}
+    return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
+
+
+def _with_own(tool: Json) -> list[Json]:
+    """A tool, and those that a namespace holds."""
+    return [tool, *tool.get("tools", ())]
+
+
+def _name_of(tool: Json) -> str:
+    """The name of a tool; one that OpenAI defines has its type."""
+    return str(tool.get("name") or tool["type"])
+
+
+def _tool(tool: Json) -> Json:
+    """A tool as one of a chat completion; the grammar of its input and the schema of its result are described."""
+    form = tool.get("format") or {}
+    result = tool.get("output_schema") or tool.get("environment")
+    described = [
+        tool.get("description") or "",
+        form.get("definition") or "",
+        dumps(result) if result else "",
+    ]
+    function = {"name": _name_of(tool), "description": "\n".join(filter(None, described))}
+    return {"type": "function", "function": {**function, "parameters": tool.get("parameters")}}
