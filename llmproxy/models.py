@@ -12,7 +12,7 @@ from django.db.models import F, Q
 
 from config.db.uuid7 import timed_uuid
 from licensing.models import Plan
-from llmproxy.requests.model_request import Surface
+from llmproxy.requests.call_request import Surface
 
 PROMPTS_HOLD = (
     "What a prompt may hold, as the list of models tells callers; none chosen means what is known: text, and images "

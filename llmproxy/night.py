@@ -5,8 +5,8 @@ from datetime import datetime
 from accounts.audit import Actor
 from accounts.jobs import Job
 from accounts.pruning import OVER_KEPT
-from llmproxy.keys.personal_keys import prune_keys
 from llmproxy.catalogue import factors
+from llmproxy.keys.personal_keys import prune_keys
 
 
 def _learn(*, by: Actor, now: datetime, dry_run: bool) -> str:

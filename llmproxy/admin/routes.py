@@ -18,7 +18,7 @@ from llmproxy.catalogue.factors import HIGHEST, LOWEST, STEP, free_factor, set_f
 from llmproxy.catalogue.routing import Way, add_route, change_route, remove_route
 from llmproxy.catalogue.trial import MOST_SECONDS, try_route
 from llmproxy.models import Route
-from llmproxy.requests.model_request import Surface
+from llmproxy.requests.call_request import Surface
 
 
 class FactorForm(ReasonForm):

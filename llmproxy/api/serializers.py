@@ -5,7 +5,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
-from llmproxy.requests.model_request import Surface
+from llmproxy.requests.call_request import Surface
 
 
 class ModelSerializer(serializers.Serializer[Any]):

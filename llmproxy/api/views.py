@@ -39,10 +39,10 @@ from llmproxy.calls.relay import complete, stream
 from llmproxy.catalogue.choosing import offered, unknown_model
 from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.requests import embeddings, responses
+from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
 from llmproxy.requests.chat_schema import CHAT_REQUEST
 from llmproxy.requests.embeddings import EMBEDDINGS_REQUEST
-from llmproxy.requests.model_request import ModelRequest
 from llmproxy.requests.responses_schema import RESPONSES_REQUEST
 
 # The problems of a model call in the schema.
@@ -140,7 +140,7 @@ class ModelCallViewSet(ViewSet):
         return self._answer(request, embeddings.parse)
 
     def _answer(
-        self, request: Request, read: Callable[[dict[str, Any]], ModelRequest]
+        self, request: Request, read: Callable[[dict[str, Any]], CallRequest]
     ) -> HttpResponseBase:
         now = timezone.now()
         caller = caller_of(request)

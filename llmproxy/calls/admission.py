@@ -32,7 +32,7 @@ from llmproxy.prompts.estimates import (
     least_tokens,
     prompt_estimate,
 )
-from llmproxy.requests.model_request import ModelRequest
+from llmproxy.requests.call_request import CallRequest
 from usage.caps import Asked, Reservation, SoFar, refuse_hopeless, reserve
 from usage.limits import LEAST_OUTPUT, PlanCaps, remaining_headers
 from usage.models import UsageRecord
@@ -61,7 +61,7 @@ class Call:
     """An admitted call."""
 
     caller: Caller
-    request: ModelRequest
+    request: CallRequest
     model: Choice
     # Whom it asks, and the targets that it can still go on to.
     target: Target
@@ -259,7 +259,7 @@ class Call:
 
 
 def admit(
-    *, caller: Caller, request: ModelRequest, request_id: str, now: datetime, size: int = 0
+    *, caller: Caller, request: CallRequest, request_id: str, now: datetime, size: int = 0
 ) -> Call:
     """Reserves a call's tokens and releases the database connection. ``size``: the bytes of the request."""
     assert caller.client_id is not None
@@ -312,7 +312,7 @@ def admit(
     )
 
 
-def estimate_of(request: ModelRequest, targets: Sequence[Target], *, model: Choice) -> Estimate:
+def estimate_of(request: CallRequest, targets: Sequence[Target], *, model: Choice) -> Estimate:
     """The estimate of a prompt: as counted for the first of these targets, and the most that any makes of it."""
     prompt = request.prompt
     return prompt_estimate(
@@ -326,7 +326,7 @@ def estimate_of(request: ModelRequest, targets: Sequence[Target], *, model: Choi
     )
 
 
-def able_targets(targets: Sequence[Target], request: ModelRequest) -> list[Target]:
+def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target]:
     """The targets that can take a request. It is held to the first, whose faults it is refused for."""
     able: list[Target] = []
     for target in targets:

@@ -12,11 +12,11 @@ from config.db.batching import BatchedStatement
 from config.encryption import decrypt
 from licensing.callers import Caller
 from licensing.permissions import NotEntitled
-from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
 from llmproxy.models import LanguageModel, Provider, Route, key_place, tokenizer_of
 from llmproxy.prompts.estimates import Measure
-from llmproxy.requests.model_request import Surface
+from llmproxy.requests.call_request import Surface
 from usage.caps import Prices
 
 

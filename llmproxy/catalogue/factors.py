@@ -8,7 +8,7 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
-from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import Provider, Route
 from usage.summaries import input_ratios
 

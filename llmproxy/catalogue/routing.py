@@ -8,7 +8,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
-from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 
 

@@ -16,7 +16,7 @@ from llmproxy.dialects.protocol import NO_HEADERS, ProviderError, TokenUsage
 from llmproxy.dialects.refusals import problem_of, refuses_credential
 from llmproxy.models import Route
 from llmproxy.requests import chat, embeddings, messages, responses
-from llmproxy.requests.model_request import ModelRequest, Surface
+from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
 from llmproxy.upstream.provider_session import ProviderSession
 
@@ -57,7 +57,7 @@ def try_route(*, route_id: int, by: Actor, now: datetime) -> Trial:
     return trial
 
 
-def _question(route: Route) -> ModelRequest:
+def _question(route: Route) -> CallRequest:
     surfaces, said = surfaces_of(route), [{"role": "user", "content": QUESTION}]
     if Surface.CHAT in surfaces:
         return chat.parse({"messages": said}, stream=False)

@@ -11,7 +11,7 @@ from config.api import problems
 from config.api.problems import Problem
 from llmproxy.dialects.sse import Event
 from llmproxy.prompts.estimates import Measure
-from llmproxy.requests.model_request import ModelRequest, Surface
+from llmproxy.requests.call_request import CallRequest, Surface
 from usage.caps import Prices
 
 # A comment that keeps a silent stream alive; every client skips it.
@@ -169,7 +169,7 @@ class Target(NamedTuple):
     def codec(self, surface: Surface) -> Codec:
         return self.dialect.codecs[surface]
 
-    def check(self, request: ModelRequest) -> None:
+    def check(self, request: CallRequest) -> None:
         """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
         if request.unknown and not self.passes_all:
             raise problems.InvalidRequest(errors=request.unknown)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from config.api.problems import Fault
+from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.chat_schema import CHAT_REQUEST, COMPONENTS, REFUSALS, REFUSED, SAID
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
-from llmproxy.requests.model_request import ModelRequest, Surface
 
 # Accepted but not forwarded: the proxy sets the first, and a provider has no use for the second.
 _OWN_MEMBERS = frozenset(
@@ -46,7 +46,7 @@ _SCHEMA = RequestSchema(CHAT_REQUEST, COMPONENTS, refusals=REFUSALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chat(ModelRequest):
+class Chat(CallRequest):
     """A chat completion, whose ``members`` are forwarded unchanged."""
 
     surface: Surface = Surface.CHAT

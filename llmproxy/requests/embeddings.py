@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.json_schema import (
     MODEL,
@@ -18,7 +19,6 @@ from llmproxy.requests.json_schema import (
     whole,
 )
 from llmproxy.requests.labels import labels_of
-from llmproxy.requests.model_request import ModelRequest, Surface
 
 _TOKEN: Schema = {"type": "integer", "minimum": 0}
 _TOKENS: Schema = list_of(_TOKEN, least=1, most=100_000)
@@ -49,7 +49,7 @@ _SCHEMA = RequestSchema(EMBEDDINGS_REQUEST, COMPONENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingsRequest(ModelRequest):
+class EmbeddingsRequest(CallRequest):
     """A request for embeddings, which make no output."""
 
     surface: Surface = Surface.EMBEDDINGS

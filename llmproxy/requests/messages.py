@@ -6,10 +6,10 @@ from json import dumps
 from typing import Any
 
 from config.api.problems import Fault
+from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
 from llmproxy.requests.messages_schema import COMPONENTS, COUNT_REQUEST, MESSAGES_REQUEST, REFUSALS
-from llmproxy.requests.model_request import ModelRequest, Surface
 
 # The versions whose requests, answers and usage are read here, the one that an absent header means first.
 VERSIONS = ("2023-06-01", "2026-10-21")
@@ -35,7 +35,7 @@ Block = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Messages(ModelRequest):
+class Messages(CallRequest):
     """A call of the Messages API, whose ``members`` are forwarded unchanged beside ``headers``."""
 
     surface: Surface = Surface.MESSAGES

@@ -7,9 +7,9 @@ from json import dumps
 from typing import Any
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
+from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
-from llmproxy.requests.model_request import ModelRequest, Surface
 from llmproxy.requests.responses_schema import COMPONENTS, REFUSALS, RESPONSES_REQUEST
 
 Json = dict[str, Any]
@@ -56,7 +56,7 @@ _SCHEMA = RequestSchema(RESPONSES_REQUEST, COMPONENTS, refusals=REFUSALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsesRequest(ModelRequest):
+class ResponsesRequest(CallRequest):
     """A request for a response, whose ``members`` are forwarded unchanged."""
 
     surface: Surface = Surface.RESPONSES

@@ -6,7 +6,7 @@ from decimal import Decimal
 from django.conf import settings
 
 from config.api.problems import Problem
-from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Target
 from llmproxy.dialects.refusals import problem_of
 from llmproxy.prompts.estimates import Measure

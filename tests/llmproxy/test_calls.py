@@ -29,8 +29,8 @@ from llmproxy.dialects.protocol import PromptUsage, TokenUsage
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 from llmproxy.prompts.estimates import least_tokens
 from llmproxy.prompts.images import OTHERS_LARGEST
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
-from llmproxy.requests.model_request import Surface
 from usage import alerts
 from usage.caps import Prices
 from usage.models import Alert, Budget, MonthlyUsage, Stop, UsageRecord

@@ -17,8 +17,8 @@ from llmproxy.calls.admission import Call, End, admit
 from llmproxy.catalogue.choosing import choose
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import LanguageModel, Provider, Route
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
-from llmproxy.requests.model_request import Surface
 from tests.llmproxy.corpus import KINDS, text_of
 from tests.races import race
 from usage.models import MonthlyUsage, UsageRecord

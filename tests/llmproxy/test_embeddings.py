@@ -10,8 +10,8 @@ from llmproxy.dialects.openai.embeddings import Embeddings
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import Route
 from llmproxy.prompts.estimates import Measure, prompt_estimate
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.embeddings import parse
-from llmproxy.requests.model_request import Surface
 from tests.llmproxy.targets import target
 
 VECTOR = {"object": "embedding", "index": 0, "embedding": [0.5, -0.5]}

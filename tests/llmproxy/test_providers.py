@@ -13,7 +13,7 @@ from config.api.problems import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay
 from llmproxy.calls.admission import Call, admit
-from llmproxy.dialects import dialects, refusals
+from llmproxy.dialects import by_name, refusals
 from llmproxy.dialects.protocol import ProviderError
 from llmproxy.requests.chat import parse
 from tests.llmproxy.targets import refusal_of, target
@@ -40,7 +40,7 @@ def says(peer: Peer) -> None:
 class TestAThird:
     @pytest.fixture(autouse=True)
     def plain(self, settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        monkeypatch.setitem(dialects.DIALECTS, "plain", PLAIN)
+        monkeypatch.setitem(by_name.DIALECTS, "plain", PLAIN)
         settings.LLM_PROVIDER = "plain"
         with playing(says) as server:
             settings.LLM_BASE_URL = server.url.removesuffix("/v1/chat")

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from config.api.problems import Problem
-from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Piece, TokenUsage
 from llmproxy.dialects.sse import EventParser
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
-from llmproxy.requests.model_request import Surface
 from tests.llmproxy.targets import target
 
 FIXTURES = Path(__file__).with_name("fixtures")

@@ -28,8 +28,8 @@ from llmproxy.dialects.chat_answers import DONE
 from llmproxy.dialects.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.models import LanguageModel
 from llmproxy.requests import embeddings, messages, responses
+from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
-from llmproxy.requests.model_request import ModelRequest
 from llmproxy.upstream.exchange import Exchange, Head
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
@@ -58,7 +58,7 @@ def play(pair: TokenPair, user: User, now: datetime, settings) -> Iterator[Play]
         script: Callable[[Peer], None],
         *,
         streamed: bool = True,
-        request: ModelRequest | None = None,
+        request: CallRequest | None = None,
         dialect: str = "openai",
         **members: object,
     ) -> Iterator[Call]:
@@ -148,7 +148,7 @@ def test_an_error_as_the_first_event_is_a_refusal_that_costs_nothing(
 
 
 SAID = [{"role": "user", "content": "hello"}]
-SURFACES: dict[str, tuple[str, ModelRequest]] = {
+SURFACES: dict[str, tuple[str, CallRequest]] = {
     "chat": ("openai", parse({"messages": SAID}, stream=False)),
     "chat at Anthropic": ("anthropic", parse({"messages": SAID}, stream=False)),
     "responses": ("openai", responses.parse({"input": "hello"})),

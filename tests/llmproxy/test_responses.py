@@ -12,8 +12,8 @@ from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import Route
 from llmproxy.prompts.estimates import Measure, images_in, prompt_estimate
 from llmproxy.prompts.files import file_tokens
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat_schema import COMPONENTS as CHAT
-from llmproxy.requests.model_request import Surface
 from llmproxy.requests.responses import parse
 from llmproxy.requests.responses_schema import COMPONENTS
 from tests.llmproxy.targets import target

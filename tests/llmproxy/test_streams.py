@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from llmproxy.dialects.dialects import DIALECTS
+from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import KEEP_ALIVE, Problem, TokenUsage
 from llmproxy.dialects.sse import EventParser
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
-from llmproxy.requests.model_request import Surface
 from tests.llmproxy.targets import target
 from tests.standins.streams import Shape, heard_by_the_sdk
 

@@ -7,7 +7,7 @@ import pytest
 from config.api.problems import InvalidRequest
 from llmproxy.calls import admission
 from llmproxy.requests import chat, messages, responses
-from llmproxy.requests.model_request import ModelRequest
+from llmproxy.requests.call_request import CallRequest
 from tests.llmproxy.targets import target
 
 CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
@@ -15,7 +15,7 @@ TOOL = {"type": "function", "function": {"name": "f"}}
 ODD = {"type": "function", "function": {"name": ["a"]}}
 
 
-def of_responses(item: dict[str, Any]) -> ModelRequest:
+def of_responses(item: dict[str, Any]) -> CallRequest:
     return responses.parse({"input": [item]})
 
 

@@ -14,8 +14,8 @@ from llmproxy.dialects.protocol import (
     Translator,
 )
 from llmproxy.dialects.sse import Event
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import Chat
-from llmproxy.requests.model_request import Surface
 
 
 class Plain:

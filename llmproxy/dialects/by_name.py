@@ -6,7 +6,7 @@ from llmproxy.dialects.openai.embeddings import Embeddings
 from llmproxy.dialects.openai.responses import Responses
 from llmproxy.dialects.protocol import Dialect
 from llmproxy.prompts.images import anthropic_tokens, openai_tokens
-from llmproxy.requests.model_request import Surface
+from llmproxy.requests.call_request import Surface
 
 DIALECTS = {
     dialect.name: dialect

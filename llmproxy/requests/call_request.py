@@ -18,7 +18,7 @@ class Surface(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
+class CallRequest:
     """A valid request. ``members`` are for the provider; ``output_wanted`` is in tokens, None where it is not said.
 
     ``unknown``: the faults of members that only a provider takes whose members an operator has opened. ``labels``: what
