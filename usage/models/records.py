@@ -1,25 +1,14 @@
-"""The ledger of model calls, its running totals, and operators' overrides, stops and alerts."""
+"""The ledger of model calls."""
 
 from datetime import date, datetime
 from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
-from django.db.models.functions import Least
-from django.db.models.lookups import GreaterThanOrEqual
-from django.utils import timezone
+from django.db.models import Q
 
 from config.db.uuid7 import timed_uuid
-from config.money import shown
-
-
-def _none_below_zero(*names: str) -> GreaterThanOrEqual:
-    """A condition that none of these numbers is negative; NULL is ignored.
-
-    One condition for all columns: in every statement that writes to a table, PostgreSQL parses each of its constraints.
-    """
-    return GreaterThanOrEqual(Least(*names), 0)
+from usage.models.totals import none_negative
 
 
 class UsageRecordQuerySet(models.QuerySet["UsageRecord"]):
@@ -145,7 +134,7 @@ class UsageRecord(models.Model):
                 name="usage_checkpoint_is_whole",
             ),
             models.CheckConstraint(
-                condition=_none_below_zero(
+                condition=none_negative(
                     "reserved_input",
                     "reserved_output",
                     "input_tokens",
@@ -261,7 +250,7 @@ class LeftAttempt(models.Model):
         ordering = ("-left_at", "id")
         constraints = (
             models.CheckConstraint(
-                condition=_none_below_zero("input_tokens", "output_tokens", "cost"),
+                condition=none_negative("input_tokens", "output_tokens", "cost"),
                 name="left_attempt_not_below_zero",
             ),
         )
@@ -269,243 +258,3 @@ class LeftAttempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider} {self.asked_at:%Y-%m-%d %H:%M}"
-
-
-class MonthlyUsage(models.Model):
-    """Running totals of one person in one month, with those of the month's current day.
-
-    ``*_used`` is the sum of settled records and ``*_reserved`` the sum of open ones; the day's columns count for
-    ``day`` only and start anew with a later day. One row, so that admission is one conditional update. ``granted`` is
-    the output limit of the latest admission, which that statement returns. ``*_cap`` are its caps (None: no cap), by
-    which settlement notices a crossed share without a query of plan and overrides.
-    """
-
-    # Its index is the one that the unique constraint makes.
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        on_delete=models.PROTECT,
-        related_name="monthly_usage",
-        db_index=False,
-    )
-    period = models.DateField()
-    input_used = models.BigIntegerField(default=0)
-    input_reserved = models.BigIntegerField(default=0)
-    output_used = models.BigIntegerField(default=0)
-    output_reserved = models.BigIntegerField(default=0)
-    day = models.DateField()
-    day_used = models.BigIntegerField(default=0)
-    day_reserved = models.BigIntegerField(default=0)
-    granted = models.BigIntegerField(default=0)
-    input_cap = models.BigIntegerField(null=True)
-    output_cap = models.BigIntegerField(null=True)
-
-    class Meta:
-        verbose_name_plural = "monthly usage"
-        ordering = ("-period", "user")
-        constraints = (
-            models.UniqueConstraint(
-                fields=("user", "period"), name="one_usage_row_per_user_and_month"
-            ),
-            models.CheckConstraint(
-                condition=_none_below_zero(
-                    "input_used",
-                    "input_reserved",
-                    "output_used",
-                    "output_reserved",
-                    "day_used",
-                    "day_reserved",
-                    "granted",
-                    "input_cap",
-                    "output_cap",
-                ),
-                name="usage_totals_not_below_zero",
-            ),
-        )
-        # For queries over all people of one month.
-        indexes = (models.Index(fields=("period", "id"), name="usage_months"),)
-
-    def __str__(self) -> str:
-        return f"{self.period:%Y-%m}"
-
-
-class KeyMonth(models.Model):
-    """Running totals of one personal key that has a cap of its own, in one month.
-
-    They are written by the statements that write those of its person, whose row is locked first.
-    """
-
-    key_id = models.UUIDField()
-    period = models.DateField()
-    output_used = models.BigIntegerField(default=0)
-    output_reserved = models.BigIntegerField(default=0)
-    output_cap = models.BigIntegerField(help_text="The cap of the latest admission.")
-
-    class Meta:
-        ordering = ("-period", "key_id")
-        constraints = (
-            models.UniqueConstraint(fields=("key_id", "period"), name="one_row_per_key_and_month"),
-            models.CheckConstraint(
-                condition=_none_below_zero("output_used", "output_reserved", "output_cap"),
-                name="key_totals_not_below_zero",
-            ),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.period:%Y-%m}"
-
-
-class Override(models.Model):
-    """An operator's numbers for one person until a date, instead of the plan's or on top of them.
-
-    Instead: only the latest in force counts, and an empty number is the plan's. On top (``is_extra``): all in force
-    add up, and an empty number is 0.
-    """
-
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="overrides"
-    )
-    monthly_input_tokens = models.PositiveBigIntegerField(null=True, blank=True)
-    monthly_output_tokens = models.PositiveBigIntegerField(null=True, blank=True)
-    daily_tokens = models.PositiveBigIntegerField(null=True, blank=True)
-    is_extra = models.BooleanField("on top", default=False, db_default=False)
-    starts_at = models.DateTimeField(default=timezone.now)
-    ends_at = models.DateTimeField()
-    reason = models.TextField()
-
-    class Meta:
-        ordering = ("-ends_at", "-id")
-        constraints = (
-            models.CheckConstraint(
-                condition=Q(ends_at__gt=F("starts_at")), name="override_ends_after_it_starts"
-            ),
-            models.CheckConstraint(condition=~Q(reason=""), name="override_gives_a_reason"),
-        )
-        indexes = (models.Index(fields=("user", "ends_at"), name="override_by_user_and_end"),)
-
-    def __str__(self) -> str:
-        return f"{'on top ' if self.is_extra else ''}until {self.ends_at:%Y-%m-%d}"
-
-
-class StopQuerySet(models.QuerySet["Stop"]):
-    def in_force(self, *, at: datetime) -> "StopQuerySet":
-        return self.filter(Q(ends_at=None) | Q(ends_at__gt=at))
-
-
-class Stop(models.Model):
-    """An operator's stop of a person's model calls, until its end or their restart."""
-
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL,
-        on_delete=models.CASCADE,
-        primary_key=True,
-        related_name="model_calls_stop",
-    )
-    stopped_at = models.DateTimeField()
-    ends_at = models.DateTimeField(null=True, help_text="Empty: until an operator takes it back.")
-    reason = models.TextField()
-
-    user_id: UUID
-
-    objects = StopQuerySet.as_manager()
-
-    class Meta:
-        ordering = ("-stopped_at", "user")
-        constraints = (
-            models.CheckConstraint(condition=~Q(reason=""), name="stop_gives_a_reason"),
-            models.CheckConstraint(
-                condition=Q(ends_at=None) | Q(ends_at__gt=F("stopped_at")),
-                name="stop_ends_after_it_starts",
-            ),
-        )
-
-    def __str__(self) -> str:
-        return f"since {self.stopped_at:%Y-%m-%d %H:%M}"
-
-
-class AlertQuerySet(models.QuerySet["Alert"]):
-    def waiting(self) -> "AlertQuerySet":
-        """The alerts that have not been mailed."""
-        return self.filter(told_at=None)
-
-
-class Alert(models.Model):
-    """A usage alert to operators; its unique row makes it one mail, and waits to be mailed.
-
-    ``used`` and ``cap`` are the tokens at the time it was noticed, or percent for the percentile.
-    """
-
-    class Kind(models.TextChoices):
-        INPUT = "input", "80 % of the month's input tokens"
-        OUTPUT = "output", "80 % of the month's output tokens"
-        INPUT_ALL = "input_all", "all of the month's input tokens"
-        OUTPUT_ALL = "output_all", "all of the month's output tokens"
-        DAY = "day", "the daily limit"
-        PERCENTILE = "percentile", "95th percentile of shares at 80 %"
-        ABANDONED = "abandoned", "many abandoned calls"
-        REPORT = "report", "an implausible report by the provider"
-
-    kind = models.CharField(max_length=10, choices=Kind)
-    # Its index is the one that the unique constraint makes.
-    user = models.ForeignKey(
-        settings.AUTH_USER_MODEL,
-        null=True,
-        on_delete=models.CASCADE,
-        related_name="usage_alerts",
-        db_index=False,
-    )
-    period = models.DateField(
-        help_text="First day of the month; of the daily limit, the day (UTC)."
-    )
-    used = models.PositiveBigIntegerField()
-    cap = models.PositiveBigIntegerField()
-    noticed_at = models.DateTimeField()
-    told_at = models.DateTimeField(null=True)
-
-    user_id: UUID | None
-
-    objects = AlertQuerySet.as_manager()
-
-    class Meta:
-        ordering = ("-noticed_at", "-id")
-        constraints = (
-            models.UniqueConstraint(
-                fields=("user", "kind", "period"),
-                nulls_distinct=False,
-                name="one_alert_of_a_kind_for_a_person_and_period",
-            ),
-            models.CheckConstraint(
-                condition=Q(kind="percentile", user=None)
-                | (~Q(kind="percentile") & Q(user__isnull=False)),
-                name="alert_is_about_a_person_or_all",
-            ),
-        )
-        indexes = (
-            models.Index(fields=("id",), condition=Q(told_at=None), name="alerts_waiting"),
-            models.Index(fields=("told_at",), name="alerts_by_telling"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.get_kind_display()}, {self.period}"
-
-
-class Budget(models.Model):
-    """An operator's monthly budget in money for one client, and what the worker last found spent of it."""
-
-    client = models.OneToOneField(
-        "accounts.Client", on_delete=models.CASCADE, primary_key=True, related_name="budget"
-    )
-    monthly = models.PositiveBigIntegerField(help_text="In millionths of a dollar.")
-    period = models.DateField(null=True, help_text="First day of the month that was last summed.")
-    spent = models.PositiveBigIntegerField(default=0, help_text="In that month, when last summed.")
-    summed_at = models.DateTimeField(null=True)
-    # Of the period: when operators were told of 80 % and of all of it.
-    warned_at = models.DateTimeField(null=True)
-    exceeded_at = models.DateTimeField(null=True)
-
-    client_id: UUID
-
-    class Meta:
-        ordering = ("client",)
-
-    def __str__(self) -> str:
-        return f"{shown(self.monthly)} a month"

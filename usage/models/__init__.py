@@ -1,0 +1,17 @@
+from usage.models.alerts import Alert, Budget
+from usage.models.overrides import Override, Stop
+from usage.models.records import LeftAttempt, RunningCall, UsageRecord, UsageRecordQuerySet
+from usage.models.totals import KeyMonth, MonthlyUsage
+
+__all__ = (
+    "Alert",
+    "Budget",
+    "KeyMonth",
+    "LeftAttempt",
+    "MonthlyUsage",
+    "Override",
+    "RunningCall",
+    "Stop",
+    "UsageRecord",
+    "UsageRecordQuerySet",
+)
