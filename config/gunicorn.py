@@ -90,7 +90,7 @@ class HostMissing(errors.ParseException):  # type: ignore[misc]  # gunicorn has 
 
 
 class NoHost(MalformedRequest):
-    default_detail = "A request of HTTP/1.1 names its host."
+    default_detail = "HTTP/1.1 requests need a Host header."
 
 
 # The first match decides; later entries are more general.

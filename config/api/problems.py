@@ -143,7 +143,7 @@ class RefusedUntil(Problem):
     code = "rate_limited"
     status = 429
     title = "Too many requests"
-    default_detail = "That was a lot at once. Please wait a moment and try again."
+    default_detail = "Too many requests. Please wait a moment and try again."
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ from config.console.actions import (
 )
 
 MOST_CHOSEN = 500
-SENT_BEFORE = "That was sent already, and is done only once. To do it again, begin anew."
-NOT_AVAILABLE = "That cannot be done, or not any more."
+ALREADY_SUBMITTED = "You already submitted this form; it was applied once."
+NOT_AVAILABLE = "This action is not available for this row."
 
 
 class ResultRedirect(HttpResponseRedirect):
@@ -178,7 +178,9 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         claimed = None if atomic else self._list()
         with transaction.atomic() if atomic and request.POST else nullcontext():
             address = double_submit.where_it_led(request, claimed=claimed)
-            repeated = ResultRedirect(address, SENT_BEFORE, messages.WARNING) if address else None
+            repeated = (
+                ResultRedirect(address, ALREADY_SUBMITTED, messages.WARNING) if address else None
+            )
             response = repeated or answer()
         if claimed and not isinstance(response, ResultRedirect):
             double_submit.keep(request, None)

@@ -52,7 +52,7 @@ class SetFactor(Action):
 
 class FreeFactor(Action):
     name = "learn"
-    label = "Let nights learn the factor"
+    label = "Learn the factor automatically"
 
     def available(self, target: Route, *, by: HttpRequest) -> bool:
         return target.tokenizer == Route.Tokenizer.FACTOR and target.factor_is_set

@@ -18,7 +18,7 @@ from usage.periods import Period
 
 pytestmark = pytest.mark.django_db
 
-AGAIN = "sent already"
+AGAIN = "already submitted"
 EXTRA = "admin:usage_override_add"
 
 

@@ -40,7 +40,7 @@ def test_a_failed_job_is_queued_again_once(
     )
 
     again = console.post(page(world.job_id, "retry"), {"reason": "Twice."}, follow=True)
-    assert "not any more" in again.content.decode()
+    assert "This action is not available" in again.content.decode()
     assert AuditEvent.objects.filter(action="job:retried").count() == 1
 
 
@@ -150,7 +150,7 @@ def test_a_failed_job_is_discarded_with_a_reason_and_asked_about_no_more(
         "They have left.",
     )
     again = console.post(page(world.job_id, "discard"), {"reason": "Twice."}, follow=True)
-    assert "not any more" in again.content.decode()
+    assert "This action is not available" in again.content.decode()
     assert "cancelled" in console.get(page(world.job_id)).content.decode()
 
 
