@@ -53,8 +53,9 @@ def _token_if_random(match: re.Match[str]) -> str:
 _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(
-            r"-----BEGIN (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----(?:[^-]++|-(?!----END))*+"
-            r"(?:-----END (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----)?+"
+            r"-----BEGIN (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----(?s:.*?)"
+            # Nothing possessive before a look ahead: Python 3.11.2 goes on behind what it has seen there.
+            r"(?:-----END (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----|(?=-----END)|\Z)"
         ),
         "[key]",
     ),

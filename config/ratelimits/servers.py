@@ -4,6 +4,7 @@
 some nodes of a cluster. ``user:password@`` before the hosts is for the Redis servers.
 """
 
+import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +18,10 @@ Client = Redis | RedisCluster
 SINGLE = {"redis", "rediss", "unix"}
 CLUSTER = "redis+cluster"
 PORTS = {"redis+sentinel": 26379, CLUSTER: 6379}
+# Python's own parser knows one host, and its versions differ about several of which one stands in brackets.
+SEVERAL = re.compile(
+    r"(?:(?P<username>[^:/?#]*)(?::(?P<password>[^/?#]*))?@)?(?P<hosts>[^@/?#]+)/?(?P<service>[^/?#]*)/?"
+)
 # Redis answers in well under a millisecond; a request that waits longer than this is better served without it.
 SOCKET_SECONDS = 0.25
 TIMEOUTS = {"socket_timeout": SOCKET_SECONDS, "socket_connect_timeout": SOCKET_SECONDS}
@@ -25,7 +30,7 @@ TIMEOUTS = {"socket_timeout": SOCKET_SECONDS, "socket_connect_timeout": SOCKET_S
 def client_of(address: str) -> Client:
     """Returns a client that gives up soon and leaves trying again to its caller."""
     retry = Retry(NoBackoff(), 0)
-    if urlsplit(address).scheme in SINGLE:
+    if _scheme(address) in SINGLE:
         return Redis.from_url(address, protocol=2, retry=retry, **TIMEOUTS)
     user, nodes, service = parsed(address)
     options: dict[str, Any] = {"protocol": 2, **TIMEOUTS, **user}
@@ -40,7 +45,7 @@ def client_of(address: str) -> Client:
 
 def check(address: str) -> None:
     """Raises ``ValueError`` for what is no address of a Redis."""
-    if urlsplit(address).scheme in SINGLE:
+    if _scheme(address) in SINGLE:
         # Made and not connected.
         Redis.from_url(address)
     else:
@@ -49,13 +54,18 @@ def check(address: str) -> None:
 
 def parsed(address: str) -> tuple[dict[str, str], list[tuple[str, int]], str]:
     """Returns user and password, the nodes and, for Sentinel, the service."""
-    parts = urlsplit(address)
-    if parts.scheme not in PORTS or parts.query:
+    scheme = _scheme(address)
+    found = SEVERAL.fullmatch(address.partition("://")[2])
+    if scheme not in PORTS or found is None:
         raise ValueError
-    hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
-    nodes = [(host.hostname or "", host.port or PORTS[parts.scheme]) for host in hosts]
-    service = parts.path.strip("/")
-    if not all(host for host, _ in nodes) or bool(service) != (parts.scheme == "redis+sentinel"):
+    hosts = [urlsplit(f"//{host}") for host in found["hosts"].split(",")]
+    nodes = [(host.hostname or "", host.port or PORTS[scheme]) for host in hosts]
+    service = found["service"]
+    if not all(host for host, _ in nodes) or bool(service) != (scheme == "redis+sentinel"):
         raise ValueError
-    given = {"username": parts.username, "password": parts.password}
+    given = {name: found[name] for name in ("username", "password")}
     return {name: unquote(value) for name, value in given.items() if value}, nodes, service
+
+
+def _scheme(address: str) -> str:
+    return address.partition(":")[0].lower()
