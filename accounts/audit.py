@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db.models import Model
 
 from accounts.models import AuditEvent
+from config.api.problems import Fault, InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +26,23 @@ class Actor:
         return cls(name=f"manage.py {name}")
 
 
+def reason_faults(reason: str) -> list[Fault]:
+    """The fault of a change without a reason; none if it has one."""
+    return [] if reason.strip() else [Fault("/reason", "required", "Give a reason.")]
+
+
+def check_reason(reason: str) -> None:
+    """Raises ``InvalidRequest`` without a reason."""
+    if faults := reason_faults(reason):
+        raise InvalidRequest(errors=faults)
+
+
 def record(
     action: str,
+    target: Model | str = "",
     *,
     by: Actor,
     now: datetime,
-    target: Model | str = "",
     target_id: object = "",
     reason: str = "",
     before: dict[str, Any] | None = None,

@@ -97,13 +97,14 @@ def _named(error: Exception) -> str:
 
 
 def _audit(job: Job, outcome: Outcome, *, seconds: float, by: Actor, now: datetime) -> None:
+    after = {"says": outcome.says, "seconds": round(seconds, 1), "host": gethostname()}
     record(
         "nightly:done" if outcome.end is End.DONE else "nightly:failed",
+        job.name,
         by=by,
         now=now,
-        target=job.name,
         target_id=job.name,
-        after={"says": outcome.says, "seconds": round(seconds, 1), "host": gethostname()},
+        after=after,
     )
 
 

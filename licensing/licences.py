@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import Client
 from config.api.problems import Fault, InvalidRequest, instant
 from config.console.edit_conflicts import change
@@ -24,7 +24,7 @@ def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
     with transaction.atomic():
         client = Client.objects.create(name=name, created_at=now)
         Licence.objects.create(client=client, plan=plan, changed_at=now)
-        record("client:created", by=by, now=now, target=client, after={"plan": plan.name})
+        record("client:created", client, by=by, now=now, after={"plan": plan.name})
     return client
 
 
@@ -121,8 +121,7 @@ def set_customer(
 
     Raises ``InvalidRequest`` for a customer who pays for another licence.
     """
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    check_reason(reason)
     with transaction.atomic():
         licence = _locked(licence_id)
         before = {"stripe_customer_id": licence.stripe_customer_id}
@@ -159,8 +158,7 @@ def set_terms(
     Raises ``InvalidRequest`` without a reason or for an invalid slug, and ``ChangedMeanwhile`` if a changed value is
     not as it was ``shown``.
     """
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    check_reason(reason)
     with transaction.atomic():
         licence = _locked(licence_id)
         before = _terms(licence)
@@ -232,9 +230,7 @@ def _check(
     ends_at: datetime | None,
     now: datetime,
 ) -> None:
-    faults = []
-    if not reason.strip():
-        faults.append(Fault("/reason", "required", "Say why."))
+    faults = reason_faults(reason)
     if status == Standing.GRACE and (grace_until is None or grace_until <= now):
         faults.append(Fault("/grace_until", "invalid", "A grace needs an end in the future."))
     if ends_at is not None and ends_at <= now:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from config.api.problems import Fault, InvalidRequest
 from config.console.edit_conflicts import change
 from licensing.entitlements import entitlements_of
@@ -43,7 +43,7 @@ def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:
     """Adds a plan. Raises ``InvalidRequest`` for a taken name or an invalid slug."""
     with transaction.atomic():
         plan = _written(Plan(), terms)
-        record("plan:added", by=by, now=now, target=plan, after=asdict(PlanTerms.of(plan)))
+        record("plan:added", plan, by=by, now=now, after=asdict(PlanTerms.of(plan)))
     return plan
 
 
@@ -61,21 +61,13 @@ def change_plan(
     Raises ``InvalidRequest`` without a reason, for a taken name or an invalid slug, and ``ChangedMeanwhile`` if a
     changed term is not as it was ``shown``.
     """
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    check_reason(reason)
     with transaction.atomic():
         plan = Plan.objects.select_for_update(no_key=True).get(pk=plan_id)
         before = asdict(PlanTerms.of(plan))
         plan = _written(plan, PlanTerms(**change(present=before, shown=shown, given=asdict(terms))))
-        record(
-            "plan:changed",
-            by=by,
-            now=now,
-            target=plan,
-            reason=reason,
-            before=before,
-            after=asdict(PlanTerms.of(plan)),
-        )
+        after = asdict(PlanTerms.of(plan))
+        record("plan:changed", plan, by=by, now=now, reason=reason, before=before, after=after)
     return plan
 
 

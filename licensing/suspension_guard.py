@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from accounts.jobs import NotDone
 from config.api.problems import Fault, InvalidRequest, instant
 from config.jobs.mail import queue_for_operators
@@ -65,22 +65,22 @@ def confirm(*, brake_id: int, reason: str, by: Actor, now: datetime) -> Brake:
 
     Raises ``InvalidRequest`` without a reason, and for a brake that is no longer held.
     """
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    check_reason(reason)
     with transaction.atomic():
         brake = Brake.objects.select_for_update().get(pk=brake_id)
         if not brake.is_held:
             raise InvalidRequest(errors=[NOT_HELD])
         brake.confirmed_at, brake.confirmed_by = now, by.name
         brake.save(update_fields=["confirmed_at", "confirmed_by"])
+        after = {"licences": len(brake.licence_ids)}
         record(
             "brake:confirmed",
+            brake.job,
             by=by,
             now=now,
-            target=brake.job,
             target_id=brake.pk,
             reason=reason,
-            after={"licences": len(brake.licence_ids)},
+            after=after,
         )
     return brake
 
@@ -102,14 +102,8 @@ def _held(
     end(job=job, now=now)
     clients = Licence.objects.count()
     brake = Brake.objects.create(job=job, licence_ids=licence_ids, clients=clients, noticed_at=now)
-    record(
-        "brake:held",
-        by=by,
-        now=now,
-        target=job,
-        target_id=brake.pk,
-        after={"licences": len(licence_ids), "clients": clients},
-    )
+    after = {"licences": len(licence_ids), "clients": clients}
+    record("brake:held", job, by=by, now=now, target_id=brake.pk, after=after)
     queue_for_operators(
         subject=f"{len(licence_ids)} suspensions wait for your confirmation",
         text=(

@@ -47,14 +47,11 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
     """
     with transaction.atomic():
         lease = leases.take(channel=channel)
-        before = Publication.objects.of(channel).wanted().first()
+        current = Publication.objects.of(channel).wanted().first()
         chosen = next((each for each in earlier(channel) if each.pk == publication_id), None)
-        if chosen is None or before is None:
-            raise InvalidRequest(
-                errors=[
-                    Fault("/to", "unknown", "The channel cannot roll back to this publication.")
-                ]
-            )
+        if chosen is None or current is None:
+            sentence = "The channel cannot roll back to this publication."
+            raise InvalidRequest(errors=[Fault("/to", "unknown", sentence)])
         Publication.objects.create(
             release=chosen.release,
             signature=chosen.signature,
@@ -63,15 +60,16 @@ def roll_back(*, channel: str, publication_id: int, reason: str, by: Actor, now:
             published_by=f"{AN_OPERATOR} {by.id}" if by.id else AN_OPERATOR,
         )
         storage_sync.begin(channel=channel, now=now)
+        before, after = ({"version": each.release.version} for each in (current, chosen))
         record(
             "release:rolled_back",
+            channel,
+            target_id=channel,
             by=by,
             now=now,
-            target=channel,
-            target_id=channel,
             reason=reason,
-            before={"version": before.release.version},
-            after={"version": chosen.release.version},
+            before=before,
+            after=after,
         )
     return storage_sync.place_at_once(channel=channel, lease=lease, now=now)
 
@@ -113,12 +111,5 @@ def _switch(
         raise InvalidRequest(f"The channel is already {state}.")
     current = Publication.objects.of(channel).wanted().first()
     storage_sync.begin(channel=channel, now=now)
-    record(
-        action,
-        by=by,
-        now=now,
-        target=channel,
-        target_id=channel,
-        reason=reason,
-        after={"version": current.release.version if current else None},
-    )
+    after = {"version": current.release.version if current else None}
+    record(action, channel, target_id=channel, reason=reason, by=by, now=now, after=after)

@@ -182,9 +182,9 @@ def _finish(
         Publication.objects.filter(pk=publication.pk, stored_at=None).update(stored_at=Now())
         record(
             "release:repeated" if repeated else "release:published",
+            str(release),
             by=by,
             now=now,
-            target=str(release),
             target_id=release.channel_id,
             before={"version": before.release.version} if before else None,
             after={
@@ -202,9 +202,9 @@ def _record_refusal(submission: Submission, refusal: Problem, *, by: Actor, now:
     listed = refusal.errors[:LISTED_FAULTS]
     record(
         "release:refused" if refusal.status < 500 else "release:failed",
+        submission.channel,
         by=by,
         now=now,
-        target=submission.channel,
         target_id=submission.channel,
         after={
             "dry_run": submission.dry_run,

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import QuerySet, Sum
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, reason_faults, record
 from accounts.models import Client
 from config.api.problems import Fault, InvalidRequest
 from config.money import DOLLAR, shown
@@ -31,7 +31,7 @@ def set_budget(
 
     Raises ``InvalidRequest`` without a reason, or for a number that is no budget.
     """
-    faults = [] if reason.strip() else [Fault("/reason", "required", "Say why.")]
+    faults = reason_faults(reason)
     if monthly is not None and not 0 < monthly <= MOST:
         faults.append(Fault("/monthly", "invalid", f"Above $0, up to {shown(MOST)}."))
     if faults:
@@ -48,14 +48,9 @@ def set_budget(
         elif budget:
             budget.delete()
             budget = None
+        after = _seen(budget)
         record(
-            "client:budget_set",
-            by=by,
-            now=now,
-            target=client,
-            reason=reason,
-            before=before,
-            after=_seen(budget),
+            "client:budget_set", client, by=by, now=now, reason=reason, before=before, after=after
         )
     return budget
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import User
 from config.api.problems import Fault, InvalidRequest, instant
 from usage.models import Override
@@ -69,22 +69,13 @@ def _grant(override: Override, action: str, *, reason: str, by: Actor, now: date
         user = User.objects.only("email").get(pk=override.user_id)
         override.user, override.reason = user, reason
         override.save(force_insert=True)
-        record(
-            action,
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user.pk,
-            reason=reason,
-            after=_seen(override),
-        )
+        record(action, user, by=by, now=now, reason=reason, after=_seen(override))
     return override
 
 
 def end_override(*, override_id: int, reason: str, by: Actor, now: datetime) -> bool:
     """Ends an override early; returns False if it had ended already."""
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    check_reason(reason)
     with transaction.atomic():
         overrides = Override.objects.select_related("user")
         override = overrides.select_for_update(of=("self",)).get(pk=override_id)
@@ -94,23 +85,13 @@ def end_override(*, override_id: int, reason: str, by: Actor, now: datetime) -> 
         # The end stays after the start, also of an override that begins now or later.
         override.ends_at = max(now, override.starts_at + timedelta(microseconds=1))
         override.save(update_fields=["ends_at"])
-        record(
-            "override:ended",
-            by=by,
-            now=now,
-            target=override.user.email,
-            target_id=override.user_id,
-            reason=reason,
-            before=before,
-            after=_seen(override),
-        )
+        user, after = override.user, _seen(override)
+        record("override:ended", user, by=by, now=now, reason=reason, before=before, after=after)
     return True
 
 
 def _check(allowance: Allowance, *, ends_at: datetime, reason: str, now: datetime) -> None:
-    faults = []
-    if not reason.strip():
-        faults.append(Fault("/reason", "required", "Say why."))
+    faults = reason_faults(reason)
     if ends_at <= now:
         faults.append(Fault("/ends_at", "invalid", "This end has passed."))
     if all(number is None for number in asdict(allowance).values()):

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import User
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
@@ -33,7 +33,7 @@ def stop_model_calls(
     Until ``ends_at``; None means until an operator restarts them. A stop in force is replaced. Raises
     ``InvalidRequest`` without a reason, or for an end that has passed.
     """
-    faults = _without_reason(reason)
+    faults = reason_faults(reason)
     if ends_at is not None and ends_at <= now:
         faults.append(Fault("/ends_at", "invalid", "This end has passed."))
     if faults:
@@ -57,8 +57,7 @@ def restart_model_calls(*, user_id: UUID, reason: str, by: Actor, now: datetime)
 
     Raises ``InvalidRequest`` without a reason.
     """
-    if faults := _without_reason(reason):
-        raise InvalidRequest(errors=faults)
+    check_reason(reason)
     with transaction.atomic():
         user = lock_user(user_id)
         stop = Stop.objects.in_force(at=now).filter(user=user).first()
@@ -75,8 +74,7 @@ def end_call(*, record_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
 
     Raises ``InvalidRequest`` without a reason.
     """
-    if faults := _without_reason(reason):
-        raise InvalidRequest(errors=faults)
+    check_reason(reason)
     with transaction.atomic():
         running = UsageRecord.objects.open().filter(pk=record_id, told_to_end_at=None)
         if not running.update(told_to_end_at=now):
@@ -100,12 +98,8 @@ def told_to_end(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:
     return set(ended.values_list("pk", flat=True))
 
 
-def _without_reason(reason: str) -> list[Fault]:
-    return [] if reason.strip() else [Fault("/reason", "required", "Say why.")]
-
-
 def _record(action: str, user: User, **given: Any) -> None:
-    record(action, target=user.email, target_id=user.pk, **given)
+    record(action, user, **given)
 
 
 def _seen(stop: Stop) -> dict[str, Any]:

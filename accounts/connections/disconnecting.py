@@ -190,15 +190,12 @@ def _remove(connection: Connection, *, by: Actor, now: datetime, reason: str) ->
         else:
             revoke_later(user_id=connection.user_id, provider=provider, tokens=tokens, now=now)
     connection.delete()
-    record(
-        "connection:removed",
-        by=by,
-        now=now,
-        target=connection.user,
-        reason=reason,
-        before={"provider": provider, "scopes": connection.scopes},
-        after={"to_be_revoked": revocable},
+    before, after = (
+        {"provider": provider, "scopes": connection.scopes},
+        {"to_be_revoked": revocable},
     )
+    user = connection.user
+    record("connection:removed", user, by=by, now=now, reason=reason, before=before, after=after)
 
 
 def _failure_of(row: ConnectionRevocation) -> str:

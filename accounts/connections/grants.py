@@ -212,19 +212,14 @@ def _connect(
             if disconnecting.is_revocable(party.name):
                 _revoke_later(user_id, party, [tokens.refresh, tokens.access], now=now)
             return None
-        before = user.connections.filter(provider=party.name).select_for_update().first()
+        known = user.connections.filter(provider=party.name).select_for_update().first()
         _spare(party, tokens, user_id=user_id, by=by, now=now)
-        if before is not None and not party.one_grant and disconnecting.is_revocable(party.name):
-            _revoke_replaced(before, party, tokens, now=now)
-        connection = _put(user, party, tokens, before, now=now)
-        record(
-            "connection:authorised",
-            by=by,
-            now=now,
-            target=user,
-            before={"scopes": before.scopes} if before else None,
-            after={"provider": party.name, "scopes": connection.scopes},
-        )
+        if known is not None and not party.one_grant and disconnecting.is_revocable(party.name):
+            _revoke_replaced(known, party, tokens, now=now)
+        connection = _put(user, party, tokens, known, now=now)
+        before = {"scopes": known.scopes} if known else None
+        after = {"provider": party.name, "scopes": connection.scopes}
+        record("connection:authorised", user, by=by, now=now, before=before, after=after)
     return connection
 
 

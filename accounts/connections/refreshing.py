@@ -113,12 +113,9 @@ def lapse(
     with transaction.atomic():
         lapsed = rows.filter(lapsed_at=None).update(lapsed_at=now, lapse=why, leased_until=None)
         if lapsed:
+            after = {"provider": connection.provider, "why": why.value}
             record(
-                "connection:reauthorisation_needed",
-                by=by,
-                now=now,
-                target=connection.user,
-                after={"provider": connection.provider, "why": why.value},
+                "connection:reauthorisation_needed", connection.user, by=by, now=now, after=after
             )
     return bool(lapsed)
 

@@ -43,13 +43,8 @@ def end(*, session_id: UUID, user: User, by: Actor, now: datetime) -> bool:
         rows = ConsoleSession.objects.live(at=now).filter(pk=session_id, user=user)
         ended = rows.update(ended_at=now)
         if ended:
-            record(
-                "operator:session_ended",
-                by=by,
-                now=now,
-                target=user,
-                after={"session": str(session_id)},
-            )
+            after = {"session": str(session_id)}
+            record("operator:session_ended", user, by=by, now=now, after=after)
     return bool(ended)
 
 

@@ -50,12 +50,13 @@ def prove_by_recovery_code(
 
 def record_proof(device: Device, *, user: User, sign_in: bool, by: Actor, now: datetime) -> None:
     """Audits a proof: the first one completes a sign-in, later ones are asked for before grave acts."""
+    after = {"kind": kind_of(device), "name": device.name}
     record(
         "operator:signed_in" if sign_in else "operator:factor_proved",
+        user,
         by=by,
         now=now,
-        target=user,
-        after={"kind": kind_of(device), "name": device.name},
+        after=after,
     )
 
 
@@ -67,7 +68,7 @@ def _proved(
     if device is None:
         kinds = {"kind": kind_of(known[0])} if known else {}
         with transaction.atomic():
-            record("operator:factor_refused", by=by, now=now, target=user, after=kinds)
+            record("operator:factor_refused", user, by=by, now=now, after=kinds)
             # Codes that come too early count for nothing, so this is once until a code is right.
             if failures < SUSPICIOUS <= _failures(known):
                 mails.codes_refused(user=user, number=SUSPICIOUS, address=by.address, now=now)

@@ -10,7 +10,7 @@ from django_otp import verify_token
 from django_otp.models import Device
 from django_otp_webauthn.models import WebAuthnCredential
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from accounts.factors import console_sessions
 from accounts.factors.devices import devices, forget_devices, has_factor, kind_of
 from accounts.hashers import TOKEN_HASHER
@@ -18,7 +18,7 @@ from accounts.models import Authenticator, RecoveryCodes, SetUpCode, User
 from accounts.people import mails
 from accounts.people.one_time_passwords import LETTERS, MISREAD
 from accounts.people.rights import check_owner
-from accounts.people.users import check_not_oneself, check_reason
+from accounts.people.users import check_not_oneself
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, instant
 from config.encryption import encrypt
@@ -67,7 +67,7 @@ def make_set_up_code(*, user_id: UUID, by: Actor, now: datetime, reason: str = "
         kept = {"secret_hash": _hash(secret), "expires_at": expires_at}
         SetUpCode.objects.update_or_create(user=user, defaults=kept)
         after = {"expires_at": instant(expires_at)}
-        record("operator:set_up_code_made", by=by, now=now, target=user, reason=reason, after=after)
+        record("operator:set_up_code_made", user, by=by, now=now, reason=reason, after=after)
     return grouped(secret)
 
 
@@ -80,9 +80,9 @@ def use_set_up_code(*, user: User, code: str, by: Actor, now: datetime) -> None:
         Authenticator.objects.filter(user=user, confirmed=False).delete()
         record(
             "operator:set_up_code_used" if used else "operator:set_up_code_refused",
+            user,
             by=by,
             now=now,
-            target=user,
         )
     if not used:
         raise WrongSetUpCode(errors=[Fault("/code", "wrong", WrongSetUpCode.default_detail)])
@@ -111,7 +111,7 @@ def confirm_authenticator(*, user: User, code: str, name: str, by: Actor, now: d
             device.save(update_fields=["confirmed", "name"])
             added(device, user=user, by=by, now=now)
             return device
-    record("operator:factor_refused", by=by, now=now, target=user, after={"kind": kind_of(device)})
+    record("operator:factor_refused", user, by=by, now=now, after={"kind": kind_of(device)})
     raise WrongFirstCode(errors=[Fault("/code", "wrong", WrongFirstCode.default_detail)])
 
 
@@ -125,7 +125,7 @@ def name_passkey(device: WebAuthnCredential, *, user: User, by: Actor, now: date
 def added(device: Device, *, user: User, by: Actor, now: datetime) -> None:
     SetUpCode.objects.filter(user=user).delete()
     after = {"kind": kind_of(device), "name": device.name}
-    record("operator:factor_added", by=by, now=now, target=user, after=after)
+    record("operator:factor_added", user, by=by, now=now, after=after)
     mails.factor_changed(user=user, change=f"Added: {kind_of(device)} {device.name}.", now=now)
 
 
@@ -133,16 +133,10 @@ def rename(*, user: User, device_id: str, name: str, by: Actor, now: datetime) -
     """Renames a factor of this operator. Nothing happens if they have none with this id or give no name."""
     device, name = _own(user, device_id), name.strip()[:NAME_LENGTH]
     if device is not None and name:
-        before, device.name = device.name, name
+        before, after = {"name": device.name}, {"name": name}
+        device.name = name
         device.save(update_fields=["name"])
-        record(
-            "operator:factor_renamed",
-            by=by,
-            now=now,
-            target=user,
-            before={"name": before},
-            after={"name": name},
-        )
+        record("operator:factor_renamed", user, by=by, now=now, before=before, after=after)
 
 
 def remove(*, user: User, device_id: str, by: Actor, now: datetime) -> None:
@@ -156,7 +150,7 @@ def remove(*, user: User, device_id: str, by: Actor, now: datetime) -> None:
             raise LastFactor
         before = {"kind": kind_of(device), "name": device.name}
         device.delete()
-        record("operator:factor_removed", by=by, now=now, target=user, before=before)
+        record("operator:factor_removed", user, by=by, now=now, before=before)
         mails.factor_changed(user=user, change=f"Removed: {before['kind']} {device.name}.", now=now)
 
 
@@ -166,7 +160,7 @@ def make_recovery_codes(*, user: User, by: Actor, now: datetime) -> list[str]:
     kept = {"name": "Recovery codes", "hashes": [TOKEN_HASHER.hash(each) for each in codes]}
     with transaction.atomic():
         RecoveryCodes.objects.update_or_create(user=user, defaults=kept)
-        record("operator:recovery_codes_made", by=by, now=now, target=user)
+        record("operator:recovery_codes_made", user, by=by, now=now)
         mails.factor_changed(user=user, change="New recovery codes were made.", now=now)
     return [grouped(each) for each in codes]
 
@@ -183,7 +177,7 @@ def reset(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
         removed = forget_devices(user_id)
         console_sessions.end_all(user_id=user_id, now=now)
         before = {"factors": removed}
-        record("operator:factor_reset", by=by, now=now, target=user, reason=reason, before=before)
+        record("operator:factor_reset", user, by=by, now=now, reason=reason, before=before)
         mails.factor_changed(user=user, change="It was reset.", now=now)
     return removed
 

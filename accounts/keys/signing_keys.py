@@ -64,7 +64,7 @@ def rotate_signing_key(*, publish_ahead: timedelta, by: Actor, now: datetime) ->
         )
         key = SigningKey.objects.create(**made, published_at=now, signs_from=signs_from)
         after = {"signs_from": instant(signs_from), "supersedes": before.kid if before else None}
-        record("signing_key:made", by=by, now=now, target=key, after=after)
+        record("signing_key:made", key, by=by, now=now, after=after)
     ring.forget()
     return key
 
@@ -83,9 +83,9 @@ def replace_signing_keys(*, by: Actor, now: datetime) -> SigningKey:
         SigningKey.objects.filter(kid__in=others).update(revoked_at=now)
         key = SigningKey.objects.create(**made, published_at=now, signs_from=now)
         after = {"revoked": others}
-        record("signing_key:made", by=by, now=now, target=key, after=after)
+        record("signing_key:made", key, by=by, now=now, after=after)
         for kid in others:
-            record("signing_key:revoked", by=by, now=now, target=kid, target_id=kid)
+            record("signing_key:revoked", kid, by=by, now=now, target_id=kid)
     ring.forget()
     return key
 

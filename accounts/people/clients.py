@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import ProtectedError
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from accounts.models import Client
 from accounts.people.emails import is_email
 from config.api.problems import Fault, InvalidRequest
@@ -45,17 +45,12 @@ def rename_client(*, client_id: UUID, name: str, by: Actor, now: datetime) -> Cl
         raise InvalidRequest(errors=[Fault("/name", "required", "A client needs a name.")])
     with transaction.atomic():
         client = _locked(client_id)
-        before, client.name = client.name, name.strip()
+        before = {"name": client.name}
+        client.name = name.strip()
         client.save(update_fields=["name"])
-        if before != client.name:
-            record(
-                "client:renamed",
-                by=by,
-                now=now,
-                target=client,
-                before={"name": before},
-                after={"name": client.name},
-            )
+        after = {"name": client.name}
+        if before != after:
+            record("client:renamed", client, by=by, now=now, before=before, after=after)
     return client
 
 
@@ -69,33 +64,24 @@ def set_alert_email(*, client_id: UUID, email: str, by: Actor, now: datetime) ->
         raise InvalidRequest(errors=[Fault("/email", "invalid", "This is not an email address.")])
     with transaction.atomic():
         client = _locked(client_id)
-        before, client.alert_email = client.alert_email, named
-        if before != named:
+        before, after = {"alert_email": client.alert_email}, {"alert_email": named}
+        if before != after:
+            client.alert_email = named
             client.save(update_fields=["alert_email"])
-            record(
-                "client:alert_email_set",
-                by=by,
-                now=now,
-                target=client,
-                before={"alert_email": before},
-                after={"alert_email": named},
-            )
+            record("client:alert_email_set", client, by=by, now=now, before=before, after=after)
     return client
 
 
 def delete_client(*, client_id: UUID, reason: str, by: Actor, now: datetime) -> None:
     """Deletes a client and its licence. Raises ``ClientHasPeople`` while people belong to it."""
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
+    check_reason(reason)
     with transaction.atomic():
         client = _locked(client_id)
         try:
             client.delete()
         except ProtectedError:
             raise ClientHasPeople from None
-        record(
-            "client:deleted", by=by, now=now, target=client.name, target_id=client_id, reason=reason
-        )
+        record("client:deleted", client.name, by=by, now=now, target_id=client_id, reason=reason)
 
 
 def _locked(client_id: UUID) -> Client:

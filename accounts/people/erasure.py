@@ -17,7 +17,7 @@ from django.db.models.functions import Cast, Lower
 from django.utils.module_loading import import_string
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from accounts.connections.disconnecting import disconnect_all
 from accounts.factors.devices import rows_of
 from accounts.models import (
@@ -30,7 +30,7 @@ from accounts.models import (
     User,
 )
 from accounts.people.rights import check_owner_left, check_touch
-from accounts.people.users import check_not_oneself, check_reason, lock_person, replace_signatures
+from accounts.people.users import check_not_oneself, lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import Fault, InvalidRequest
 
@@ -70,14 +70,9 @@ def erase_user(
             removed[name] = rows.update(**{column: None})
         removed["connections"] = connections
         removed["queued mails"] = _delete_mail(user_id, was)
+        after = {"removed": removed}
         record(
-            "user:erased",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user_id,
-            reason=reason,
-            after={"removed": removed},
+            "user:erased", user.email, by=by, now=now, target_id=user_id, reason=reason, after=after
         )
     return removed
 

@@ -117,13 +117,8 @@ def import_people(*, text: str, client: Client, invited: bool, by: Actor, now: d
         sent = invite_again(user_ids=added, by=by, now=now) if invited else 0
         outcome = Outcome(added=len(added), invited=sent, left=len(verdicts) - len(added))
         if added:
-            record(
-                "client:people_imported",
-                by=by,
-                now=now,
-                target=client,
-                after={"added": outcome.added, "invited": sent, "left": outcome.left},
-            )
+            after = {"added": outcome.added, "invited": sent, "left": outcome.left}
+            record("client:people_imported", client, by=by, now=now, after=after)
     return outcome
 
 

@@ -12,12 +12,12 @@ from uuid import UUID
 from django.contrib.auth.hashers import make_password
 from django.db import transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from accounts.models import PasswordLink, Session, User
 from accounts.people import mails
 from accounts.people.password_links import Disabled, LinkSpent, find_link, make_link
 from accounts.people.rights import check_right, check_touch
-from accounts.people.users import check_reason, lock_person
+from accounts.people.users import lock_person
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import instant
 
@@ -56,14 +56,8 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
         # The revocation has moved the epoch; a link with the previous epoch would be void.
         user.refresh_from_db(fields=["epoch"])
         link = make_link(user, kind=PasswordLink.Kind.ONE_TIME, secret=secret, now=now)
-        record(
-            ACTION,
-            by=by,
-            now=now,
-            target=user,
-            reason=reason,
-            after={"expires_at": instant(link.expires_at)},
-        )
+        after = {"expires_at": instant(link.expires_at)}
+        record(ACTION, user, by=by, now=now, reason=reason, after=after)
         mails.one_time_password_set(user=user, now=now)
     return OneTime(_grouped(secret), link.expires_at, ended)
 

@@ -115,9 +115,7 @@ def request_link(*, user_id: UUID, kind: PasswordLink.Kind, by: Actor, now: date
             if not user.may_be_invited:
                 raise NotInvited
             User.objects.filter(pk=user.pk).update(invited_at=now)
-        record(
-            "user:password_link_requested", by=by, now=now, target=user, after={"kind": kind.value}
-        )
+        record("user:password_link_requested", user, by=by, now=now, after={"kind": kind.value})
         job = app.configure_task("accounts.send_password_link", queue="mail")
         job.defer(user_id=str(user.pk), kind=kind.value)
 
@@ -222,13 +220,8 @@ def _make(
             return None
         PasswordLink.objects.filter(user=user, expires_at__lt=now - FORGOTTEN_AFTER).delete()
         if stranger and not again:
-            record(
-                "user:password_link_requested",
-                by=stranger,
-                now=now,
-                target=user,
-                after={"kind": kind.value},
-            )
+            after = {"kind": kind.value}
+            record("user:password_link_requested", user, by=stranger, now=now, after=after)
         return make_link(user, kind=kind, secret=secret, now=now)
 
 

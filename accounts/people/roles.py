@@ -7,10 +7,10 @@ from uuid import UUID
 
 from django.db import transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from accounts.models import Role, User
 from accounts.people.rights import check_owner, check_owner_left
-from accounts.people.users import check_not_oneself, check_reason, lock_person
+from accounts.people.users import check_not_oneself, lock_person
 from config.api.problems import Fault, InvalidRequest
 
 NO_ROLE = Fault("/roles", "required", "Choose at least one role.")
@@ -123,9 +123,7 @@ def _checked(roles: Collection[str], *, user_id: UUID, reason: str, by: Actor) -
 
 def _record(user: User, *, before: dict[str, Any], reason: str, by: Actor, now: datetime) -> None:
     after = _seen(user.roles, operator=user.is_staff)
-    record(
-        "user:operator_set", by=by, now=now, target=user, reason=reason, before=before, after=after
-    )
+    record("user:operator_set", user, by=by, now=now, reason=reason, before=before, after=after)
 
 
 def _seen(roles: Collection[str], *, operator: bool = True) -> dict[str, Any]:

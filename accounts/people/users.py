@@ -13,7 +13,7 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError, QuerySet
 
-from accounts.audit import Actor, record, record_each
+from accounts.audit import Actor, check_reason, record, record_each
 from accounts.connections.disconnecting import disconnect_all
 from accounts.models import Client, PasswordLink, Role, Session, User
 from accounts.people import mails
@@ -104,7 +104,7 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
         operator.put_roles({Role.OWNER})
         after = {**_seen(operator), "roles": sorted(operator.roles)}
-        record("operator:added", by=by, now=now, target=operator, after=after)
+        record("operator:added", operator, by=by, now=now, after=after)
     return operator
 
 
@@ -133,14 +133,9 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
         replace_signatures(was=before["email"], email=user.email)
+        before, after = {"email": before["email"]}, {"email": user.email}
         record(
-            "user:email_changed",
-            by=by,
-            now=now,
-            target=user,
-            reason=reason,
-            before={"email": before["email"]},
-            after={"email": user.email},
+            "user:email_changed", user, by=by, now=now, reason=reason, before=before, after=after
         )
         if user.has_usable_password():
             # Without a password nobody has signed in by the previous email, which may be a stranger's.
@@ -173,7 +168,7 @@ def move_user(
         if user.is_staff and client is not None:
             raise InvalidRequest(errors=[OPERATORS_HAVE_NONE])
         User.objects.filter(pk=user_id).update(client=client, invited_at=None)
-        record("user:moved", by=by, now=now, target=user, reason=reason, before=before, after=after)
+        record("user:moved", user, by=by, now=now, reason=reason, before=before, after=after)
         return revoke_all(user_id=user_id, by=by, reason=reason, now=now)
 
 
@@ -212,7 +207,7 @@ def hash_password(password: str, *, user: User) -> str:
 def put_password(*, user: User, encoded: str, by: Actor, now: datetime, reason: str = "") -> int:
     """Stores a hashed password and ends every session, for a caller that holds the lock of the user."""
     User.objects.filter(pk=user.pk).update(password=encoded)
-    record("user:password_set", by=by, now=now, target=user, reason=reason)
+    record("user:password_set", user, by=by, now=now, reason=reason)
     if user.has_usable_password():
         mails.password_changed(user=user, now=now)
     why = Session.Ended.PASSWORD
@@ -292,14 +287,9 @@ def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None
             user.delete()
         except ProtectedError:
             raise StillNeeded from None
+        email = user.email
         record(
-            "user:deleted",
-            by=by,
-            now=now,
-            target=user.email,
-            target_id=user_id,
-            reason=reason,
-            before=before,
+            "user:deleted", email, by=by, now=now, target_id=user_id, reason=reason, before=before
         )
 
 
@@ -309,20 +299,16 @@ def _set_enabled(user_id: UUID, *, enabled: bool, reason: str, by: Actor, now: d
     if not enabled:
         check_owner_left(user)
     User.objects.filter(pk=user_id).update(is_active=enabled)
+    before, after = {"enabled": user.is_active}, {"enabled": enabled}
     record(
         "user:enabled" if enabled else "user:disabled",
+        user,
         by=by,
         now=now,
-        target=user,
         reason=reason,
-        before={"enabled": user.is_active},
-        after={"enabled": enabled},
+        before=before,
+        after=after,
     )
-
-
-def check_reason(reason: str) -> None:
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Say why.")])
 
 
 def check_not_oneself(user_id: UUID, by: Actor) -> None:

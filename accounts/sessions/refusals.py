@@ -41,5 +41,5 @@ def record_refusal(*, email: str, address: str | None, request_id: str, at: date
         if AuditEvent.objects.filter(action=ACTION, target_id=str(user.pk), **near).exists():
             return False
         stranger = Actor(name="a stranger", address=address, request_id=request_id)
-        record(ACTION, by=stranger, now=at, target=user)
+        record(ACTION, user, by=stranger, now=at)
     return True

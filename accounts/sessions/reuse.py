@@ -74,12 +74,7 @@ def _record_late(token: RefreshToken, device: Device, *, now: datetime) -> None:
 
 def _record(token: RefreshToken, evidence: dict[str, Any], *, by: Actor, now: datetime) -> None:
     audit.record(
-        ACTION,
-        by=by,
-        now=now,
-        target=token.session.user.email,
-        target_id=token.session_id,
-        after=evidence,
+        ACTION, token.session.user.email, by=by, now=now, target_id=token.session_id, after=evidence
     )
 
 

@@ -34,14 +34,8 @@ def revoke_all(
     with transaction.atomic():
         user = lock_user(user_id)
         ended = _void([user.pk], why=why, now=now)
-        record(
-            "user:tokens_revoked",
-            by=by,
-            now=now,
-            target=user,
-            reason=reason,
-            after={"sessions_ended": ended},
-        )
+        after = {"sessions_ended": ended}
+        record("user:tokens_revoked", user, by=by, now=now, reason=reason, after=after)
     return ended
 
 
@@ -99,15 +93,8 @@ def end_locked_session(
     ended = Session.objects.filter(pk=session.pk, ended_at=None).update(ended_at=now, ended_by=why)
     RefreshToken.objects.filter(session=session).unrevoked().update(revoked_at=now, retry_box=None)
     if ended:
-        record(
-            "session:ended",
-            by=by,
-            now=now,
-            target=session.user.email,
-            target_id=session.pk,
-            reason=reason,
-            after={"ended_by": str(why)},
-        )
+        email, pk, after = session.user.email, session.pk, {"ended_by": str(why)}
+        record("session:ended", email, by=by, now=now, target_id=pk, reason=reason, after=after)
     return bool(ended)
 
 

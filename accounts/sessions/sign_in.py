@@ -166,7 +166,7 @@ def _start_session(
             issued_at=now,
             expires_at=token_end(end, now=now),
         )
-        record("session:started", by=by, now=now, target=locked.email, target_id=session.pk)
+        record("session:started", locked.email, by=by, now=now, target_id=session.pk)
         access = AccessToken.issue(
             user_id=locked.pk,
             session_id=session.pk,

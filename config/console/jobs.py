@@ -106,7 +106,7 @@ def _failed(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:
 
 
 def _record(action: str, job: ProcrastinateJob, **given: Any) -> None:
-    record(action, target=job.task_name, target_id=job.pk, **given)
+    record(action, job.task_name, target_id=job.pk, **given)
 
 
 def _alike(job: ProcrastinateJob) -> QuerySet[ProcrastinateJob]:

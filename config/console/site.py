@@ -148,7 +148,7 @@ def _redirect(page: str, request: HttpRequest) -> HttpResponse:
 
 def _record(action: str, request: HttpRequest) -> None:
     by = actor_of(request)
-    record(action, by=by, now=timezone.now(), target=by.name, target_id=by.id)
+    record(action, by.name, by=by, now=timezone.now(), target_id=by.id)
 
 
 def _guarded(response: HttpResponse) -> HttpResponse:

@@ -39,7 +39,7 @@ def watch(*, now: datetime) -> list[str]:
         present = {alert.name: alert for alert in alerts.alerts_by_mail(now=now)}
         standing = _standing()
         for name in standing.keys() - present.keys():
-            record(CLEARED, by=WATCH, now=now, target=name, target_id=name)
+            record(CLEARED, name, by=WATCH, now=now, target_id=name)
         for name, alert in present.items():
             if name not in standing or standing[name] < now - AGAIN_AFTER:
                 _raise(alert, by_hand=WORKER in present, now=now)
@@ -69,14 +69,8 @@ def _raise(alert: Alert, *, by_hand: bool, now: datetime) -> None:
         with suppress(Refused):
             deliver(to=settings.OPERATOR_EMAILS, subject=alert.subject, text=text)
     with transaction.atomic():
-        record(
-            RAISED,
-            by=WATCH,
-            now=now,
-            target=alert.name,
-            target_id=alert.name,
-            after={"says": alert.subject},
-        )
+        after = {"says": alert.subject}
+        record(RAISED, alert.name, by=WATCH, now=now, target_id=alert.name, after=after)
         if not by_hand:
             queue_for_operators(subject=alert.subject, text=alert.text, path=alert.path)
 

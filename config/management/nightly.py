@@ -87,14 +87,8 @@ def _due(*, at: time, now: datetime) -> list[Job]:
 def _begin(*, by: Actor) -> None:
     """Records the jobs of a night, so that a job that never ran is noticed."""
     try:
-        record(
-            BEGUN,
-            by=by,
-            now=clock(),
-            target="nightly",
-            target_id="nightly",
-            after={"jobs": [job.name for job in JOBS], "host": gethostname()},
-        )
+        after = {"jobs": [job.name for job in JOBS], "host": gethostname()}
+        record(BEGUN, "nightly", by=by, now=clock(), target_id="nightly", after=after)
     except Error:
         # The jobs find out by themselves whether the database is back.
         log.exception("night_not_noted")

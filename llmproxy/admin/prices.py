@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from config.console.actions import Action, ReasonForm, Result
 from config.money import DOLLAR, decimal
-from llmproxy.catalogue.prices import FIELDS, MOST, free_prices, prices_of, said, set_prices
+from llmproxy.catalogue.prices import FIELDS, MOST, free_prices, price_text, prices_of, set_prices
 from llmproxy.models import Route
 from usage.caps import Prices
 
@@ -60,7 +60,7 @@ class FreePrices(Action):
         return target.prices_are_set
 
     def effects(self, target: Route) -> Iterable[str]:
-        yield f"They stay ({said(prices_of(target))}) until update_prices writes the published ones."
+        yield f"They stay ({price_text(prices_of(target))}) until update_prices writes the published ones."
 
     def do(self, target: Route, **given: Any) -> Result:
         route = free_prices(route_id=target.pk, **given)
@@ -70,7 +70,7 @@ class FreePrices(Action):
 def priced_at(route: Route) -> str:
     """A route's prices, for operators."""
     by = ", set by an operator" if route.prices_are_set else ""
-    return f"{said(prices_of(route))}{by}"
+    return f"{price_text(prices_of(route))}{by}"
 
 
 def _millionths(dollars: Decimal | None) -> int | None:

@@ -147,4 +147,4 @@ def _write(
     route.token_factor, route.factor_is_set = factor.quantize(STEP), is_set
     route.save(update_fields=("token_factor", "factor_is_set"))
     after = {"factor": str(route.token_factor), "set": is_set}
-    record(action, by=by, now=now, target=route, reason=reason, before=before, after=after)
+    record(action, route, by=by, now=now, reason=reason, before=before, after=after)

@@ -39,7 +39,7 @@ def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
     """Adds a model. Raises ``InvalidRequest`` for an offer that is not possible."""
     with transaction.atomic():
         model = _write(LanguageModel(), offer, now=now)
-        record("language_model:added", by=by, now=now, target=model, after=_audited(model))
+        record("language_model:added", model, by=by, now=now, after=_audited(model))
     return model
 
 
@@ -56,7 +56,7 @@ def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> La
         before = _audited(model)
         model = _write(model, offer, now=now)
         after = _audited(model)
-        record("language_model:changed", by=by, now=now, target=model, before=before, after=after)
+        record("language_model:changed", model, by=by, now=now, before=before, after=after)
     return model
 
 

@@ -4,11 +4,10 @@ A price counts for the calls that are admitted from then on. Prices that are set
 """
 
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, reason_faults, record
 from config.api.problems import Fault, InvalidRequest
 from config.money import DOLLAR, shown
 from llmproxy.models import Route
@@ -24,7 +23,7 @@ def prices_of(route: Route) -> Prices:
     return Prices(*(getattr(route, name) for name in FIELDS))
 
 
-def said(prices: Prices) -> str:
+def price_text(prices: Prices) -> str:
     """Prices in words, for a million tokens."""
     if prices.input is None or prices.output is None:
         return "none"
@@ -38,7 +37,7 @@ def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: da
 
     Raises ``InvalidRequest`` without a reason, or for numbers that are no prices.
     """
-    faults = _without_reason(reason)
+    faults = reason_faults(reason)
     for name, price in zip(FIELDS, prices, strict=True):
         if price is None and name not in _OPTIONAL:
             faults.append(Fault(f"/{name}", "required", "Give both, or free the prices."))
@@ -57,8 +56,7 @@ def free_prices(*, route_id: int, reason: str, by: Actor, now: datetime) -> Rout
 
     Raises ``InvalidRequest`` without a reason.
     """
-    if faults := _without_reason(reason):
-        raise InvalidRequest(errors=faults)
+    check_reason(reason)
     return _change("route:prices_freed", route_id, None, reason=reason, by=by, now=now)
 
 
@@ -70,7 +68,8 @@ def update_route(*, route: Route, prices: Prices, by: Actor, now: datetime) -> b
         rows = Route.objects.filter(pk=route.pk, prices_are_set=False, **as_read)
         if not rows.update(**dict(zip(FIELDS, prices, strict=True))):
             return False
-        _record("route:prices_updated", route, before, prices, by, now)
+        after = _audited(prices)
+        record("route:prices_updated", route, by=by, now=now, before=_audited(before), after=after)
     return True
 
 
@@ -80,35 +79,16 @@ def _change(
     with transaction.atomic():
         routes = Route.objects.select_for_update(of=("self",), no_key=True)
         route = routes.select_related("model", "provider").get(pk=route_id)
-        before = prices_of(route)
+        before = _audited(prices_of(route))
         if prices is not None:
             for name, price in zip(FIELDS, prices, strict=True):
                 setattr(route, name, price)
         route.prices_are_set = prices is not None
         route.save(update_fields=[*FIELDS, "prices_are_set"])
-        _record(action, route, before, prices_of(route), by, now, reason=reason)
+        after = _audited(prices_of(route))
+        record(action, route, by=by, now=now, reason=reason, before=before, after=after)
     return route
 
 
-def _without_reason(reason: str) -> list[Fault]:
-    return [] if reason.strip() else [Fault("/reason", "required", "Say why.")]
-
-
-def _record(
-    action: str,
-    route: Route,
-    before: Prices,
-    after: Prices,
-    by: Actor,
-    now: datetime,
-    **given: Any,
-) -> None:
-    record(
-        action,
-        by=by,
-        now=now,
-        target=route,
-        before={"prices": said(before)},
-        after={"prices": said(after)},
-        **given,
-    )
+def _audited(prices: Prices) -> dict[str, str]:
+    return {"prices": price_text(prices)}

@@ -38,7 +38,7 @@ def add_provider(*, terms: Terms, key: str, by: Actor, now: datetime) -> Provide
     with transaction.atomic():
         provider = _write(Provider(), terms, key=key)
         after = _audited(provider)
-        record("provider:added", by=by, now=now, target=provider, after=after)
+        record("provider:added", provider, by=by, now=now, after=after)
     return provider
 
 
@@ -57,14 +57,9 @@ def change_provider(
             sentence = "Give the key again: it is bound to the provider's name and address."
             raise InvalidRequest(errors=[Fault("/api_key", "required", sentence)])
         provider = _write(provider, terms, key=key)
+        after = {**_audited(provider), "new_key": bool(key)}
         record(
-            "provider:changed",
-            by=by,
-            now=now,
-            target=provider,
-            reason=reason,
-            before=before,
-            after={**_audited(provider), "new_key": bool(key)},
+            "provider:changed", provider, by=by, now=now, reason=reason, before=before, after=after
         )
     return provider
 
@@ -78,9 +73,9 @@ def switch_provider(
         provider.is_on = on
         provider.save(update_fields=["is_on"])
         if on:
-            record("provider:switched_on", by=by, now=now, target=provider, reason=reason)
+            record("provider:switched_on", provider, by=by, now=now, reason=reason)
         else:
-            record("provider:switched_off", by=by, now=now, target=provider, reason=reason)
+            record("provider:switched_off", provider, by=by, now=now, reason=reason)
     return provider
 
 

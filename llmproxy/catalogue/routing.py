@@ -35,7 +35,7 @@ def add_route(
         except IntegrityError:
             sentence = "This model has a route to this provider already."
             raise InvalidRequest(errors=[Fault("/provider", "unique", sentence)]) from None
-        record("route:added", by=by, now=now, target=route, after=_audited(route))
+        record("route:added", route, by=by, now=now, after=_audited(route))
     return route
 
 
@@ -53,15 +53,8 @@ def change_route(*, route_id: int, way: Way, reason: str, by: Actor, now: dateti
         before = _audited(route)
         _apply(route, way, now=now)
         route.save()
-        record(
-            "route:changed",
-            by=by,
-            now=now,
-            target=route,
-            reason=reason,
-            before=before,
-            after=_audited(route),
-        )
+        after = _audited(route)
+        record("route:changed", route, by=by, now=now, reason=reason, before=before, after=after)
     return route
 
 
@@ -74,7 +67,7 @@ def remove_route(*, route_id: int, reason: str, by: Actor, now: datetime) -> Non
         if not Route.objects.filter(model=route.model_id).exclude(pk=route.pk).exists():
             sentence = "A model needs a route. To end its calls, switch the model off."
             raise InvalidRequest(errors=[Fault("/reason", "last_route", sentence)])
-        record("route:removed", by=by, now=now, target=route, reason=reason, before=_audited(route))
+        record("route:removed", route, by=by, now=now, reason=reason, before=_audited(route))
         route.delete()
 
 

@@ -53,7 +53,7 @@ def try_route(*, route_id: int, by: Actor, now: datetime) -> Trial:
         usage, failure = None, "Its key cannot be decrypted. Change the provider and give it again."
     trial = Trial(time.monotonic() - began, usage, failure)
     outcome = {"failed": bool(failure), "milliseconds": round(trial.seconds * 1000)}
-    record("route:tried", by=by, now=now, target=route, after=outcome)
+    record("route:tried", route, by=by, now=now, after=outcome)
     return trial
 
 

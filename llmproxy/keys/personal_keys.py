@@ -136,7 +136,7 @@ def _note_use(key_id: UUID, *, now: datetime) -> None:
 
 def _record(action: str, key: PersonalKey, **given: Any) -> None:
     # A person's events are found by their id.
-    record(action, target=key.user.email, target_id=key.user_id, **given)
+    record(action, key.user.email, target_id=key.user_id, **given)
 
 
 def _seen(key: PersonalKey) -> dict[str, Any]:

@@ -112,10 +112,10 @@ def retry(*, channel: str, reason: str, by: Actor, now: datetime) -> bool:
         after = {"failure": purge.failure, "attempts": purge.attempts}
         record(
             "release:purge_retried",
+            channel,
+            target_id=channel,
             by=by,
             now=now,
-            target=channel,
-            target_id=channel,
             reason=reason,
             after=after,
         )
@@ -213,14 +213,8 @@ def _try_again(purge: Purge, failure: str, *, now: datetime) -> None:
 
 
 def _tell(purge: Purge, failure: str, *, now: datetime) -> None:
-    record(
-        "release:purge_failed",
-        by=BY,
-        now=now,
-        target=purge.channel_id,
-        target_id=purge.channel_id,
-        after={"failure": failure},
-    )
+    channel, after = purge.channel_id, {"failure": failure}
+    record("release:purge_failed", channel, by=BY, now=now, target_id=channel, after=after)
     queue_for_operators(
         subject=f"The CDN does not serve the newest release of {purge.channel_id}",
         text=(

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from accounts.audit import Actor, record
+from accounts.audit import Actor, check_reason, record
 from config.api.problems import Fault, InvalidRequest
 from releases.models import AppChannel, AppPin, AppVersion, MicroApp
 
@@ -20,7 +20,7 @@ def move_channel(
     *, name: str, version_id: int, reason: str, by: Actor, now: datetime
 ) -> AppChannel:
     """Makes a channel offer a version, newer or older than the one before."""
-    _check_reason(reason)
+    check_reason(reason)
     with transaction.atomic():
         version = _offerable(version_id)
         return move_under_lock(
@@ -61,7 +61,7 @@ def pin(
     now: datetime,
 ) -> AppPin:
     """Pins a client, or all clients of a plan, to a version; replaces an earlier pin."""
-    _check_reason(reason)
+    check_reason(reason)
     if (client_id is None) == (plan_id is None):
         raise InvalidRequest(errors=[Fault("/client", "invalid", "Name a client or a plan.")])
     with transaction.atomic():
@@ -86,7 +86,7 @@ def pin(
 
 def unpin(*, pin_id: int, reason: str, by: Actor, now: datetime) -> None:
     """Removes a pin."""
-    _check_reason(reason)
+    check_reason(reason)
     with transaction.atomic():
         held = AppPin.objects.select_related("version", "client", "plan").get(pk=pin_id)
         record(
@@ -106,7 +106,7 @@ def withdraw(*, version_id: int, reason: str, by: Actor, now: datetime) -> AppVe
 
     Raises ``StillOffered`` while a channel or a pin names it.
     """
-    _check_reason(reason)
+    check_reason(reason)
     with transaction.atomic():
         version = _locked(version_id)
         named = [f"the channel {each.name}" for each in version.channels.all()]
@@ -147,11 +147,6 @@ def _offerable(version_id: int) -> AppVersion:
     else:
         return version
     raise InvalidRequest(errors=[fault])
-
-
-def _check_reason(reason: str) -> None:
-    if not reason.strip():
-        raise InvalidRequest(errors=[Fault("/reason", "required", "Give a reason.")])
 
 
 def _whom(held: AppPin) -> dict[str, str]:

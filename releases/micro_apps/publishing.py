@@ -142,14 +142,8 @@ def _finished(row: AppVersion, *, by: Actor, now: datetime) -> AppChannel | None
             return latest
         row.stored_at = now
         row.save(update_fields=["stored_at"])
-        record(
-            "app:published",
-            by=by,
-            now=now,
-            target=str(row),
-            target_id=app.pk,
-            after={"version": row.version, "sha256": row.sha256, "signed_with": row.signed_with},
-        )
+        after = {"version": row.version, "sha256": row.sha256, "signed_with": row.signed_with}
+        record("app:published", str(row), by=by, now=now, target_id=app.pk, after=after)
         is_older = latest is not None and row.parsed_version <= latest.version.parsed_version
         if row.withdrawn_at is not None or is_older:
             return latest

@@ -27,12 +27,8 @@ def note(refusal: Problem, *, by: Actor, now: datetime) -> None:
         lock_until_commit("releases.refused_credentials")
         if not _is_enough(by, now):
             faults = [f"{fault.pointer} {fault.code}" for fault in refusal.errors]
-            record(
-                "release:credential_refused",
-                by=by,
-                now=now,
-                after={"code": refusal.code, "errors": faults},
-            )
+            after = {"code": refusal.code, "errors": faults}
+            record("release:credential_refused", by=by, now=now, after=after)
 
 
 def _is_enough(by: Actor, now: datetime) -> bool:

@@ -17,7 +17,7 @@ from licensing.callers import load_caller
 from llmproxy.calls.admission import admit
 from llmproxy.catalogue.choosing import as_offered
 from llmproxy.catalogue.offering import Offer, change_model
-from llmproxy.catalogue.prices import FIELDS, free_prices, prices_of, said, set_prices
+from llmproxy.catalogue.prices import FIELDS, free_prices, price_text, prices_of, set_prices
 from llmproxy.catalogue.published_prices import compare, update_prices
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.chat import parse
@@ -271,9 +271,9 @@ class TestSetting:
         assert prices(one) == left
 
     def test_prices_are_said_for_people(self) -> None:
-        assert said(Prices(37_500, None, 150_000)) == "input $0.0375, output $0.1500"
+        assert price_text(Prices(37_500, None, 150_000)) == "input $0.0375, output $0.1500"
         written = Prices(37_500, None, 150_000, 46_875)
-        assert said(written) == "input $0.0375, cache writes $0.0469, output $0.1500"
+        assert price_text(written) == "input $0.0375, cache writes $0.0469, output $0.1500"
 
 
 @pytest.mark.django_db(transaction=True)

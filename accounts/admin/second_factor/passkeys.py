@@ -95,7 +95,7 @@ class _Audited:
         if request.user.is_authenticated:
             by, after = actor_of(request), {"kind": "passkey"}
             now, user = timezone.now(), operator_of(request)
-            record("operator:factor_refused", by=by, now=now, target=user, after=after)
+            record("operator:factor_refused", user, by=by, now=now, after=after)
         answer: HttpResponse = super().handle_exception(exc)  # type: ignore[misc]
         return answer
 

@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, reason: str, **options: Any) -> None:
         if not reason.strip():
-            raise CommandError("Say why.")
+            raise CommandError("Give a reason.")
         by = Actor.command("revoke_all_tokens")
         people, sessions = revoke_everything(by=by, reason=reason, now=timezone.now())
         self.stdout.write(f"revoke_all_tokens: {sessions} sessions of {people} people ended")

@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, email: str, reason: str, **options: Any) -> None:
         if not reason.strip():
-            raise CommandError("Say why.")
+            raise CommandError("Give a reason.")
         user, by = user_of(email), Actor.command("revoke_tokens")
         ended = revoke_all(user_id=user.pk, by=by, reason=reason, now=timezone.now())
         self.stdout.write(f"revoke_tokens: {ended} sessions of {user.email} ended")

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from accounts.audit import Actor
 from accounts.management.terminal import ask
-from llmproxy.catalogue.prices import prices_of, said
+from llmproxy.catalogue.prices import price_text, prices_of
 from llmproxy.catalogue.published_prices import Comparison, compare, update_prices
 from llmproxy.catalogue.unpriced import unpriced_warning
 from llmproxy.models import LanguageModel
@@ -56,10 +56,10 @@ class Command(BaseCommand):
 
 
 def _line(each: Comparison) -> str:
-    old = said(prices_of(each.route))
+    old = price_text(prices_of(each.route))
     if each.published is None:
         return f"unknown to the list by the name {each.route.provider_name}; prices: {old}"
-    new = f"{said(each.published.prices)} ({each.published.name})"
+    new = f"{price_text(each.published.prices)} ({each.published.name})"
     if each.published.is_tiered:
         new += "; long prompts cost more, which is left out"
     if each.route.prices_are_set:

@@ -56,7 +56,7 @@ def test_the_command_is_the_same_switch(pair: TokenPair, user: User, capsys) -> 
     assert AuditEvent.objects.get(action="user:tokens_revoked").actor == "manage.py revoke_tokens"
     with pytest.raises(CommandError):
         call_command("revoke_tokens", "nobody@acme.test", reason="test")
-    with pytest.raises(CommandError, match="Say why"):
+    with pytest.raises(CommandError, match="Give a reason"):
         call_command("revoke_tokens", user.email, "--reason", " ")
     assert AuditEvent.objects.filter(action="user:tokens_revoked").count() == 1
 
