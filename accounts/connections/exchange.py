@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from authlib.oauth2 import ClientAuth
 
-from config import http
+from config.http import one_answer
 
 # For the whole exchange. The lease of a refresh lasts longer.
 MOST_SECONDS = 15.0
@@ -54,7 +54,7 @@ class Session:
         headers: Mapping[str, str] | None = None,
         auth: ClientAuth | None = None,
     ) -> Answer:
-        """Posts a form with the client's authentication. Raises ``config.http.NoAnswer``."""
+        """Posts a form with the client's authentication. Raises ``config.http.one_answer.NoAnswer``."""
         prepared: Any = (url, {**HEADERS}, urlencode(data))
         if auth is not None:
             prepared = auth.prepare("POST", *prepared)
@@ -62,8 +62,8 @@ class Session:
 
 
 def post(url: str, headers: Mapping[str, str], body: str) -> Answer:
-    """Posts a form's body. Raises ``config.http.NoAnswer``."""
-    with http.exchange(
+    """Posts a form's body. Raises ``config.http.one_answer.NoAnswer``."""
+    with one_answer.exchange(
         "POST",
         url,
         headers=headers,

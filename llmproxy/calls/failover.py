@@ -16,6 +16,16 @@ from django.utils import timezone
 from config.api.problems import Problem
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
+from config.http.client import Client
+from config.http.exchange import (
+    Broken,
+    Exchange,
+    ExchangeError,
+    Limits,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+)
 from llmproxy.calls import watch
 from llmproxy.calls.admission import Call, estimate_of
 from llmproxy.catalogue import cooling, health
@@ -28,16 +38,6 @@ from llmproxy.dialects.protocol import (
     Target,
 )
 from llmproxy.dialects.sse import EventTooLarge
-from llmproxy.upstream.exchange import (
-    Broken,
-    Exchange,
-    ExchangeError,
-    Limits,
-    TimedOut,
-    TooLarge,
-    Unreachable,
-)
-from llmproxy.upstream.provider_session import ProviderSession
 from usage.settlement import Left, NextRoute, move_on
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ PROVIDER_FAULTS = (
     ProviderUnavailable,
 )
 
-_session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
+_session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
 _unreadable: dict[str, float] = {}
 
 

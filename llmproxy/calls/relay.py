@@ -12,6 +12,14 @@ from typing import Any
 from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
+from config.http.exchange import (
+    Broken,
+    Exchange,
+    ExchangeError,
+    TimedOut,
+    TooLarge,
+    Unreachable,
+)
 from llmproxy.calls.admission import Call, End
 from llmproxy.calls.failover import Attempts
 from llmproxy.dialects.failures import FailedAnswer, is_refusal
@@ -24,14 +32,6 @@ from llmproxy.dialects.protocol import (
 )
 from llmproxy.dialects.refusals import problem_of
 from llmproxy.dialects.sse import EventParser, EventTooLarge
-from llmproxy.upstream.exchange import (
-    Broken,
-    Exchange,
-    ExchangeError,
-    TimedOut,
-    TooLarge,
-    Unreachable,
-)
 
 log = logging.getLogger(__name__)
 

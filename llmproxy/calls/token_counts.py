@@ -12,6 +12,8 @@ from django.conf import settings
 
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
+from config.http.client import Client
+from config.http.exchange import Exchange, ExchangeError, Limits
 from licensing.callers import Caller
 from llmproxy.calls.admission import able_targets, estimate_of
 from llmproxy.catalogue import cooling
@@ -22,8 +24,6 @@ from llmproxy.dialects.protocol import ProviderUnavailable, Target
 from llmproxy.dialects.reading import count_of, parse_json_exactly
 from llmproxy.dialects.refusals import problem_of
 from llmproxy.requests.messages import Messages
-from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
-from llmproxy.upstream.provider_session import ProviderSession
 from usage.caps import refuse_hopeless
 from usage.limits import PlanCaps
 from usage.refusals import CapReserved
@@ -35,7 +35,7 @@ OK = 200
 # The caller's own faults. Other refusals, such as of servers that count nothing, leave the estimate.
 REFUSALS = frozenset({400, 413, 422})
 
-_session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
+_session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:

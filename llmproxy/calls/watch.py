@@ -24,6 +24,7 @@ from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from config.api.problems import Problem
 from config.db.connections import release_connection
+from config.http.exchange import Exchange
 from licensing.callers import Caller
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended, NotEntitled
@@ -31,7 +32,6 @@ from llmproxy.calls.admission import Call, End
 from llmproxy.catalogue import health
 from llmproxy.keys.personal_keys import ENDED, NO_KEYS
 from llmproxy.models import PersonalKey
-from llmproxy.upstream.exchange import Exchange
 from usage.caps import SoFar, begin_background_read, checkpoint
 from usage.stops import ModelCallsStopped, told_to_end
 

@@ -10,6 +10,8 @@ from accounts.audit import Actor, record
 from config.api.problems import Problem
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
+from config.http.client import Client
+from config.http.exchange import Exchange, ExchangeError, Limits
 from llmproxy.catalogue.choosing import surfaces_of, target_of
 from llmproxy.dialects.failures import FailedAnswer
 from llmproxy.dialects.protocol import NO_HEADERS, ProviderError, TokenUsage
@@ -17,8 +19,6 @@ from llmproxy.dialects.refusals import problem_of, refuses_credential
 from llmproxy.models import Route
 from llmproxy.requests import chat, embeddings, messages, responses
 from llmproxy.requests.call_request import CallRequest, Surface
-from llmproxy.upstream.exchange import Exchange, ExchangeError, Limits
-from llmproxy.upstream.provider_session import ProviderSession
 
 QUESTION = "Answer with the word yes."
 # Room for a model that thinks before it answers.
@@ -80,7 +80,7 @@ def _asked(route: Route) -> TokenUsage | None:
         deadline=time.monotonic() + MOST_SECONDS,
         max_bytes=MOST_BYTES,
     )
-    session = ProviderSession(ca_bundle=settings.LLM_CA_BUNDLE or None)
+    session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
     with Exchange(
         session, url=outgoing.url, headers=outgoing.headers, body=outgoing.body, limits=limits
     ) as exchange:

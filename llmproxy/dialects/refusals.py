@@ -8,6 +8,7 @@ from json import loads
 from typing import Any
 
 from config.api.problems import Problem
+from config.http.retries import retry_after
 from llmproxy.dialects.cleaning import cleaned
 from llmproxy.dialects.protocol import (
     ProviderError,
@@ -15,7 +16,6 @@ from llmproxy.dialects.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from llmproxy.upstream.retries import retry_after
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from config.api.problems import Fault
-from config.http import Answer, NoAnswer, exchange
+from config.http.one_answer import Answer, NoAnswer, exchange
 
 SILENCE_SECONDS = 10.0
 HEADERS = {"User-Agent": "shell-release-check"}

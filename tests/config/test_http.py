@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from config import http
-from config.http import NoAnswer, exchange
+from config.http import one_answer
+from config.http.one_answer import NoAnswer, exchange
 from tests.standins.raw_server import Peer, playing
 from tests.tools.folders import ROOT
 
@@ -76,7 +76,7 @@ def test_a_silent_address_leaves_time_for_the_next(
     with playing(late) as provider, deaf(provider.port) as hole:
         addresses = [(AF_INET, SOCK_STREAM, 0, "", (each, provider.port)) for each in (hole, HOST)]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
-        monkeypatch.setattr(http, "CONNECT_SECONDS", 0.5)
+        monkeypatch.setattr(one_answer, "CONNECT_SECONDS", 0.5)
         assert ask(f"http://cdn.test:{provider.port}/") == b"{}"
 
 

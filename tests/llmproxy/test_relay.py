@@ -19,6 +19,7 @@ from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem, ServiceUnavailable
 from config.db.connections import release_connection
+from config.http.exchange import Exchange, Head
 from licensing.callers import load_caller
 from llmproxy.api.views import _streamed
 from llmproxy.calls import relay, watch
@@ -30,7 +31,6 @@ from llmproxy.models import LanguageModel
 from llmproxy.requests import embeddings, messages, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
-from llmproxy.upstream.exchange import Exchange, Head
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from accounts.connections import exchange
-from config.http import NoAnswer
+from config.http.one_answer import NoAnswer
 from tests.accounts.connections.party import Party, Said, running_party
 from tests.tools.ports import free
 

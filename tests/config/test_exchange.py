@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from llmproxy.upstream import provider_session
-from llmproxy.upstream.exchange import (
+from config.http import client
+from config.http.client import Client, prepared
+from config.http.exchange import (
     Broken,
     Exchange,
     ExchangeError,
@@ -28,8 +29,7 @@ from llmproxy.upstream.exchange import (
     TooLarge,
     Unreachable,
 )
-from llmproxy.upstream.provider_session import ProviderSession, prepared
-from tests.llmproxy.readers import CAN_INTERRUPT, assert_cut, readers_counted
+from tests.config.readers import CAN_INTERRUPT, assert_cut, readers_counted
 from tests.standins.raw_server import (
     CHUNKED,
     GENEROUS,
@@ -68,8 +68,8 @@ def server_tls(authority: Authority) -> ssl.SSLContext:
 
 
 @pytest.fixture
-def session(authority: Authority) -> Iterator[ProviderSession]:
-    with ProviderSession(ca_bundle=str(authority.bundle)) as session:
+def session(authority: Authority) -> Iterator[Client]:
+    with Client(ca_bundle=str(authority.bundle)) as session:
         yield session
 
 
@@ -96,7 +96,7 @@ def tls(request: pytest.FixtureRequest, server_tls: ssl.SSLContext) -> ssl.SSLCo
     return server_tls if request.param == "https" else None
 
 
-def ask(session: ProviderSession, url: str, **options: Any) -> Exchange:
+def ask(session: Client, url: str, **options: Any) -> Exchange:
     """An exchange that waits longer than any test, unless told otherwise."""
     read = options.pop("read_timeout", 30.0)
     limits = Limits(
@@ -145,7 +145,7 @@ def until_closed(peer: Peer) -> None:
 @pytest.mark.parametrize("script", [with_length, chunked, until_closed])
 def test_an_answer_arrives_whole_however_its_end_is_marked(
     start: Start,
-    session: ProviderSession,
+    session: Client,
     tls: ssl.SSLContext | None,
     script: Callable[[Peer], None],
 ) -> None:
@@ -160,7 +160,7 @@ def test_an_answer_arrives_whole_however_its_end_is_marked(
 
 
 def test_status_and_headers_are_returned_with_case_insensitive_names(
-    start: Start, session: ProviderSession
+    start: Start, session: Client
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -174,9 +174,7 @@ def test_status_and_headers_are_returned_with_case_insensitive_names(
         assert exchange.body() == b"no"
 
 
-def test_an_answer_before_the_end_of_the_request_is_returned(
-    start: Start, session: ProviderSession
-) -> None:
+def test_an_answer_before_the_end_of_the_request_is_returned(start: Start, session: Client) -> None:
     asked = threading.Semaphore(0)
 
     def script(peer: Peer) -> None:
@@ -197,7 +195,7 @@ def test_an_answer_before_the_end_of_the_request_is_returned(
 
 
 def test_a_silence_after_the_first_bytes_counts_as_within_the_answer(
-    start: Start, session: ProviderSession
+    start: Start, session: Client
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -220,9 +218,7 @@ def test_the_repr_of_a_request_does_not_show_its_content() -> None:
 @pytest.mark.parametrize(
     "head", [b"HTTP/1.1 204 Gone Quiet\r\n\r\n", OK + b"Content-Length: 0\r\n\r\n"]
 )
-def test_an_answer_without_a_body_ends_at_once(
-    start: Start, session: ProviderSession, head: bytes
-) -> None:
+def test_an_answer_without_a_body_ends_at_once(start: Start, session: Client, head: bytes) -> None:
     def script(peer: Peer) -> None:
         while peer.request():
             peer.send(head)
@@ -235,7 +231,7 @@ def test_an_answer_without_a_body_ends_at_once(
 
 
 def test_the_provider_gets_the_request_unchanged_and_without_encodings(
-    start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -261,7 +257,7 @@ def test_the_provider_gets_the_request_unchanged_and_without_encodings(
 
 
 def test_each_piece_is_returned_before_the_next_is_sent(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     taken = threading.Semaphore(0)
 
@@ -281,7 +277,7 @@ def test_each_piece_is_returned_before_the_next_is_sent(
         assert exchange.chunk(GENEROUS) == b""
 
 
-def test_a_redirect_is_an_answer_like_any_other(start: Start, session: ProviderSession) -> None:
+def test_a_redirect_is_an_answer_like_any_other(start: Start, session: Client) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.send(b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 5\r\n\r\nthere")
@@ -295,9 +291,7 @@ def test_a_redirect_is_an_answer_like_any_other(start: Start, session: ProviderS
     assert provider.connections == 1
 
 
-def test_an_encoded_answer_is_refused_after_the_head(
-    start: Start, session: ProviderSession
-) -> None:
+def test_an_encoded_answer_is_refused_after_the_head(start: Start, session: Client) -> None:
     body = gzip.compress(b"one two three")
 
     def script(peer: Peer) -> None:
@@ -313,7 +307,7 @@ def test_an_encoded_answer_is_refused_after_the_head(
     assert provider.gone.wait(GENEROUS)
 
 
-def test_many_exchanges_share_one_session(start: Start, session: ProviderSession) -> None:
+def test_many_exchanges_share_one_session(start: Start, session: Client) -> None:
     together = threading.Barrier(20)
 
     def script(peer: Peer) -> None:
@@ -383,7 +377,7 @@ def bring_to(stage: Callable[[Peer], None], exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_silence_returns_none_and_then_times_out(
-    start: Start, session: ProviderSession, stage: Callable[[Peer], None]
+    start: Start, session: Client, stage: Callable[[Peer], None]
 ) -> None:
     silence_is_nothing_yet_and_then_a_time_out(start(stage), session, stage)
 
@@ -391,7 +385,7 @@ def test_silence_returns_none_and_then_times_out(
 @pytest.mark.parametrize("stage", [before_the_head, between_chunks])
 def test_silence_over_tls_is_the_same(
     start: Start,
-    session: ProviderSession,
+    session: Client,
     server_tls: ssl.SSLContext,
     stage: Callable[[Peer], None],
 ) -> None:
@@ -399,7 +393,7 @@ def test_silence_over_tls_is_the_same(
 
 
 def silence_is_nothing_yet_and_then_a_time_out(
-    provider: Provider, session: ProviderSession, stage: Callable[[Peer], None]
+    provider: Provider, session: Client, stage: Callable[[Peer], None]
 ) -> None:
     with ask(session, provider.url, read_timeout=5 * SHORT) as exchange:
         bring_to(stage, exchange)
@@ -446,7 +440,7 @@ DRIPS = [dripping_chunks, dripping_headers, dripping_chunk_size]
 
 @pytest.mark.parametrize("script", [*DRIPS, before_the_head])
 def test_the_deadline_ends_an_exchange_that_is_never_silent_for_long(
-    start: Start, session: ProviderSession, script: Callable[[Peer], None]
+    start: Start, session: Client, script: Callable[[Peer], None]
 ) -> None:
     provider = start(script)
     with ask(session, provider.url, lasts=5 * SHORT) as exchange:
@@ -460,7 +454,7 @@ def test_the_deadline_ends_an_exchange_that_is_never_silent_for_long(
 @pytest.mark.skipif(not CAN_INTERRUPT, reason="a plain thread ends at its timeouts only")
 @pytest.mark.parametrize("script", [*DRIPS, before_the_head])
 def test_an_exchange_that_nobody_reads_or_closes_ends_at_its_deadline(
-    start: Start, session: ProviderSession, script: Callable[[Peer], None]
+    start: Start, session: Client, script: Callable[[Peer], None]
 ) -> None:
     provider = start(script)
     ask(session, provider.url, lasts=5 * SHORT)
@@ -469,7 +463,7 @@ def test_an_exchange_that_nobody_reads_or_closes_ends_at_its_deadline(
 
 @pytest.mark.skipif(not CAN_INTERRUPT, reason="a plain thread ends at its timeouts only")
 def test_the_deadline_holds_over_tls_too(
-    start: Start, session: ProviderSession, server_tls: ssl.SSLContext
+    start: Start, session: Client, server_tls: ssl.SSLContext
 ) -> None:
     provider = start(dripping_headers, server_tls)
     ask(session, provider.url, lasts=5 * SHORT)
@@ -477,7 +471,7 @@ def test_the_deadline_holds_over_tls_too(
 
 
 def test_a_provider_faster_than_its_consumer_is_not_timed_out(
-    start: Start, session: ProviderSession
+    start: Start, session: Client
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -500,7 +494,7 @@ def test_a_provider_faster_than_its_consumer_is_not_timed_out(
 @pytest.mark.parametrize("stage", [stage for stage in STAGES if stage is not without_a_length])
 def test_a_connection_lost_before_the_end_is_broken(
     start: Start,
-    session: ProviderSession,
+    session: Client,
     tls: ssl.SSLContext | None,
     stage: Callable[[Peer], None],
     leave: Callable[[Peer], None],
@@ -521,9 +515,7 @@ def test_a_connection_lost_before_the_end_is_broken(
             assert caught.value.sent
 
 
-def test_a_reset_ends_a_body_without_length_as_broken(
-    start: Start, session: ProviderSession
-) -> None:
+def test_a_reset_ends_a_body_without_length_as_broken(start: Start, session: Client) -> None:
     ready = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -541,9 +533,7 @@ def test_a_reset_ends_a_body_without_length_as_broken(
 @pytest.mark.parametrize(
     "answer", [b"SSH-2.0-server\r\n\r\n", CHUNKED + b"zz\r\n", OK + b"X: " + b"x" * 70_000]
 )
-def test_an_answer_that_is_not_http_is_broken(
-    start: Start, session: ProviderSession, answer: bytes
-) -> None:
+def test_an_answer_that_is_not_http_is_broken(start: Start, session: Client, answer: bytes) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.send(answer)
@@ -577,7 +567,7 @@ def test_an_answer_that_is_not_http_is_broken(
         ),
     ],
 )
-def test_an_ambiguous_head_is_broken(start: Start, session: ProviderSession, head: bytes) -> None:
+def test_an_ambiguous_head_is_broken(start: Start, session: Client, head: bytes) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.send(head + b"\r\nhello")
@@ -610,7 +600,7 @@ def test_an_ambiguous_head_is_broken(start: Start, session: ProviderSession, hea
     ],
 )
 def test_a_clear_head_allows_reuse_of_the_connection(
-    start: Start, session: ProviderSession, head: bytes, body: bytes
+    start: Start, session: Client, head: bytes, body: bytes
 ) -> None:
     def script(peer: Peer) -> None:
         while peer.request():
@@ -635,7 +625,7 @@ def test_a_clear_head_allows_reuse_of_the_connection(
     ],
 )
 def test_a_connection_that_the_server_closes_is_not_reused(
-    start: Start, session: ProviderSession, head: bytes
+    start: Start, session: Client, head: bytes
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -649,7 +639,7 @@ def test_a_connection_that_the_server_closes_is_not_reused(
     assert provider.connections == 2
 
 
-def test_bytes_after_a_body_do_not_belong_to_it(start: Start, session: ProviderSession) -> None:
+def test_bytes_after_a_body_do_not_belong_to_it(start: Start, session: Client) -> None:
     def script(peer: Peer) -> None:
         while peer.request():
             peer.send(
@@ -663,7 +653,7 @@ def test_bytes_after_a_body_do_not_belong_to_it(start: Start, session: ProviderS
 
 
 def test_a_request_that_could_not_be_sent_whole_may_be_repeated(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     def script(peer: Peer) -> None:
         peer.sock.recv(100)
@@ -677,7 +667,7 @@ def test_a_request_that_could_not_be_sent_whole_may_be_repeated(
 
 @pytest.mark.parametrize("script", [with_length, chunked, until_closed])
 def test_a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not(
-    start: Start, session: ProviderSession, script: Callable[[Peer], None]
+    start: Start, session: Client, script: Callable[[Peer], None]
 ) -> None:
     with ask(session, start(script).url, max_bytes=13) as exchange:
         assert exchange.body() == b"one two three"
@@ -687,7 +677,7 @@ def test_a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not(
         assert caught.value.sent
 
 
-def test_an_endless_body_is_cut_at_the_limit(start: Start, session: ProviderSession) -> None:
+def test_an_endless_body_is_cut_at_the_limit(start: Start, session: Client) -> None:
     def script(peer: Peer) -> None:
         peer.request()
         peer.send(OK + b"\r\n")
@@ -708,7 +698,7 @@ def test_an_endless_body_is_cut_at_the_limit(start: Start, session: ProviderSess
 @pytest.mark.parametrize("stage", STAGES)
 def test_close_ends_the_connection_in_every_phase(
     start: Start,
-    session: ProviderSession,
+    session: Client,
     tls: ssl.SSLContext | None,
     stage: Callable[[Peer], None],
 ) -> None:
@@ -731,7 +721,7 @@ def test_close_ends_the_connection_in_every_phase(
 
 
 def test_close_ends_a_reader_that_is_far_ahead_of_its_consumer(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     stuck = threading.Event()
 
@@ -753,7 +743,7 @@ def test_close_ends_a_reader_that_is_far_ahead_of_its_consumer(
 
 
 def test_close_ends_a_request_that_the_provider_does_not_read(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     begun = threading.Event()
     closed = threading.Event()
@@ -774,7 +764,7 @@ def test_close_ends_a_request_that_the_provider_does_not_read(
 
 
 @closed_by_reference
-def test_close_ends_a_tls_handshake(start: Start, session: ProviderSession) -> None:
+def test_close_ends_a_tls_handshake(start: Start, session: Client) -> None:
     greeted = threading.Event()
 
     def script(peer: Peer) -> None:
@@ -806,7 +796,7 @@ def full() -> Iterator[str]:
 
 
 @closed_by_reference
-def test_close_ends_connecting(session: ProviderSession, full: str) -> None:
+def test_close_ends_connecting(session: Client, full: str) -> None:
     exchange = ask(session, full, connect_timeout=60.0)
     assert exchange.head(SHORT) is None
     exchange.close()
@@ -814,9 +804,7 @@ def test_close_ends_connecting(session: ProviderSession, full: str) -> None:
 
 
 @closed_by_reference
-def test_a_connection_that_takes_too_long_is_unreachable(
-    session: ProviderSession, full: str
-) -> None:
+def test_a_connection_that_takes_too_long_is_unreachable(session: Client, full: str) -> None:
     with ask(session, full, connect_timeout=2 * SHORT, read_timeout=SHORT / 2) as exchange:
         assert exchange.head(SHORT) is None
         with pytest.raises(Unreachable):
@@ -824,7 +812,7 @@ def test_a_connection_that_takes_too_long_is_unreachable(
 
 
 @closed_by_reference
-def test_the_deadline_holds_while_connecting(session: ProviderSession, full: str) -> None:
+def test_the_deadline_holds_while_connecting(session: Client, full: str) -> None:
     with ask(session, full, lasts=SHORT) as exchange:
         with pytest.raises(TimedOut) as caught:
             exchange.body()
@@ -832,9 +820,7 @@ def test_the_deadline_holds_while_connecting(session: ProviderSession, full: str
 
 
 @closed_by_reference
-def test_a_tls_handshake_that_takes_too_long_is_unreachable(
-    start: Start, session: ProviderSession
-) -> None:
+def test_a_tls_handshake_that_takes_too_long_is_unreachable(start: Start, session: Client) -> None:
     provider = start(lambda peer: None)
     url = provider.url.replace("http", "https")
     with ask(session, url, connect_timeout=2 * SHORT) as exchange:
@@ -845,7 +831,7 @@ def test_a_tls_handshake_that_takes_too_long_is_unreachable(
 
 @pytest.mark.skipif(not CAN_INTERRUPT, reason="a look-up in a plain thread knows no limit")
 def test_a_hanging_name_lookup_is_unreachable_and_connects_no_more(
-    start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = threading.Event()
     look_up = socket.getaddrinfo
@@ -872,7 +858,7 @@ def consume(exchange: Exchange, errors: list[ExchangeError]) -> None:
         errors.append(error)
 
 
-def test_close_from_elsewhere_wakes_the_consumer(start: Start, session: ProviderSession) -> None:
+def test_close_from_elsewhere_wakes_the_consumer(start: Start, session: Client) -> None:
     provider = start(between_chunks)
     for _ in range(50):
         errors: list[ExchangeError] = []
@@ -890,7 +876,7 @@ def test_close_from_elsewhere_wakes_the_consumer(start: Start, session: Provider
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_silence_ends_the_wait_for_a_whole_answer(
-    start: Start, session: ProviderSession, stage: Callable[[Peer], None]
+    start: Start, session: Client, stage: Callable[[Peer], None]
 ) -> None:
     provider = start(stage)
     with ask(session, provider.url, read_timeout=SHORT) as exchange:
@@ -903,7 +889,7 @@ def test_silence_ends_the_wait_for_a_whole_answer(
 @pytest.mark.parametrize("stage", STAGES)
 def test_close_from_elsewhere_wakes_a_consumer_of_a_whole_answer(
     start: Start,
-    session: ProviderSession,
+    session: Client,
     tls: ssl.SSLContext | None,
     stage: Callable[[Peer], None],
 ) -> None:
@@ -926,7 +912,7 @@ def test_close_from_elsewhere_wakes_a_consumer_of_a_whole_answer(
 
 
 @closed_by_reference
-def test_close_from_elsewhere_ends_connecting(session: ProviderSession, full: str) -> None:
+def test_close_from_elsewhere_ends_connecting(session: Client, full: str) -> None:
     exchange = ask(session, full)
     errors: list[ExchangeError] = []
     consumer = threading.Thread(target=consume, args=(exchange, errors), daemon=True)
@@ -939,7 +925,7 @@ def test_close_from_elsewhere_ends_connecting(session: ProviderSession, full: st
 
 @pytest.mark.skipif(not CAN_INTERRUPT, reason="a look-up in a plain thread knows no limit")
 def test_a_hanging_name_lookup_is_unreachable(
-    session: ProviderSession, monkeypatch: pytest.MonkeyPatch
+    session: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found.wait(GENEROUS) and [])
@@ -963,7 +949,7 @@ def keep_answering(peer: Peer) -> None:
 
 
 def test_a_connection_is_reused_after_a_full_read(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     provider = start(keep_answering, tls)
     for i in range(3):
@@ -973,7 +959,7 @@ def test_a_connection_is_reused_after_a_full_read(
 
 
 def test_a_cut_connection_is_not_reused(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     def script(peer: Peer) -> None:
         peer.request()
@@ -991,7 +977,7 @@ def test_a_cut_connection_is_not_reused(
 
 
 def test_closing_late_does_not_cut_the_next_exchange_on_the_same_connection(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     asked = threading.Semaphore(0)
     closed = threading.Event()
@@ -1016,7 +1002,7 @@ def test_closing_late_does_not_cut_the_next_exchange_on_the_same_connection(
 
 
 def test_a_connection_that_the_provider_has_closed_is_replaced(
-    start: Start, session: ProviderSession, tls: ssl.SSLContext | None
+    start: Start, session: Client, tls: ssl.SSLContext | None
 ) -> None:
     closed = threading.Event()
 
@@ -1036,9 +1022,9 @@ def test_a_connection_that_the_provider_has_closed_is_replaced(
 
 
 def test_a_connection_that_was_idle_for_long_is_replaced(
-    start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(provider_session, "MAX_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(client, "MAX_IDLE_SECONDS", 0.0)
     provider = start(keep_answering)
     for _ in range(2):
         with ask(session, provider.url) as exchange:
@@ -1047,13 +1033,13 @@ def test_a_connection_that_was_idle_for_long_is_replaced(
 
 
 def test_a_connection_is_dropped_before_a_server_drops_it(
-    start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Several common ones do so after five seconds."""
     provider = start(keep_answering)
     for seconds_later in (0.0, 4.9):
         clock = SimpleNamespace(monotonic=lambda ahead=seconds_later: time.monotonic() + ahead)
-        monkeypatch.setattr(provider_session, "time", clock)
+        monkeypatch.setattr(client, "time", clock)
         with ask(session, provider.url) as exchange:
             assert exchange.body() == b'{"stream": true}'
     assert provider.connections == 2
@@ -1062,7 +1048,7 @@ def test_a_connection_is_dropped_before_a_server_drops_it(
 # Unreachable providers
 
 
-def refused(url: str, session: ProviderSession, **options: Any) -> Unreachable:
+def refused(url: str, session: Client, **options: Any) -> Unreachable:
     """The refusal of an exchange, which must have been one before anything was sent."""
     with ask(session, url, **options) as exchange:
         with pytest.raises(Unreachable) as caught:
@@ -1071,7 +1057,7 @@ def refused(url: str, session: ProviderSession, **options: Any) -> Unreachable:
         return caught.value
 
 
-def test_a_closed_port_is_unreachable(session: ProviderSession) -> None:
+def test_a_closed_port_is_unreachable(session: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     assert "ConnectionRefusedError" in str(refused(f"http://127.0.0.1:{port}/", session))
@@ -1079,20 +1065,18 @@ def test_a_closed_port_is_unreachable(session: ProviderSession) -> None:
 
 def test_an_unknown_authority_is_unreachable(start: Start, server_tls: ssl.SSLContext) -> None:
     provider = start(with_length, server_tls)
-    with ProviderSession() as session:
+    with Client() as session:
         assert "SSLCertVerificationError" in str(refused(provider.url, session))
 
 
 def test_a_certificate_for_another_name_is_unreachable(
-    start: Start, session: ProviderSession, authority: Authority
+    start: Start, session: Client, authority: Authority
 ) -> None:
     provider = start(with_length, authority.server(x509.DNSName("provider.test")))
     assert "SSLCertVerificationError" in str(refused(provider.url, session))
 
 
-def test_a_provider_without_tls_is_unreachable_by_https(
-    start: Start, session: ProviderSession
-) -> None:
+def test_a_provider_without_tls_is_unreachable_by_https(start: Start, session: Client) -> None:
     def script(peer: Peer) -> None:
         peer.sock.recv(1)
         peer.send(OK)
@@ -1101,7 +1085,7 @@ def test_a_provider_without_tls_is_unreachable_by_https(
 
 
 def test_the_first_address_that_answers_is_used(
-    start: Start, session: ProviderSession, monkeypatch: pytest.MonkeyPatch
+    start: Start, session: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dead = listener.getsockname()
@@ -1129,7 +1113,7 @@ def test_the_first_address_that_answers_is_used(
     ],
 )
 def test_a_refusal_names_neither_address_nor_headers(
-    session: ProviderSession, url: str, headers: dict[str, str]
+    session: Client, url: str, headers: dict[str, str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

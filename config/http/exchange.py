@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Self
 from requests import PreparedRequest, Response
 
 from config.greenlets import spawn, within
-from llmproxy.upstream.provider_session import Attempt, ProviderSession, prepared
-from llmproxy.upstream.retries import Retries, root_of
+from config.http.client import Attempt, Client, prepared
+from config.http.retries import Retries, root_of
 
 # The most bytes per read, and the most reads by which the task is ahead of the consumer.
 READ_BYTES = 16 * 1024
@@ -83,7 +83,7 @@ class Exchange:
 
     def __init__(
         self,
-        session: ProviderSession,
+        session: Client,
         *,
         url: str,
         headers: dict[str, str],

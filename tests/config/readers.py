@@ -8,7 +8,7 @@ from unittest import mock
 from gevent.monkey import is_module_patched
 
 from config.greenlets import Task, spawn
-from llmproxy.upstream import exchange
+from config.http import exchange
 from tests.standins.raw_server import GENEROUS, Provider, eventually
 
 # Only a greenlet can be interrupted; a thread ends at its own timeout.

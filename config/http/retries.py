@@ -9,7 +9,7 @@ from random import uniform
 
 from django.utils.http import parse_http_date_safe
 
-from llmproxy.upstream.provider_session import Attempt
+from config.http.client import Attempt
 
 MOST_ATTEMPTS = 3
 # Seconds before the second attempt; twice as long before the third, half more or less each time.

@@ -160,7 +160,7 @@ class _Adapter(HTTPAdapter):
         """The shared context verifies; the superclass would load all authorities for each connection."""
 
 
-class ProviderSession(Session):
+class Client(Session):
     """The connections of one process to its providers.
 
     It follows no redirect, keeps no cookies and knows no proxies, .netrc or other environment. ``ca_bundle`` is a file

@@ -9,8 +9,9 @@ from unittest import mock
 
 import pytest
 
-from llmproxy.upstream import retries
-from llmproxy.upstream.exchange import (
+from config.http import retries
+from config.http.client import Client
+from config.http.exchange import (
     Broken,
     Exchange,
     ExchangeError,
@@ -18,8 +19,7 @@ from llmproxy.upstream.exchange import (
     TimedOut,
     Unreachable,
 )
-from llmproxy.upstream.provider_session import ProviderSession
-from tests.llmproxy.readers import assert_cut, readers, readers_counted
+from tests.config.readers import assert_cut, readers, readers_counted
 from tests.standins.raw_server import GENEROUS, Peer, eventually, playing
 
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n%s\r\n{}"
@@ -36,12 +36,12 @@ def short_waits() -> Iterator[None]:
 
 
 @pytest.fixture
-def session() -> Iterator[ProviderSession]:
-    with ProviderSession() as session:
+def session() -> Iterator[Client]:
+    with Client() as session:
         yield session
 
 
-def ask(session: ProviderSession, url: str, **options: Any) -> Exchange:
+def ask(session: Client, url: str, **options: Any) -> Exchange:
     now, read = time.monotonic(), options.get("read_timeout", GENEROUS)
     limits = Limits(
         connect_timeout=GENEROUS,
@@ -89,7 +89,7 @@ def refuses(*headers: bytes) -> Script:
     return lambda peer: peer.send(BUSY % b"".join(each + b"\r\n" for each in headers))
 
 
-def test_a_provider_that_is_being_restarted_is_reached(session: ProviderSession) -> None:
+def test_a_provider_that_is_being_restarted_is_reached(session: Client) -> None:
     """A connection that is refused has carried nothing."""
     with socket.create_server((ALONE, 0)) as unused:
         port = unused.getsockname()[1]
@@ -115,7 +115,7 @@ def test_a_provider_that_is_being_restarted_is_reached(session: ProviderSession)
             peer.close()
 
 
-def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: ProviderSession) -> None:
+def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with mock.patch.object(
@@ -132,7 +132,7 @@ def test_a_closed_port_is_tried_a_few_times_and_then_unreachable(session: Provid
 
 @pytest.mark.parametrize("headers", [(), (b"Retry-After: 1",)])
 def test_with_another_route_left_a_refusal_is_final(
-    session: ProviderSession, headers: tuple[bytes, ...]
+    session: Client, headers: tuple[bytes, ...]
 ) -> None:
     turns = Turns(refuses(*headers), answers)
     with playing(turns) as provider:
@@ -140,7 +140,7 @@ def test_with_another_route_left_a_refusal_is_final(
     assert (status, len(turns.requests)) == (503, 1)
 
 
-def test_with_another_route_left_a_closed_port_is_tried_once(session: ProviderSession) -> None:
+def test_with_another_route_left_a_closed_port_is_tried_once(session: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     with mock.patch.object(retries.Retries, "_wait", side_effect=AssertionError):
@@ -158,9 +158,7 @@ def _slow_machine() -> Iterator[None]:
 @pytest.mark.usefixtures("_slow_machine")
 @pytest.mark.parametrize("has_next", [True, False])
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
-def test_a_stale_connection_causes_no_error(
-    session: ProviderSession, ends: Script, has_next: bool
-) -> None:
+def test_a_stale_connection_causes_no_error(session: Client, ends: Script, has_next: bool) -> None:
     turns = Turns(answers, ends, answers)
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (200, b"good")
@@ -170,7 +168,7 @@ def test_a_stale_connection_causes_no_error(
 
 
 @pytest.mark.usefixtures("_slow_machine")
-def test_several_stale_connections_cause_one_retry(session: ProviderSession) -> None:
+def test_several_stale_connections_cause_one_retry(session: Client) -> None:
     together = threading.Barrier(3)
 
     def answer_together(peer: Peer) -> None:
@@ -186,9 +184,7 @@ def test_several_stale_connections_cause_one_retry(session: ProviderSession) -> 
 
 
 @pytest.mark.parametrize("ends", [Peer.close, Peer.reset])
-def test_a_failure_on_a_new_connection_is_not_retried(
-    session: ProviderSession, ends: Script
-) -> None:
+def test_a_failure_on_a_new_connection_is_not_retried(session: Client, ends: Script) -> None:
     turns = Turns(ends, answers)
     with playing(turns) as provider:
         error = failed(ask(session, provider.url))
@@ -198,7 +194,7 @@ def test_a_failure_on_a_new_connection_is_not_retried(
 
 
 def test_a_late_failure_on_a_reused_connection_is_not_retried(
-    session: ProviderSession,
+    session: Client,
 ) -> None:
     def works(peer: Peer) -> None:
         time.sleep(0.3)
@@ -211,7 +207,7 @@ def test_a_late_failure_on_a_reused_connection_is_not_retried(
     assert len(turns.requests) == 2
 
 
-def test_a_failure_after_one_byte_is_not_retried(session: ProviderSession) -> None:
+def test_a_failure_after_one_byte_is_not_retried(session: Client) -> None:
     def begins(peer: Peer) -> None:
         peer.send(b"H")
         peer.reset()
@@ -223,7 +219,7 @@ def test_a_failure_after_one_byte_is_not_retried(session: ProviderSession) -> No
     assert len(turns.requests) == 2
 
 
-def test_silence_is_not_retried(session: ProviderSession) -> None:
+def test_silence_is_not_retried(session: Client) -> None:
     turns = Turns(answers, Peer.wait_until_gone)
     with playing(turns) as provider:
         got(ask(session, provider.url))
@@ -233,9 +229,7 @@ def test_silence_is_not_retried(session: ProviderSession) -> None:
 
 
 @pytest.mark.parametrize("status", [b"503 Busy", b"529 Overloaded", b"429 Slow down"])
-def test_a_refusal_with_retry_after_is_retried_then(
-    session: ProviderSession, status: bytes
-) -> None:
+def test_a_refusal_with_retry_after_is_retried_then(session: Client, status: bytes) -> None:
     def refuse(peer: Peer) -> None:
         peer.send((BUSY % b"Retry-After: 1\r\n").replace(b"503 Busy", status))
 
@@ -245,14 +239,14 @@ def test_a_refusal_with_retry_after_is_retried_then(
     assert turns.requests[1] - turns.requests[0] >= 1.0
 
 
-def test_retry_after_may_be_a_date_in_the_past(session: ProviderSession) -> None:
+def test_retry_after_may_be_a_date_in_the_past(session: Client) -> None:
     turns = Turns(refuses(b"Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"), answers)
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (200, b"good")
     assert len(turns.requests) == 2
 
 
-def test_a_busy_provider_is_retried_a_few_times(session: ProviderSession) -> None:
+def test_a_busy_provider_is_retried_a_few_times(session: Client) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider:
         assert got(ask(session, provider.url)) == (503, b"{}")
@@ -273,7 +267,7 @@ def test_a_busy_provider_is_retried_a_few_times(session: ProviderSession) -> Non
     ],
 )
 def test_a_refusal_is_final_if_a_retry_is_too_late_or_useless(
-    session: ProviderSession, headers: tuple[bytes, ...], options: dict[str, float]
+    session: Client, headers: tuple[bytes, ...], options: dict[str, float]
 ) -> None:
     turns = Turns(refuses(*headers))
     with playing(turns) as provider:
@@ -282,7 +276,7 @@ def test_a_refusal_is_final_if_a_retry_is_too_late_or_useless(
 
 
 @pytest.mark.parametrize("status", ["400", "401", "404", "408", "409", "429", "500", "502", "504"])
-def test_every_other_refusal_is_final(session: ProviderSession, status: str) -> None:
+def test_every_other_refusal_is_final(session: Client, status: str) -> None:
     turns = Turns(
         lambda peer: peer.send((BUSY % b"").replace(b"503 Busy", f"{status} No".encode()))
     )
@@ -291,7 +285,7 @@ def test_every_other_refusal_is_final(session: ProviderSession, status: str) -> 
     assert len(turns.requests) == 1
 
 
-def test_closing_during_a_wait_ends_the_retries(session: ProviderSession) -> None:
+def test_closing_during_a_wait_ends_the_retries(session: Client) -> None:
     turns = Turns(refuses())
     with playing(turns) as provider, mock.patch.object(retries, "FIRST_WAIT", 20.0):
         exchange = ask(session, provider.url, patience=60.0)
@@ -304,7 +298,7 @@ def test_closing_during_a_wait_ends_the_retries(session: ProviderSession) -> Non
 
 
 def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
-    session: ProviderSession,
+    session: Client,
 ) -> None:
     released = threading.Event()
 
@@ -326,7 +320,7 @@ def test_silence_before_the_first_byte_of_an_answer_has_its_own_limit(
 
 
 def test_the_first_byte_timeout_may_be_shorter_than_the_read_timeout(
-    session: ProviderSession,
+    session: Client,
 ) -> None:
     with playing(Turns(Peer.wait_until_gone)) as provider:
         asked = ask(session, provider.url, first_byte_timeout=0.1)
