@@ -13,18 +13,10 @@ from config.api.schema import problems
 from config.middleware.request_id import current as request_id
 from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
-from llmproxy.api.message_schema import (
-    COUNT,
-    HEADERS,
-    MESSAGE,
-    MESSAGE_EVENT,
-    MESSAGE_EXAMPLES,
-)
-from llmproxy.api.schema import REMAINING
+from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, REMAINING, STREAMS, ref
 from llmproxy.api.views import CALL_PROBLEMS, ModelCallViewSet
 from llmproxy.calls.token_counts import count_tokens
 from llmproxy.requests.messages import parse, parse_count
-from llmproxy.requests.messages_schema import COUNT_REQUEST, MESSAGES_REQUEST
 
 
 class MessageViewSet(ModelCallViewSet):
@@ -33,10 +25,13 @@ class MessageViewSet(ModelCallViewSet):
     @problems(*CALL_PROBLEMS)
     @extend_schema(
         operation_id="llm_messages",
-        parameters=[*HEADERS, *REMAINING],
-        request={"application/json": MESSAGES_REQUEST},
-        responses={(200, "application/json"): MESSAGE, (200, "text/event-stream"): MESSAGE_EVENT},
-        examples=MESSAGE_EXAMPLES,
+        parameters=[*MESSAGE_HEADERS, *REMAINING],
+        request={"application/json": ref("MessagesRequest")},
+        responses={
+            (200, "application/json"): ref("MessageAnswer"),
+            (200, "text/event-stream"): STREAMS["messages"],
+        },
+        examples=EXAMPLES,
         tags=["models"],
     )
     def create(self, request: Request) -> HttpResponseBase:
@@ -56,9 +51,9 @@ class MessageViewSet(ModelCallViewSet):
     )
     @extend_schema(
         operation_id="llm_messages_count_tokens",
-        parameters=HEADERS,
-        request={"application/json": COUNT_REQUEST},
-        responses={(200, "application/json"): COUNT},
+        parameters=MESSAGE_HEADERS,
+        request={"application/json": ref("MessagesCountRequest")},
+        responses={(200, "application/json"): ref("MessageCount")},
         tags=["models"],
     )
     def count(self, request: Request) -> Response:

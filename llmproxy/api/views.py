@@ -22,17 +22,7 @@ from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.api.client_disconnect import disconnect_check
-from llmproxy.api.schema import (
-    CHAT_EXAMPLES,
-    COMPLETE_REQUEST,
-    COMPLETION,
-    EMBEDDINGS,
-    EVENT,
-    REMAINING,
-    RESPONSE,
-    RESPONSE_EVENT,
-    STREAM_REQUEST,
-)
+from llmproxy.api.schema import EXAMPLES, REMAINING, STREAMS, chat_request, ref
 from llmproxy.api.serializers import ModelListSerializer, ModelSerializer
 from llmproxy.calls.admission import Call, End, admit
 from llmproxy.calls.relay import complete, stream
@@ -41,9 +31,6 @@ from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.requests import embeddings, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
-from llmproxy.requests.chat_schema import CHAT_REQUEST
-from llmproxy.requests.embeddings import EMBEDDINGS_REQUEST
-from llmproxy.requests.responses_schema import RESPONSES_REQUEST
 
 # The problems of a model call in the schema.
 CALL_PROBLEMS = (
@@ -77,9 +64,9 @@ class ModelCallViewSet(ViewSet):
     @extend_schema(
         operation_id="llm_complete",
         parameters=REMAINING,
-        request={"application/json": COMPLETE_REQUEST},
-        responses={(200, "application/json"): COMPLETION},
-        examples=CHAT_EXAMPLES,
+        request={"application/json": chat_request(stream=False)},
+        responses={(200, "application/json"): ref("ChatCompletion")},
+        examples=EXAMPLES,
         tags=["models"],
     )
     def complete(self, request: Request) -> HttpResponseBase:
@@ -90,9 +77,9 @@ class ModelCallViewSet(ViewSet):
     @extend_schema(
         operation_id="llm_stream",
         parameters=REMAINING,
-        request={"application/json": STREAM_REQUEST},
-        responses={(200, "text/event-stream"): EVENT},
-        examples=CHAT_EXAMPLES,
+        request={"application/json": chat_request(stream=True)},
+        responses={(200, "text/event-stream"): STREAMS["chat"]},
+        examples=EXAMPLES,
         tags=["models"],
     )
     def stream(self, request: Request) -> HttpResponseBase:
@@ -103,9 +90,12 @@ class ModelCallViewSet(ViewSet):
     @extend_schema(
         operation_id="llm_chat_completions",
         parameters=REMAINING,
-        request={"application/json": CHAT_REQUEST},
-        responses={(200, "application/json"): COMPLETION, (200, "text/event-stream"): EVENT},
-        examples=CHAT_EXAMPLES,
+        request={"application/json": ref("ChatRequest")},
+        responses={
+            (200, "application/json"): ref("ChatCompletion"),
+            (200, "text/event-stream"): STREAMS["chat"],
+        },
+        examples=EXAMPLES,
         tags=["models"],
     )
     def chat(self, request: Request) -> HttpResponseBase:
@@ -116,10 +106,10 @@ class ModelCallViewSet(ViewSet):
     @extend_schema(
         operation_id="llm_responses",
         parameters=REMAINING,
-        request={"application/json": RESPONSES_REQUEST},
+        request={"application/json": ref("ResponsesRequest")},
         responses={
-            (200, "application/json"): RESPONSE,
-            (200, "text/event-stream"): RESPONSE_EVENT,
+            (200, "application/json"): ref("ModelResponse"),
+            (200, "text/event-stream"): STREAMS["responses"],
         },
         tags=["models"],
     )
@@ -131,8 +121,8 @@ class ModelCallViewSet(ViewSet):
     @extend_schema(
         operation_id="llm_embeddings",
         parameters=REMAINING,
-        request={"application/json": EMBEDDINGS_REQUEST},
-        responses={(200, "application/json"): EMBEDDINGS},
+        request={"application/json": ref("EmbeddingsRequest")},
+        responses={(200, "application/json"): ref("Embeddings")},
         tags=["models"],
     )
     def embeddings(self, request: Request) -> HttpResponseBase:

@@ -6,7 +6,6 @@ from typing import Any
 
 from config.api.problems import Fault
 from llmproxy.requests.call_request import CallRequest, Surface
-from llmproxy.requests.chat_schema import CHAT_REQUEST, COMPONENTS, REFUSALS, REFUSED, SAID
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
 
@@ -14,20 +13,18 @@ from llmproxy.requests.labels import labels_of
 _OWN_MEMBERS = frozenset(
     {"model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
-_DROPPED = frozenset({"user", "metadata", "store", "modalities", *REFUSED})
+_DROPPED = frozenset({
+    "user", "metadata", "store", "modalities", "audio", "web_search_options", "search_parameters", "enable_search",
+    "plugins", "functions", "function_call",
+})  # fmt: skip
 # Members that providers refuse without tools, and their values that need no tool.
 _LISTS = frozenset({"tools", "stop"})
 _TOOL_MEMBERS = frozenset({"tool_choice", "parallel_tool_calls"})
 _WITHOUT_TOOL = ("none", "auto", True, False)
-_DROPPED_FROM_MESSAGES = frozenset(
-    {
-        *(SAID.keys() - {"thinking_blocks"}),
-        "annotations",
-        "parsed",
-        "id",
-        "provider_specific_fields",
-    }
-)
+_DROPPED_FROM_MESSAGES = frozenset({
+    "audio", "function_call", "executed_tools", "citations", "images", "phase", "token_id", "annotations", "parsed",
+    "id", "provider_specific_fields",
+})  # fmt: skip
 # Where LiteLLM puts the members of an answer that it does not know, those which some providers need back among them.
 _OTHERS = "provider_specific_fields"
 _THOUGHTS: Mapping[str, type] = {
@@ -42,7 +39,7 @@ _DROPPED_FROM_FUNCTIONS = frozenset({"parsed_arguments", "description", "provide
 # Members of an assistant's message that providers answer with null and take back so.
 _NULL_MESSAGES = frozenset({"content", "refusal"})
 
-_SCHEMA = RequestSchema(CHAT_REQUEST, COMPONENTS, refusals=REFUSALS)
+_SCHEMA = RequestSchema.read("chat", "ChatRequest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +62,7 @@ class Chat(CallRequest):
     @property
     def unlisted(self) -> dict[str, Any]:
         """The members beside ``messages`` that are in no list."""
-        known = COMPONENTS["ChatRequest"]["properties"]
-        return {name: value for name, value in self.members.items() if name not in known}
+        return {name: value for name, value in self.members.items() if name not in _SCHEMA.known}
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         for index, message in enumerate(self.members["messages"]):

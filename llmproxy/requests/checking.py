@@ -1,26 +1,30 @@
-"""Checks the body of a model call by the JSON Schema that is published for it."""
+"""Checks the body of a model call by the JSON Schema that is published for it: ``schemas/<surface>.json``."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from json import loads
+from pathlib import Path
 from typing import Any
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, pointer
-from llmproxy.requests.large_bodies import one_fault, size_of
+from config.api.problems import MAX_FAULTS, Fault, InvalidRequest, MalformedRequest, pointer
 from llmproxy.requests.refused_members import refused_members
+from llmproxy.requests.unions import discriminated, kinds_of
 
 Json = dict[str, Any]
-# The sentence of a fault, by its place; ``*`` is any index.
-Refusals = Mapping[tuple[str, ...], str]
+# The sentence of a fault, by its pointer; ``*`` is any index.
+Refusals = Mapping[str, str]
 
-# Of a body with more values, one fault is told.
+# The validator copies each faulty value and lists every unknown member, so the number of both is limited.
+MAX_VALUES = 100_000
+MAX_MEMBERS = 5_000
+# The first fault alone is reported of a body with more values.
 MAX_SEARCHED = 1_000
 # A body with more values keeps its nulls.
 MAX_MENDED = 10_000
 NO_REFUSALS: Refusals = {}
-# The member by which an object says which of several alternatives it is.
-KIND = "type"
+_FOLDER = Path(__file__).with_name("schemas")
 
 
 class RequestSchema:
@@ -30,12 +34,21 @@ class RequestSchema:
     """
 
     def __init__(self, schema: Json, components: Json, *, refusals: Refusals = NO_REFUSALS) -> None:
-        self._schema, self._components = schema, components
+        self._schema, self._components, self._refusals = schema, components, refusals
         self._closed = _validator(schema, components)
         self._open = _validator(schema, opened(components))
-        self._refusals = refusals
+        self._explaining = _validator(
+            discriminated(schema, components), discriminated(components, components)
+        )
         named = schema.get("$ref", "").rpartition("/")[2]
-        self._known = components.get(named, schema)["properties"]
+        self.known: Json = components.get(named, schema)["properties"]
+
+    @classmethod
+    def read(cls, surface: str, component: str) -> "RequestSchema":
+        """The schema of a component of a surface."""
+        document = read_schemas(surface)
+        schema = {"$ref": f"#/components/schemas/{component}"}
+        return cls(schema, document["components"], refusals=document.get("refusals", NO_REFUSALS))
 
     def check(self, data: Json, *, besides: Iterable[Fault] = ()) -> tuple[Fault, ...]:
         """Returns the faults that are no more than members which the schema does not know.
@@ -46,68 +59,91 @@ class RequestSchema:
         size, faults = size_of(data), [*besides]
         if not self._is_closed(data, size=size):
             found = list(islice(self._faults(data, size=size), MAX_FAULTS))
-            refused = {each.pointer: each for each in refused_members(data, known=self._known)}
+            refused = {each.pointer: each for each in refused_members(data, known=self.known)}
             if refused:
                 others = (each for each in found if each.pointer not in refused)
                 found, faults = [*others], [*refused.values(), *faults]
             # Faults of a closed schema that an open one does not find are unknown members.
-            if not faults and self._open.is_valid(data):
+            if found and not faults and self._open.is_valid(data):
                 return tuple(found)
             faults = [*found, *faults]
         if faults:
             raise InvalidRequest(errors=faults[:MAX_FAULTS])
         return ()
 
+    def unlisted(self, data: Json) -> Iterator[Json]:
+        """Yields the members that the schema does not know, of each object of a call without other faults."""
+        for schema, members in _objects(self._schema, data, components=self._components):
+            if others := {
+                name: each for name, each in members.items() if name not in schema["properties"]
+            }:
+                yield others
+
     def _is_closed(self, data: Json, *, size: int) -> bool:
-        """Whether a body is valid as it is, or without the unknown members that are null, which it loses here."""
+        """Whether a body is valid as it is, or without the unknown members that are null, which it loses here.
+
+        SDKs write such nulls for what their callers have left out.
+        """
         if self._closed.is_valid(data):
             return True
         if size > MAX_MENDED:
             return False
-        _drop_nulls(self._schema, data, components=self._components)
+        for schema, members in _objects(self._schema, data, components=self._components):
+            if schema.get("additionalProperties") is False:
+                unknown = members.keys() - schema["properties"].keys()
+                for name in [each for each in unknown if members[each] is None]:
+                    del members[name]
         return self._closed.is_valid(data)
 
-    def unlisted(self, data: Json) -> Iterator[Json]:
-        """Yields the members that the schema does not know, of each object of a call without other faults."""
-        return _unlisted(self._schema, data, components=self._components)
-
     def _faults(self, data: Json, *, size: int) -> Iterator[Fault]:
-        if size > MAX_SEARCHED:
-            yield one_fault(
-                data,
-                is_valid=self._closed.is_valid,
-                explained=lambda: next(self._first_faults(data)),
-            )
+        if size <= MAX_SEARCHED:
+            for error in self._explaining.iter_errors(data):
+                yield from self._faults_of(error)
             return
-        for error in self._closed.iter_errors(data):
-            yield from self._faults_of(error)
-
-    def _first_faults(self, data: Json) -> Iterator[Fault]:
         try:
-            self._closed.validate(data)
+            self._explaining.validate(data)
         except ValidationError as error:
             yield from self._faults_of(error)
 
     def _faults_of(self, error: ValidationError) -> Iterator[Fault]:
-        place = error.instance_path
-        match error.kind.name:
+        place, kind = error.instance_path, error.kind
+        match kind.name:
             case "additionalProperties":
-                for name in error.kind.as_dict()["unexpected"]:
+                for name in kind.as_dict()["unexpected"]:
                     yield Fault(pointer((*place, name)), "unknown", "This member is not supported.")
             case "required":
-                name = error.kind.as_dict()["property"]
+                name = kind.as_dict()["property"]
                 yield Fault(pointer((*place, name)), "required", "This member is required.")
-            case "anyOf" if meant := _meant(error):
-                for each in meant:
-                    yield from self._faults_of(each)
-            case "const" if place and place[-1] == KIND:
-                named = tuple("*" if isinstance(each, int) else each for each in place)
-                detail = self._refusals.get(named) or "No kind of this name is supported here."
-                yield Fault(pointer(place), "invalid", detail)
             case _:
-                named = tuple("*" if isinstance(each, int) else each for each in place)
-                detail = self._refusals.get(named) or f"{error.message}."
-                yield Fault(pointer(place), "invalid", detail)
+                named = pointer("*" if isinstance(each, int) else each for each in place)
+                yield Fault(
+                    pointer(place), "invalid", self._refusals.get(named) or f"{error.message}."
+                )
+
+
+def read_schemas(surface: str) -> Json:
+    """The ``components`` of a surface, and the sentences of its ``refusals``."""
+    document: Json = loads((_FOLDER / f"{surface}.json").read_text(encoding="utf-8"))
+    return document
+
+
+def size_of(value: Any) -> int:
+    """The number of values in a body. Raises ``MalformedRequest`` for too many."""
+    size = 0
+    level: list[Any] = [value]
+    while level:
+        lengths = list(map(len, level))
+        size += sum(lengths)
+        if size > MAX_VALUES:
+            raise MalformedRequest(f"A call holds at most {MAX_VALUES:,} values.")
+        if any(
+            length > MAX_MEMBERS and isinstance(each, dict)
+            for each, length in zip(level, lengths, strict=True)
+        ):
+            raise MalformedRequest(f"An object in a call holds at most {MAX_MEMBERS:,} members.")
+        within = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [value for each in within for value in each if isinstance(value, dict | list)]
+    return size
 
 
 def opened(schema: Any) -> Any:
@@ -123,85 +159,24 @@ def opened(schema: Any) -> Any:
     }
 
 
-def _unlisted(schema: Json, value: Any, *, components: Json) -> Iterator[Json]:
+def _objects(schema: Json, value: Any, *, components: Json) -> Iterator[tuple[Json, Json]]:
+    """Yields each object in a value whose members a schema names, with this schema."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
-    if isinstance(value, dict) and _is_other_kind(schema, value):
-        return
     for alternative in schema.get("anyOf", ()):
-        yield from _unlisted(alternative, value, components=components)
+        yield from _objects(alternative, value, components=components)
     if isinstance(value, list):
         for each in value:
-            yield from _unlisted(schema.get("items", {}), each, components=components)
-    if isinstance(value, dict) and (known := schema.get("properties")):
-        if others := {name: each for name, each in value.items() if name not in known}:
-            yield others
+            yield from _objects(schema.get("items", {}), each, components=components)
+    elif isinstance(value, dict) and (known := schema.get("properties")):
+        kinds = kinds_of(schema)
+        if kinds and value.get("type") not in kinds:
+            return
+        yield schema, value
         for name in known.keys() & value.keys():
-            yield from _unlisted(known[name], value[name], components=components)
-
-
-def _drop_nulls(schema: Json, value: Any, *, components: Json) -> None:
-    """Takes the members out that are null and unknown: SDKs write them for what their callers have left out."""
-    if "$ref" in schema:
-        schema = components[schema["$ref"].rpartition("/")[2]]
-    if not isinstance(value, dict | list):
-        return
-    for alternative in schema.get("anyOf", ()):
-        _drop_nulls(alternative, value, components=components)
-    if isinstance(value, list):
-        for each in value:
-            _drop_nulls(schema.get("items", {}), each, components=components)
-    if not isinstance(value, dict) or _is_other_kind(schema, value):
-        return
-    known = schema.get("properties", {})
-    if schema.get("additionalProperties") is False:
-        for name in [name for name, each in value.items() if each is None and name not in known]:
-            del value[name]
-    for name in known.keys() & value.keys():
-        _drop_nulls(known[name], value[name], components=components)
-
-
-def _is_other_kind(schema: Json, value: Json) -> bool:
-    kind = schema.get("properties", {}).get(KIND, {})
-    kinds = [each["const"] for each in (kind, *kind.get("anyOf", ())) if "const" in each]
-    kinds += kind.get("enum", ())
-    if (given := value.get(KIND)) is None:
-        return bool(kinds) and KIND in schema.get("required", ())
-    return bool(kinds) and given not in kinds
+            yield from _objects(known[name], value[name], components=components)
 
 
 def _validator(schema: Json, components: Json) -> Draft202012Validator:
     # Faults repeat no value: it may be a prompt.
     return Draft202012Validator({**schema, "components": {"schemas": components}}, mask="The value")
-
-
-def _meant(error: ValidationError) -> list[ValidationError] | None:
-    """The faults by the one alternative of the value's JSON type, and of the kind that an object says it is.
-
-    Where no alternative is of that kind, or an object says none, the fault of that member. None where several
-    alternatives may be meant.
-    """
-    alternatives: list[list[ValidationError]] = error.kind.as_dict()["context"]
-    place = error.instance_path
-    typed = [each for each in alternatives if not _at(place, each, "type")]
-    wrong = [_at([*place, KIND], each, "const", "enum", "anyOf") for each in typed]
-    fitting = [each for each, faults in zip(typed, wrong, strict=True) if not faults]
-    if not fitting:
-        return wrong[0] if wrong else None
-    missing = [[each for each in faults if _lacks_kind(each, place)] for faults in fitting]
-    # An alternative may do without.
-    unnamed = [each for each, lacks in zip(fitting, missing, strict=True) if not lacks]
-    if len(unnamed) == 1:
-        return unnamed[0]
-    return missing[0] if not unnamed else None
-
-
-def _at(
-    place: list[str | int], faults: list[ValidationError], *kinds: str
-) -> list[ValidationError]:
-    return [each for each in faults if each.kind.name in kinds and each.instance_path == place]
-
-
-def _lacks_kind(error: ValidationError, place: list[str | int]) -> bool:
-    is_required = error.kind.name == "required" and error.instance_path == place
-    return is_required and error.kind.as_dict()["property"] == KIND

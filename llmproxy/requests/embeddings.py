@@ -5,47 +5,9 @@ from typing import Any
 
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
-from llmproxy.requests.json_schema import (
-    MODEL,
-    OPTIONAL_TEXT,
-    TEXT,
-    Schema,
-    any_of,
-    closed,
-    list_of,
-    one_of,
-    or_null,
-    ref,
-    whole,
-)
 from llmproxy.requests.labels import labels_of
 
-_TOKEN: Schema = {"type": "integer", "minimum": 0}
-_TOKENS: Schema = list_of(_TOKEN, least=1, most=100_000)
-
-COMPONENTS: Schema = {
-    "EmbeddingsRequest": closed(
-        {
-            "model": MODEL,
-            "input": {
-                **any_of(
-                    TEXT,
-                    list_of(any_of(TEXT, _TOKEN, _TOKENS), least=1, most=100_000),
-                ),
-                "description": "A text or a list of texts, or tokens or a list of lists of tokens.",
-            },
-            "dimensions": whole(1, 100_000),
-            "encoding_format": or_null(one_of("float", "base64")),
-            # Of other servers' models, which make an embedding by what it is for, or cut a text that is too long.
-            "input_type": {"type": ["string", "null"], "pattern": "^[a-z_]{1,32}$"},
-            "truncate": or_null(one_of("NONE", "START", "END")),
-            "user": OPTIONAL_TEXT,
-        },
-        "input",
-    )
-}
-EMBEDDINGS_REQUEST: Schema = ref("EmbeddingsRequest")
-_SCHEMA = RequestSchema(EMBEDDINGS_REQUEST, COMPONENTS)
+_SCHEMA = RequestSchema.read("embeddings", "EmbeddingsRequest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from config.api.problems import Fault
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
-from llmproxy.requests.messages_schema import COMPONENTS, COUNT_REQUEST, MESSAGES_REQUEST, REFUSALS
 
 # The versions whose requests, answers and usage are read here, the one that an absent header means first.
 VERSIONS = ("2023-06-01", "2026-10-21")
@@ -23,8 +22,8 @@ BETAS = frozenset({
     "token-counting-2024-11-01", "token-efficient-tools-2025-02-19",
 })  # fmt: skip
 
-_MESSAGES = RequestSchema(MESSAGES_REQUEST, COMPONENTS, refusals=REFUSALS)
-_COUNT = RequestSchema(COUNT_REQUEST, COMPONENTS, refusals=REFUSALS)
+_MESSAGES = RequestSchema.read("messages", "MessagesRequest")
+_COUNT = RequestSchema.read("messages", "MessagesCountRequest")
 # The proxy sets the first, and a provider has no use for the second.
 _OWN_MEMBERS = frozenset({"model", "max_tokens", "stream"})
 _DROPPED = frozenset({"metadata", "speed"})

@@ -10,7 +10,6 @@ from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
-from llmproxy.requests.responses_schema import COMPONENTS, REFUSALS, RESPONSES_REQUEST
 
 Json = dict[str, Any]
 
@@ -52,7 +51,7 @@ _ENCRYPTED_PER_TOKEN = 5
 # Tokens of a tool that OpenAI defines, whose text is not known: as much as Anthropic says of its own.
 _DEFINED_TOOL = 700
 
-_SCHEMA = RequestSchema(RESPONSES_REQUEST, COMPONENTS, refusals=REFUSALS)
+_SCHEMA = RequestSchema.read("responses", "ResponsesRequest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ EITHER = {"anyOf": [{"$ref": f"#/components/schemas/{each}"} for each in ("Text"
 SCHEMA = RequestSchema(
     {"type": "object", "properties": {"parts": {"type": "array", "items": EITHER}}},
     {"Text": kind("text", "text"), "Image": kind("image", "url")},
-    refusals={("parts", "*", "type"): "A part is a text or an image."},
+    refusals={"/parts/*/type": "A part is a text or an image."},
 )
 
 

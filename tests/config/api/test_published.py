@@ -9,7 +9,8 @@ from django.conf import settings
 from django.test import Client
 from jsonschema_rs import Draft202012Validator
 
-from llmproxy.requests.chat_schema import COMPONENTS
+from llmproxy.requests.call_request import Surface
+from llmproxy.requests.checking import read_schemas
 
 Described = dict[str, Any]
 # Bytes, so that a component that is copied to every place is noticed.
@@ -152,7 +153,9 @@ def test_the_body_of_a_model_call_is_required(operations: dict[str, Described]) 
 
 def test_model_calls_are_checked_by_what_is_published(document: Described) -> None:
     published = document["components"]["schemas"]
-    assert {name: published[name] for name in COMPONENTS} == COMPONENTS
+    for surface in Surface:
+        components = read_schemas(surface)["components"]
+        assert {name: published[name] for name in components} == components
     shape = document["paths"]["/v1/llm/stream"]["post"]["requestBody"]["content"][
         "application/json"
     ]
