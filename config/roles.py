@@ -1,6 +1,6 @@
 """The roles' rights: the pages of the console that each may look at, and the actions that it may do.
 
-An owner may do everything, and what is missing here is an owner's alone. ``docs/roles.md`` says the same to operators;
+An owner may do everything, and what is missing here is an owner's alone. ``docs/roles.csv`` is made from it;
 ``tests/console/test_roles.py`` tries every page and action as every role and compares the two.
 
 Rights are the code's and groups hold nothing but their members, so that no row widens a role and an upgrade brings a

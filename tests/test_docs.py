@@ -2,22 +2,19 @@
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import grimp
 import pytest
-from django.conf import settings
 from django.core.management import get_commands
-from django.urls import get_resolver
-from django.utils.module_loading import import_string
 from drf_spectacular.generators import SchemaGenerator
 
-from config.api.problems import Problem
 from config.ratelimits.table import DEFAULTS
+from tests.generated_docs import OURS, TABLES, problems, text_of
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -26,7 +23,8 @@ OPERATING = ROOT / "docs" / "operating.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
-OWN = {"accounts", "licensing", "usage", "releases", "telemetry", "llmproxy", "config"}
+# A file of the repository, by its path.
+NAMED = re.compile(r"(?:tests|docs|\.ci|config|templates|[a-z]+)/[\w./-]+")
 # Reads the variables of the service, each as the type that the name of the reader says.
 READERS = {"secret", "text"}
 # Commands of packages that operators of this service need.
@@ -89,19 +87,6 @@ def described_variables() -> dict[str, str]:
     return found
 
 
-def problems() -> Iterator[type[Problem]]:
-    """Every problem of the service but those of its HTTP server, which nobody imports but gunicorn."""
-    assert get_resolver().url_patterns
-    for middleware in settings.MIDDLEWARE:
-        import_string(middleware)
-    waiting: list[type[Problem]] = [Problem]
-    while waiting:
-        kind = waiting.pop()
-        waiting += kind.__subclasses__()
-        if kind.__module__.split(".")[0] in OWN and kind.__module__ != "config.gunicorn":
-            yield kind
-
-
 def test_every_place_in_the_indexes_exists() -> None:
     short, long = rows(section(README, "Where things live")), rows(section(CONTRIBUTING, "Index"))
     places = [place for cells in [*short, *long] for place in CODE.findall(cells[1])]
@@ -142,11 +127,18 @@ def test_the_configuration_table_has_the_default_of(name: str) -> None:
         assert said == default.value
 
 
-def test_every_problem_of_the_service_is_described_with_its_status() -> None:
-    table = rows((ROOT / "docs" / "problems.md").read_text())
-    described = [(CODE.findall(cells[0])[0], int(cells[1])) for cells in table]
-    assert len(described) == len(set(described))
-    assert set(described) == {(kind.code, kind.status) for kind in problems()}
+@pytest.mark.parametrize("name", TABLES)
+def test_the_table_is_as_the_code_generates_it(name: str) -> None:
+    path, wanted = ROOT / "docs" / name, text_of(name)
+    if "UPDATE_DOCS" in os.environ:
+        path.write_text(wanted)
+    command = "UPDATE_DOCS=1 .venv/bin/python -m pytest tests/test_docs.py -k generates"
+    assert path.read_text() == wanted, f"Write docs/{name} anew: {command}"
+
+
+def test_a_problem_has_one_status() -> None:
+    kinds = {(kind.code, kind.status) for kind in problems()}
+    assert len({code for code, _ in kinds}) == len(kinds) > 30
 
 
 def test_every_rate_limit_is_described_with_its_number() -> None:
@@ -157,7 +149,7 @@ def test_every_rate_limit_is_described_with_its_number() -> None:
 def test_every_command_of_ours_is_described() -> None:
     table = rows(section(OPERATING, "Commands"))
     described = {CODE.findall(cells[0])[0].split()[1] for cells in table}
-    ours = {name for name, app in get_commands().items() if app in OWN}
+    ours = {name for name, app in get_commands().items() if app in OURS}
     assert described == ours | BORROWED
 
 
@@ -183,8 +175,12 @@ def test_links_within_the_docs_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_that_the_docs_name_exist(page: Path) -> None:
     for named in CODE.findall(prose(page)):
-        is_ours = re.fullmatch(r"(?:tests|docs|\.ci|config|templates|[a-z]+)/[\w./-]+", named)
-        if is_ours and named.partition("/")[0] in OWN | {"tests", "docs", ".ci", "templates"}:
+        if NAMED.fullmatch(named) and named.partition("/")[0] in OURS | {
+            "tests",
+            "docs",
+            ".ci",
+            "templates",
+        }:
             assert (ROOT / named).exists(), f"{page.name} names {named}"
 
 
@@ -204,7 +200,7 @@ def test_every_decision_is_listed_and_short() -> None:
 def test_the_drawing_shows_every_import_between_rooms() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     drawn = re.findall(r"^  ([\w.]+) --> ([\w.]+)$", text, re.MULTILINE)
-    graph = grimp.build_graph("config", *sorted(OWN - {"config"}))
+    graph = grimp.build_graph("config", *sorted(OURS - {"config"}))
     imports = {
         (room_of(module), room_of(imported))
         for module in graph.modules

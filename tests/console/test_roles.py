@@ -1,9 +1,9 @@
-"""What each role may look at and do in the console: ``docs/roles.md`` says it, and every page and action is tried.
+"""What each role may look at and do in the console: ``docs/roles.csv`` says it, and every page and action is tried.
 
 Pages and actions are found in the code, so that a new one without a role fails here.
 """
 
-import re
+import csv
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -27,7 +27,6 @@ from tests.console.conftest import World
 from tests.console.test_every_act import acts, arranged, written
 
 ROOT = Path(__file__).resolve().parents[2]
-ROW = re.compile(r"^\| `(\w+\.\w+)` \| [^|]+ \| ([\w, ]+) \|$", re.MULTILINE)
 OTHERS = {Role.SUPPORT, Role.LICENSING, Role.RELEASE, Role.AUDITOR}
 # Rights to see a block of another page, whose rows have no page of their own.
 CLOSED = "nobody's"
@@ -36,10 +35,11 @@ BLOCKS = {"releases.appchannel", "usage.budget", "usage.stop"}
 
 def expected() -> dict[str, set[str]]:
     """The roles beside an owner that the documentation grants each right."""
-    rows = ROW.findall((ROOT / "docs/roles.md").read_text())
-    return {
-        right: set() if roles == "owner alone" else set(roles.split(", ")) for right, roles in rows
-    }
+    with (ROOT / "docs" / "roles.csv").open(newline="") as file:
+        return {
+            row["right"]: set() if row["roles"] == "owner alone" else set(row["roles"].split())
+            for row in csv.DictReader(file)
+        }
 
 
 EXPECTED = expected()
@@ -71,9 +71,9 @@ def test_every_page_and_action_has_its_roles() -> None:
         for right in sorted(found):
             assert right in table, (
                 f"Nobody but owners may use the {kind} {right}: name its roles, or none, in "
-                "config/roles.py, and add its row to docs/roles.md."
+                "config/roles.py, and write docs/roles.csv anew."
             )
-            assert right in EXPECTED, f"docs/roles.md has no row for the {kind} `{right}`."
+            assert right in EXPECTED, f"docs/roles.csv has no row for the {kind} `{right}`."
         assert set(table) <= found, f"config/roles.py names what is gone: {set(table) - found}"
     assert set(EXPECTED) == {*pages(), *rights_of_actions()}
 

@@ -1,0 +1,81 @@
+"""The tables of the docs that are made from the code.
+
+``tests/test_docs.py`` fails while a table differs from the code, and writes it where ``UPDATE_DOCS`` is set.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib import admin
+from django.urls import get_resolver
+from django.utils.module_loading import import_string
+
+from accounts.models import Role
+from config.api.problems import Problem
+from config.roles import ACTIONS, VIEWS
+
+OURS = {"accounts", "licensing", "usage", "releases", "telemetry", "llmproxy", "config"}
+
+
+def problems() -> Iterator[type[Problem]]:
+    """Every problem of the service but those of its HTTP server, which nobody imports but gunicorn."""
+    assert get_resolver().url_patterns
+    for middleware in settings.MIDDLEWARE:
+        import_string(middleware)
+    waiting: list[type[Problem]] = [Problem]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.__module__.split(".")[0] in OURS and kind.__module__ != "config.gunicorn":
+            yield kind
+
+
+def problem_rows() -> Iterator[list[str]]:
+    """One row for each code, with the sentences of its most general class."""
+    yield ["code", "status", "title", "detail"]
+    ordered = sorted(
+        problems(), key=lambda kind: (kind.status, kind.code, len(kind.__mro__), kind.__module__)
+    )
+    seen = set()
+    for kind in ordered:
+        if kind.code not in seen:
+            seen.add(kind.code)
+            yield [kind.code, str(kind.status), kind.title, kind.default_detail]
+
+
+def role_rows() -> Iterator[list[str]]:
+    """One row for each right: what it opens, and the roles that have it beside an owner."""
+    yield ["right", "kind", "name", "roles"]
+    assert get_resolver().url_patterns
+    has_page = {console.model for console in admin.site._registry.values()}
+    labels = {
+        f"{console.opts.label_lower}_{act.name}": str(act.label)
+        for console in admin.site._registry.values()
+        for act in (*console.row_actions, *filter(None, [console.add_action]))
+    }
+    for right, roles in VIEWS.items():
+        model = apps.get_model(right)
+        kind = "page" if model in has_page else "part of a page"
+        name = str(model._meta.verbose_name_plural).capitalize()
+        yield [right, kind, name, _roles(f"{roles} {Role.AUDITOR}")]
+    for right, roles in ACTIONS.items():
+        yield [right, "action", labels.get(right, "Export"), _roles(roles)]
+
+
+def _roles(given: str) -> str:
+    return " ".join(role for role in Role.values if role in given.split()) or "owner alone"
+
+
+TABLES: Mapping[str, Callable[[], Iterator[list[str]]]] = {
+    "problems.csv": problem_rows,
+    "roles.csv": role_rows,
+}
+
+
+def text_of(table: str) -> str:
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerows(TABLES[table]())
+    return written.getvalue()
