@@ -16,7 +16,7 @@ from licensing.models import Licence, Plan, Standing
 CUSTOMER_TAKEN = Fault(
     "/stripe_customer_id", "unique", "This customer already pays for another client's licence."
 )
-NO_WORD = Fault("/status", "unchanged", "The billing status already applies.")
+NO_DECISION = Fault("/status", "unchanged", "The billing status already applies.")
 
 
 def create_client(*, name: str, plan: Plan, by: Actor, now: datetime) -> Client:
@@ -43,25 +43,31 @@ def set_operator_status(
     Raises ``InvalidRequest`` without a reason, for a grace without an end in the future, and for None without an
     operator's status.
     """
-    _check(status=status, reason=reason, grace_until=grace_until, ends_at=ends_at, now=now)
+    faults = reason_faults(reason)
+    if status == Standing.GRACE and (grace_until is None or grace_until <= now):
+        faults.append(Fault("/grace_until", "invalid", "A grace needs an end in the future."))
+    if ends_at is not None and ends_at <= now:
+        faults.append(Fault("/ends_at", "invalid", "This end has passed."))
+    if faults:
+        raise InvalidRequest(errors=faults)
     with transaction.atomic():
         licence = _locked(licence_id)
         if status is None and licence.operator_status is None:
-            raise InvalidRequest(errors=[NO_WORD])
+            raise InvalidRequest(errors=[NO_DECISION])
         before = _seen(licence)
         licence.operator_status = status
         licence.operator_grace_until = grace_until if status == Standing.GRACE else None
         licence.operator_reason = reason if status else ""
         licence.operator_until = ends_at if status else None
-        _keep_word(licence, before, reason=reason, by=by, now=now)
+        _save_decision(licence, before, reason=reason, by=by, now=now)
     return licence
 
 
-def end_operator_words(*, now: datetime) -> int:
+def expire_operator_decisions(*, now: datetime) -> int:
     """Removes expired operators' statuses, so that the billing status applies again; returns their number."""
     over = Licence.objects.filter(operator_until__lte=now).values_list("pk", flat=True)
     by = Actor(name="the worker, every hour")
-    return sum(_end_word(licence_id, by=by, now=now) for licence_id in over)
+    return sum(_expire_decision(licence_id, by=by, now=now) for licence_id in over)
 
 
 def end_operator_grace(*, licence_id: int, reason: str, by: Actor, now: datetime) -> bool:
@@ -75,7 +81,7 @@ def end_operator_grace(*, licence_id: int, reason: str, by: Actor, now: datetime
             return False
         before = _seen(licence)
         licence.operator_status, licence.operator_grace_until = Standing.SUSPENDED, None
-        _keep_word(licence, before, reason=reason, by=by, now=now)
+        _save_decision(licence, before, reason=reason, by=by, now=now)
     return True
 
 
@@ -102,14 +108,9 @@ def set_billing_status(
         licence.changed_at = now
         licence.save()
         licence.refresh_from_db()
+        client, after = licence.client, _billed(licence)
         record(
-            "licence:billing_set",
-            by=by,
-            now=now,
-            target=licence.client,
-            reason=reason,
-            before=before,
-            after=_billed(licence),
+            "licence:billing_set", client, by=by, now=now, reason=reason, before=before, after=after
         )
     return True
 
@@ -131,14 +132,15 @@ def set_customer(
                 licence.save(update_fields=["stripe_customer_id"])
         except IntegrityError:
             raise InvalidRequest(errors=[CUSTOMER_TAKEN]) from None
+        client, after = licence.client, {"stripe_customer_id": customer_id}
         record(
             "licence:customer_set",
+            client,
             by=by,
             now=now,
-            target=licence.client,
             reason=reason,
             before=before,
-            after={"stripe_customer_id": customer_id},
+            after=after,
         )
     return licence
 
@@ -171,31 +173,26 @@ def set_terms(
         licence.entitlements = entitlements_of(terms["entitlements"], before=licence.entitlements)
         licence.changed_at = now
         licence.save()
+        client, after = licence.client, _terms(licence)
         record(
-            "licence:terms_set",
-            by=by,
-            now=now,
-            target=licence.client,
-            reason=reason,
-            before=before,
-            after=_terms(licence),
+            "licence:terms_set", client, by=by, now=now, reason=reason, before=before, after=after
         )
     return licence
 
 
-def _end_word(licence_id: int, *, by: Actor, now: datetime) -> bool:
+def _expire_decision(licence_id: int, *, by: Actor, now: datetime) -> bool:
     with transaction.atomic():
         licence = _locked(licence_id)
-        if not licence.operator_word_has_ended(at=now):
+        if not licence.operator_decision_has_expired(at=now):
             return False
         before = _seen(licence)
         licence.operator_status = licence.operator_grace_until = licence.operator_until = None
         licence.operator_reason = ""
-        _keep_word(licence, before, reason="Its time was over.", by=by, now=now)
+        _save_decision(licence, before, reason="The operator's decision expired.", by=by, now=now)
     return True
 
 
-def _keep_word(
+def _save_decision(
     licence: Licence, before: dict[str, Any], *, reason: str, by: Actor, now: datetime
 ) -> None:
     """Saves and audits a change of the operator's status."""
@@ -204,9 +201,9 @@ def _keep_word(
     licence.refresh_from_db()
     record(
         "licence:operator_set" if licence.operator_status else "licence:operator_cleared",
+        licence.client,
         by=by,
         now=now,
-        target=licence.client,
         reason=reason,
         before=before,
         after=_seen(licence),
@@ -220,23 +217,6 @@ def _billing(licence: Licence) -> tuple[str, datetime | None, str]:
 def _locked(licence_id: int) -> Licence:
     licences = Licence.objects.select_related("client", "plan")
     return licences.select_for_update(no_key=True, of=("self",)).get(pk=licence_id)
-
-
-def _check(
-    *,
-    status: Standing | None,
-    reason: str,
-    grace_until: datetime | None,
-    ends_at: datetime | None,
-    now: datetime,
-) -> None:
-    faults = reason_faults(reason)
-    if status == Standing.GRACE and (grace_until is None or grace_until <= now):
-        faults.append(Fault("/grace_until", "invalid", "A grace needs an end in the future."))
-    if ends_at is not None and ends_at <= now:
-        faults.append(Fault("/ends_at", "invalid", "This end has passed."))
-    if faults:
-        raise InvalidRequest(errors=faults)
 
 
 def _seen(licence: Licence) -> dict[str, Any]:

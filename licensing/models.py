@@ -111,7 +111,9 @@ class Licence(models.Model):
     operator_grace_until = models.DateTimeField(null=True, blank=True)
     operator_reason = models.TextField(blank=True)
     operator_until = models.DateTimeField(
-        null=True, blank=True, help_text="When the operator's word ends and billing's counts again."
+        null=True,
+        blank=True,
+        help_text="When the operator's word ends and billing's counts again.",
     )
     changed_at = models.DateTimeField(default=timezone.now, editable=False)
 
@@ -182,7 +184,7 @@ class Licence(models.Model):
     def all_entitlements(self) -> list[str]:
         return merged(self.plan.entitlements, self.entitlements)
 
-    def operator_word_has_ended(self, *, at: datetime) -> bool:
+    def operator_decision_has_expired(self, *, at: datetime) -> bool:
         return self.operator_until is not None and self.operator_until <= at
 
     def operator_grace_has_run_out(self, *, at: datetime) -> bool:
@@ -190,7 +192,7 @@ class Licence(models.Model):
         until = self.operator_grace_until
         if self.operator_status != Standing.GRACE or until is None:
             return False
-        return until <= at and not self.operator_word_has_ended(at=at)
+        return until <= at and not self.operator_decision_has_expired(at=at)
 
 
 class Brake(models.Model):

@@ -9,6 +9,7 @@ from django.conf import settings
 from accounts.audit import Actor
 from accounts.jobs import Job
 from licensing import billing
+from licensing.customer_queries import CustomerQueries
 
 
 def _stripe() -> ModuleType:
@@ -16,31 +17,23 @@ def _stripe() -> ModuleType:
     return import_module("licensing.subscriptions")
 
 
-def _sync(*, by: Actor, now: datetime, dry_run: bool) -> str:
+def _queries() -> CustomerQueries | None:
     if not settings.STRIPE_API_KEY():
+        return None
+    return CustomerQueries(_stripe().statuses_of, _stripe().answers)
+
+
+def _sync(*, by: Actor, now: datetime, dry_run: bool) -> str:
+    queries = _queries()
+    if queries is None:
         return "nothing to synchronise, because STRIPE_API_KEY is not set"
-    asked = _stripe()
-    report = billing.sync(
-        subscriptions=asked.statuses_by_customer(),
-        again=asked.statuses_of,
-        control=asked.answers,
-        by=by,
-        now=now,
-        dry_run=dry_run,
-    )
+    listed = _stripe().statuses_by_customer()
+    report = billing.sync(subscriptions=listed, queries=queries, by=by, now=now, dry_run=dry_run)
     return str(report)
 
 
 def _expire(*, by: Actor, now: datetime, dry_run: bool) -> str:
-    asked = _stripe() if settings.STRIPE_API_KEY() else None
-    report = billing.expire_grace(
-        again=asked.statuses_of if asked else None,
-        control=asked.answers if asked else None,
-        by=by,
-        now=now,
-        dry_run=dry_run,
-    )
-    return str(report)
+    return str(billing.expire_grace(queries=_queries(), by=by, now=now, dry_run=dry_run))
 
 
 SYNC_SUBSCRIPTIONS = Job(billing.SYNC, _sync)

@@ -1,7 +1,7 @@
 """Rules for plans. A change applies to every licence on the plan at once."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -29,14 +29,7 @@ class PlanTerms:
 
     @classmethod
     def of(cls, plan: Plan) -> "PlanTerms":
-        return cls(
-            name=plan.name,
-            entitlements=plan.entitlements,
-            monthly_input_tokens=plan.monthly_input_tokens,
-            monthly_output_tokens=plan.monthly_output_tokens,
-            daily_tokens=plan.daily_tokens,
-            allows_keys=plan.allows_keys,
-        )
+        return cls(**{each.name: getattr(plan, each.name) for each in fields(cls)})
 
 
 def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:

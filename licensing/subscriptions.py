@@ -11,7 +11,7 @@ from django.conf import settings
 from stripe.params import SubscriptionListParams
 
 from config.db.connections import release_connection
-from licensing.asking import BillingUnavailable, CustomerRefused
+from licensing.customer_queries import BillingUnavailable, CustomerRefused
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
 RETRIES = 3

@@ -31,19 +31,19 @@ def limit(clients: int) -> int:
     return max(CLIENTS, clients // ONE_IN)
 
 
-def too_many(*, job: str, licence_ids: Collection[int], now: datetime) -> bool:
+def exceeds_limit(*, job: str, licence_ids: Collection[int], now: datetime) -> bool:
     """Whether the unconfirmed ones of these suspensions exceed the limit."""
     brake = Brake.objects.filter(job=job, ended_at=None).first()
-    asking = set(licence_ids) - _confirmed(brake, now=now)
-    return len(asking) > limit(Licence.objects.count())
+    unconfirmed = set(licence_ids) - _confirmed(brake, now=now)
+    return len(unconfirmed) > limit(Licence.objects.count())
 
 
-def hold_or_let_go(*, job: str, licence_ids: Collection[int], by: Actor, now: datetime) -> None:
+def check(*, job: str, licence_ids: Collection[int], by: Actor, now: datetime) -> None:
     """Raises ``BrakeHeld`` if these suspensions are too many without a confirmation."""
     with transaction.atomic():
         # Locked, so that nobody confirms a brake that is being replaced.
         brake = Brake.objects.select_for_update().filter(job=job, ended_at=None).first()
-        if not too_many(job=job, licence_ids=licence_ids, now=now):
+        if not exceeds_limit(job=job, licence_ids=licence_ids, now=now):
             if brake is not None and brake.is_held:
                 # A confirmation is no longer needed.
                 end(job=job, now=now)

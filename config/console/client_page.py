@@ -156,7 +156,7 @@ class ClientAdmin(ConsoleAdmin):
         return {
             "licence": licence,
             "apps": _apps_of(licence),
-            "operator_decision_ended": licence and licence.operator_word_has_ended(at=now),
+            "operator_decision_ended": licence and licence.operator_decision_has_expired(at=now),
             "people": people,
             "people_number": self.people(row),
             "waiting_number": User.objects.filter(NOT_ACCEPTED, client=row).count(),

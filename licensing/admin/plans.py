@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import fields as dataclass_fields
 from datetime import datetime
 from typing import Any
 
@@ -23,14 +24,7 @@ ENTITLEMENTS_HELP = "Slugs of micro apps, separated by commas: small letters and
 class PlanForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Plan
-        fields = (
-            "name",
-            "entitlements",
-            "monthly_input_tokens",
-            "monthly_output_tokens",
-            "daily_tokens",
-            "allows_keys",
-        )
+        fields = tuple(each.name for each in dataclass_fields(PlanTerms))
         help_texts = {"entitlements": ENTITLEMENTS_HELP}
 
 

@@ -8,9 +8,10 @@ from django.urls import reverse
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
+from licensing import suspension_guard
 from licensing.licences import create_client
 from licensing.models import Brake, Licence, Plan
-from licensing.suspension_guard import BrakeHeld, hold_or_let_go
+from licensing.suspension_guard import BrakeHeld
 from tests.conftest import Browser
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +25,7 @@ def held(plan: Plan, *, by: Actor, now: datetime, number: int = 12) -> Brake:
     ]
     ids = [client.licence.pk for client in clients]
     with pytest.raises(BrakeHeld):
-        hold_or_let_go(job="sync_subscriptions", licence_ids=ids, by=by, now=now)
+        suspension_guard.check(job="sync_subscriptions", licence_ids=ids, by=by, now=now)
     return Brake.objects.get(ended_at=None)
 
 
@@ -89,7 +90,7 @@ def test_what_has_been_replaced_by_another_cannot_be_confirmed(
     brake = held(plan, by=by, now=now)
     ids = [*brake.licence_ids[:-1]]
     with pytest.raises(BrakeHeld):
-        hold_or_let_go(job="sync_subscriptions", licence_ids=ids, by=by, now=now)
+        suspension_guard.check(job="sync_subscriptions", licence_ids=ids, by=by, now=now)
     console.post(page(brake, "confirm"), {"reason": "Yes."})
     assert Brake.objects.get(ended_at=None).is_held
     assert not AuditEvent.objects.filter(action="brake:confirmed").exists()

@@ -18,12 +18,18 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest, instant
 from config.console.template_tags import instant as shown_instant
-from licensing.asking import IN_A_ROW, BillingUnavailable, CustomerRefused
-from licensing.billing import SomeLeft, best, expire_grace, sync
+from licensing.billing import SyncIncomplete, expire_grace, sync
+from licensing.billing_decisions import best
+from licensing.customer_queries import (
+    IN_A_ROW,
+    BillingUnavailable,
+    CustomerQueries,
+    CustomerRefused,
+)
 from licensing.licences import (
     create_client,
     end_operator_grace,
-    end_operator_words,
+    expire_operator_decisions,
     set_customer,
     set_operator_status,
 )
@@ -182,7 +188,12 @@ class TestAskedAgainBeforeASuspension:
     ) -> None:
         (licence,) = paying()
         listed = {"cus_0": ["canceled"]}
-        report = sync(subscriptions=listed, again=lambda _: ["canceled", "active"], by=by, now=now)
+        report = sync(
+            subscriptions=listed,
+            queries=CustomerQueries(lambda _: ["canceled", "active"]),
+            by=by,
+            now=now,
+        )
         assert seen(licence) == ("active", None)
         assert str(report) == "nothing changed"
 
@@ -196,7 +207,7 @@ class TestAskedAgainBeforeASuspension:
 
         listed = {"cus_0": ["active"], "cus_1": ["past_due"], "cus_2": ["unpaid"], "cus_3": ["odd"]}
         for days in range(2):
-            sync(subscriptions=listed, again=again, by=by, now=now + days * DAY)
+            sync(subscriptions=listed, queries=CustomerQueries(again), by=by, now=now + days * DAY)
         assert asked == ["cus_2"]
 
     def test_nobody_is_suspended_where_it_cannot_be_asked_and_others_go_first(
@@ -209,8 +220,8 @@ class TestAskedAgainBeforeASuspension:
             raise BillingUnavailable("Stripe could not be asked.")
 
         listed = {"cus_0": ["unpaid"], "cus_1": ["active"]}
-        with pytest.raises(SomeLeft, match=r"1 \(Client 000\). Stripe could not be asked."):
-            sync(subscriptions=listed, again=again, by=by, now=now + DAY)
+        with pytest.raises(SyncIncomplete, match=r"1 \(Client 000\). Stripe could not be asked."):
+            sync(subscriptions=listed, queries=CustomerQueries(again), by=by, now=now + DAY)
         assert seen(doubtful) == ("active", None)
         assert seen(returned) == ("active", None)
 
@@ -220,7 +231,9 @@ class TestAskedAgainBeforeASuspension:
     ) -> None:
         (licence,) = paying()
         listed = {"cus_0": ["canceled"]}
-        report = sync(subscriptions=listed, again=lambda _: answer, by=by, now=now)
+        report = sync(
+            subscriptions=listed, queries=CustomerQueries(lambda _: answer), by=by, now=now
+        )
         assert seen(licence) == ("active", None)
         assert "1 (Client 000)" in str(report)
 
@@ -235,7 +248,9 @@ class TestAskedAgainBeforeASuspension:
             )
             return ["canceled"]
 
-        report = sync(subscriptions={"cus_0": ["canceled"]}, again=again, by=by, now=now)
+        report = sync(
+            subscriptions={"cus_0": ["canceled"]}, queries=CustomerQueries(again), by=by, now=now
+        )
         assert seen(licence) == ("active", None)
         assert str(report) == "nothing changed"
 
@@ -254,7 +269,7 @@ class TestAskedAgainBeforeASuspension:
     ) -> None:
         (licence,) = paying()
         says("past_due", by=by, now=now)
-        expire_grace(again=lambda _: answer, by=by, now=now + 14 * DAY)
+        expire_grace(queries=CustomerQueries(lambda _: answer), by=by, now=now + 14 * DAY)
         assert seen(licence)[0] == status
 
     def test_a_grace_goes_on_while_stripe_cannot_be_asked(
@@ -288,12 +303,12 @@ class TestAskedAgainBeforeASuspension:
         def again(customer: str) -> list[str]:
             raise BillingUnavailable("Stripe could not be asked.")
 
-        with pytest.raises(SomeLeft):
-            expire_grace(again=again, by=by, now=now + 14 * DAY)
+        with pytest.raises(SyncIncomplete):
+            expire_grace(queries=CustomerQueries(again), by=by, now=now + 14 * DAY)
         licence.refresh_from_db()
         assert licence.billing_status == "grace"
-        expire_grace(again=lambda _: ["active"], by=by, now=now + 14 * DAY)
-        end_operator_words(now=now + 15 * DAY)
+        expire_grace(queries=CustomerQueries(lambda _: ["active"]), by=by, now=now + 14 * DAY)
+        expire_operator_decisions(now=now + 15 * DAY)
         assert seen(licence) == ("active", None)
 
     def test_a_grace_that_nobody_pays_for_runs_out_by_the_clock(
@@ -407,8 +422,8 @@ class TestThoseOfWhomNothingIsLearnt:
             return ["unpaid"]
 
         listed = {f"cus_{number}": ["unpaid"] for number in range(8)}
-        with pytest.raises(SomeLeft, match=r"2 suspended; .* answer: 4 \(.* about: 2 \("):
-            sync(subscriptions=listed, again=again, by=by, now=now)
+        with pytest.raises(SyncIncomplete, match=r"2 suspended; .* answer: 4 \(.* about: 2 \("):
+            sync(subscriptions=listed, queries=CustomerQueries(again), by=by, now=now)
         assert Licence.objects.filter(status="suspended").count() == 2
         assert len(asked) == 3 + IN_A_ROW
 
@@ -483,7 +498,7 @@ class TestOperatorsGrace:
         self, promised: Licence, by: Actor, now: datetime
     ) -> None:
         assert str(expire_grace(by=by, now=now + 4 * DAY)) == "nothing changed"
-        assert end_operator_words(now=now + 4 * DAY) == 1
+        assert expire_operator_decisions(now=now + 4 * DAY) == 1
         assert seen(promised) == ("active", None)
 
     def test_another_word_in_the_meantime_counts(

@@ -10,7 +10,7 @@ from accounts.models import AuditEvent, Client
 from config.api.problems import InvalidRequest
 from licensing.licences import (
     create_client,
-    end_operator_words,
+    expire_operator_decisions,
     set_customer,
     set_operator_status,
     set_terms,
@@ -178,8 +178,8 @@ class TestRules:
             by=by,
             now=now,
         )
-        assert end_operator_words(now=until - timedelta(seconds=1)) == 0
-        assert end_operator_words(now=until) == 1
+        assert expire_operator_decisions(now=until - timedelta(seconds=1)) == 0
+        assert expire_operator_decisions(now=until) == 1
         licence.refresh_from_db()
         assert (licence.status, licence.operator_until) == ("active", None)
         event = AuditEvent.objects.get(action="licence:operator_cleared")

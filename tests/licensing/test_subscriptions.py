@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from licensing.asking import BillingUnavailable, CustomerRefused
+from licensing.customer_queries import BillingUnavailable, CustomerRefused
 from licensing.models import Licence
 from licensing.subscriptions import answers, statuses_by_customer, statuses_of
 from tests.licensing.conftest import Paying

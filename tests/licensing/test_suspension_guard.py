@@ -9,8 +9,13 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, Client
 from config.api.problems import InvalidRequest
 from licensing import suspension_guard
-from licensing.asking import IN_A_ROW, BillingUnavailable, CustomerRefused
-from licensing.billing import SomeLeft, expire_grace, sync
+from licensing.billing import SyncIncomplete, expire_grace, sync
+from licensing.customer_queries import (
+    IN_A_ROW,
+    BillingUnavailable,
+    CustomerQueries,
+    CustomerRefused,
+)
 from licensing.models import Brake, Licence, Plan
 from licensing.suspension_guard import BrakeHeld
 from tests.licensing.conftest import Paying
@@ -71,10 +76,10 @@ class TestBrake:
                 raise BillingUnavailable("Stripe could not be asked.")
             return ["canceled"]
 
-        with pytest.raises(SomeLeft, match=r"answer: 3 \(.* about: 4 \("):
-            sync(subscriptions=wrong, again=again, by=by, now=now + DAY)
+        with pytest.raises(SyncIncomplete, match=r"answer: 3 \(.* about: 4 \("):
+            sync(subscriptions=wrong, queries=CustomerQueries(again), by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 5
-        sync(subscriptions=wrong, again=again, by=by, now=now + 2 * DAY)
+        sync(subscriptions=wrong, queries=CustomerQueries(again), by=by, now=now + 2 * DAY)
         assert Licence.objects.filter(status="suspended").count() == 12
         assert Brake.objects.get().ended_at == now + 2 * DAY
         # It was for this once: the next as many are another question.
@@ -99,11 +104,16 @@ class TestBrake:
                 raise CustomerRefused("Stripe refused.")
             return ["unpaid"]
 
-        with pytest.raises(SomeLeft):
-            sync(subscriptions=wrong, again=again, by=by, now=now + DAY)
+        with pytest.raises(SyncIncomplete):
+            sync(subscriptions=wrong, queries=CustomerQueries(again), by=by, now=now + DAY)
         assert Licence.objects.filter(status="suspended").count() == 40 - refused
         assert Brake.objects.get().ended_at is None
-        sync(subscriptions=wrong, again=lambda _: ["unpaid"], by=by, now=now + 2 * DAY)
+        sync(
+            subscriptions=wrong,
+            queries=CustomerQueries(lambda _: ["unpaid"]),
+            by=by,
+            now=now + 2 * DAY,
+        )
         assert Licence.objects.filter(status="suspended").count() == 40
         assert Brake.objects.get().ended_at == now + 2 * DAY
 
@@ -117,8 +127,13 @@ class TestBrake:
         def again(customer: str) -> list[str]:
             raise CustomerRefused("Stripe refused.")
 
-        with pytest.raises(SomeLeft):
-            sync(subscriptions=self.everybody(1, "canceled"), again=again, by=by, now=now + DAY)
+        with pytest.raises(SyncIncomplete):
+            sync(
+                subscriptions=self.everybody(1, "canceled"),
+                queries=CustomerQueries(again),
+                by=by,
+                now=now + DAY,
+            )
         assert Brake.objects.get().ended_at == now + DAY
 
     def test_more_change_nothing_and_operators_are_told_once(

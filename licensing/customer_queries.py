@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from accounts.jobs import NotDone
 
-# The statuses of a customer's subscriptions, as they are when it is called. Raises ``BillingUnavailable``.
-Again = Callable[[str], Collection[str]]
+# The current statuses of a customer's subscriptions. Raises ``BillingUnavailable``.
+StatusQuery = Callable[[str], Collection[str]]
 # A request about no customer, to test the connection. Raises ``BillingUnavailable``.
-Control = Callable[[], object]
+Probe = Callable[[], object]
 
 # After this number of failures in a row the connection is tested.
 IN_A_ROW = 3
@@ -23,15 +23,15 @@ class CustomerRefused(BillingUnavailable):
 
 
 @dataclass(slots=True)
-class Questions:
+class CustomerQueries:
     """The requests of one run.
 
     ``given_up``: the processor is unavailable, and the run sends no more requests. ``why``: the last failure, in words
-    that may be shown. Without a ``control``, ``IN_A_ROW`` failures mean that the processor is unavailable.
+    that may be shown. Without a ``probe``, ``IN_A_ROW`` failures mean that the processor is unavailable.
     """
 
-    again: Again
-    control: Control | None = None
+    query: StatusQuery
+    probe: Probe | None = None
     given_up: bool = False
     why: str = ""
     in_a_row: int = 0
@@ -39,7 +39,7 @@ class Questions:
     def statuses_of(self, customer: str) -> Collection[str] | None:
         """The current statuses of a customer, or None after a failure."""
         try:
-            statuses = self.again(customer)
+            statuses = self.query(customer)
         except BillingUnavailable as error:
             self.why = str(error)
             self.in_a_row = 0 if isinstance(error, CustomerRefused) else self.in_a_row + 1
@@ -52,10 +52,10 @@ class Questions:
 
     def _answers(self) -> bool:
         """Whether the processor responds, so that the failures are about these customers."""
-        if self.control is None:
+        if self.probe is None:
             return False
         try:
-            self.control()
+            self.probe()
         except BillingUnavailable as error:
             self.why = str(error)
             return False
