@@ -2,7 +2,7 @@
 PYTHON ?= python3
 RUN = exec .venv/bin/python -m tests.tools
 
-.PHONY: run test test-wire bench format lock sbom python
+.PHONY: run test test-full test-wire bench bench-smoke format lock sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
 	@$(PYTHON) -m tests.tools.install local
@@ -11,12 +11,16 @@ run: python  ## Start everything and say where it is; Ctrl-C stops it.
 test: python  ## Every check and every test, beside servers of their own.
 	@$(PYTHON) -m tests.tools.install test
 	@.venv/bin/python -m tests.tools env
-	@$(RUN) with -- .venv/bin/python -m tests.tools.checks
+	@$(RUN) with -- .venv/bin/python -m tests.checks
+
+test-full: python  ## The tests that take long and guard what seldom changes.
+	@$(PYTHON) -m tests.tools.install test
+	@$(RUN) with -- .venv/bin/python -m tests.checks full
 
 test-wire: python  ## The tests that need programs beyond Python packages; installs those.
 	@$(PYTHON) -m tests.tools.install test
 	@.venv/bin/python -m tests.tools.wire
-	@$(RUN) with -- .venv/bin/python -m tests.tools.checks wire
+	@$(RUN) with -- .venv/bin/python -m tests.checks wire
 
 bench: python  ## Measures the service against references; PARTS="status streams" for some, ROUNDS=1 for a quick look.
 	@$(PYTHON) -m tests.tools.install bench

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.core.cache import cache as shared_cache
 from django.core.management.commands import flush as flushing
@@ -14,6 +15,7 @@ from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import Client as DjangoClient
 from django.test import override_settings
 from playwright.sync_api import expect
+from pytest_django.plugin import DjangoDbBlocker
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -27,6 +29,8 @@ from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from licensing.licences import create_client
 from licensing.models import Plan
 from llmproxy.calls import outbox, watch
+from tests.served.database import new_database
+from tests.tools.postgres import MIGRATED
 
 FROM_MIGRATIONS = {"django_content_type", "auth_permission"}
 PASSWORD = "correct horse battery staple"
@@ -60,16 +64,13 @@ class Browser(DjangoClient):
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
-    """The library's, after which no thread that a test has left behind keeps the database from being removed."""
-    yield
-    watch._calls.clear()
-    outbox._pending.clear()
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+def django_db_setup(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """A copy of the database that was migrated already (`tests.tools.kept`), in place of the library's empty one."""
+    with new_database(django_db_blocker.unblock, like=MIGRATED) as copy:
+        settings.DATABASES["default"]["NAME"] = connection.settings_dict["NAME"] = copy.name
+        yield
+        watch._calls.clear()
+        outbox._pending.clear()
 
 
 @pytest.fixture(autouse=True)

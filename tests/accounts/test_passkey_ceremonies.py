@@ -208,7 +208,11 @@ def _until_somebody_waits_or(ended: Thread) -> None:
     deadline = monotonic() + 20
     while ended.is_alive() and monotonic() < deadline:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            # Whoever waits here holds some lock of this database, too.
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_locks"
+                " WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database()))"
+            )
             if cursor.fetchone()[0]:
                 return
         sleep(0.05)

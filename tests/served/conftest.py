@@ -15,6 +15,7 @@ from tests.served.people import Person, add_person
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import Shell
 from tests.standins.provider_process import Provider, running_provider
+from tests.tools.postgres import SPLIT
 
 SignIn = Callable[..., Shell]
 # Some tests have the provider refuse the credential.
@@ -23,7 +24,7 @@ EXPECTED = "provider_refuses_credential"
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """A database that was migrated and seeded once; each service that needs one of its own has a copy."""
+    """A database that was seeded once; each service that needs one of its own has a copy."""
 
     template: Database
     unblock: Unblock
@@ -53,11 +54,9 @@ def seeds(
     django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Seeds]:
     demo = tmp_path_factory.mktemp("seeds") / "demo.json"
-    with new_database(django_db_blocker.unblock) as template:
+    with new_database(django_db_blocker.unblock, like=SPLIT) as template:
         urls = {"DATABASE_URL": template.service_url, "DATABASE_OWNER_URL": template.url}
         environ = {**os.environ, **urls}
-        manage(environ, "migrate", "--no-input")
-        manage(environ, "split_database_roles")
         manage(environ, "seed_demo", "--output", str(demo))
         yield Seeds(template, django_db_blocker.unblock, demo)
 

@@ -19,6 +19,8 @@ VERSION = "18"
 NAME = "shell"
 # The role of a service that owns no table; NAME owns them.
 SERVICE = "shell_service"
+# Databases that tests copy: of NAME alone, and with the rows in the hands of SERVICE.
+MIGRATED, SPLIT = "migrated", "split"
 ALWAYS = {
     "listen_addresses": "",
     "max_connections": "200",
@@ -36,6 +38,8 @@ FLEETING = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_wal_size": "256MB",
+    # All parts of a test run together.
+    "max_connections": "500",
 }
 # Only this user can reach the socket, so its connections are trusted.
 LAYOUT = f"--username={NAME} --auth-local=trust --auth-host=reject --encoding=UTF8 --locale=C --no-instructions"
@@ -62,7 +66,10 @@ class Postgres:
     @property
     def service_url(self) -> str:
         """For a role that `manage.py split_database_roles` makes."""
-        return self.url_of(NAME, role=SERVICE)
+        return self.service_url_of(NAME)
+
+    def service_url_of(self, database: str) -> str:
+        return self.url_of(database, role=SERVICE)
 
     def url_of(self, database: str, *, role: str = NAME) -> str:
         return f"postgresql://{role}@{quote(str(self.sockets), safe='')}/{database}"
@@ -80,7 +87,7 @@ class Postgres:
         child = program.start()
         try:
             child.wait_until(self._answers, seconds=60)
-            self._create_database()
+            self.create(NAME)
         except BaseException:
             child.stop()
             raise
@@ -103,7 +110,7 @@ class Postgres:
         aside = self.folder / "postgres.new"
         if aside.exists():
             shutil.rmtree(aside)
-        layout = LAYOUT if self.durable else f"{LAYOUT} --no-sync"
+        layout = LAYOUT if self.durable else f"{LAYOUT} --no-sync --wal-segsize=1"
         making = self._program(
             "initdb", [_binary("initdb"), "-D", str(aside), *layout.split()]
         ).start()
@@ -130,11 +137,12 @@ class Postgres:
             return True
         return False
 
-    def _create_database(self) -> None:
+    def create(self, name: str, *, like: str = "template1") -> None:
+        """Makes a database, where there is none of that name, as a copy of another."""
         with psycopg.connect(self.url_of("postgres"), autocommit=True) as connection:
-            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME])
+            found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name])
             if found.fetchone() is None:
-                connection.execute(f"CREATE DATABASE {NAME}")
+                connection.execute(f"CREATE DATABASE {name} TEMPLATE {like}")
 
 
 def psql() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from tests.tools import redis
+from tests.tools import kept, redis
 from tests.tools.children import POLL_SECONDS, die_with
 from tests.tools.folders import held, is_held, sockets_of
 from tests.tools.postgres import Postgres
@@ -41,8 +41,10 @@ def throwaway_environment() -> Iterator[dict[str, str]]:
         database = Postgres(
             folder=folder, sockets=sockets, log=folder / "postgres.log", durable=False
         )
+        environ = for_tests(folder)
+        kept.lay_out(database, environ)
         stack.callback(database.start().stop)
-        yield {**for_tests(folder), "CACHE_URL": cache, "DATABASE_URL": database.url}
+        yield {**environ, "CACHE_URL": cache, "DATABASE_URL": database.url}
 
 
 def beside_servers(command: Sequence[str]) -> int:

@@ -1,8 +1,10 @@
-"""`make test` in one place: every check, then every test. ``python -m tests.tools.checks [wire]`` beside servers.
+"""`make test` in one place: every check, then every test. ``python -m tests.checks [full|wire]`` beside servers.
 
-All of them run, also after one has failed; the exit code says whether all were well.
+All of them run, also after one has failed; the exit code says whether all were well. The parts share the servers: each
+has a database, a number in Redis, secrets and a folder of its own.
 """
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -12,9 +14,14 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
 
 from tests.tools.children import die_with
 from tests.tools.folders import ROOT
+from tests.tools.kept import cache
+from tests.tools.variables import for_tests
 from tests.tools.wire import PATH
 
 BIN = Path(sys.executable).parent
@@ -48,11 +55,8 @@ CHECKS = {
     "API schema": [*MANAGE, "spectacular", "--validate", "--fail-on-warn", "--file", os.devnull],
 }
 
-PYTEST = [sys.executable, "-m", "pytest", "--durations=15", "-m"]
-# Each part has its own servers, because tests empty the tables and the cache. Much of their time is waiting.
-# The longest comes first.
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--durations=15", "-m"]
 SERVICE = "tests/served"
-# About half of the time of the running service.
 FAULTS = tuple(
     f"{SERVICE}/test_{name}.py"
     for name in ("canaries", "connections", "corpus", "crowds", "database_away", "frozen", "kill")
@@ -61,6 +65,7 @@ CONSOLE = ("tests/console",)
 PEOPLE = ("tests/accounts", "tests/composition")
 PLUMBING = ("tests/local", "tests/standins", "tests/config")
 NAMED = (SERVICE, *CONSOLE, *PEOPLE, *PLUMBING)
+# The longest comes first. Much of their time is waiting.
 PARTS = {
     "the running service": (SERVICE, *(f"--ignore={path}" for path in FAULTS)),
     "the console": CONSOLE,
@@ -71,6 +76,10 @@ PARTS = {
 }
 # These compare times, so they run alone.
 TIMES = tuple(f"{SERVICE}/test_{name}.py" for name in ("flood", "timing"))
+LONG_PARTS = {
+    "the running service, long": (SERVICE,),
+    "everything else, long": ("tests", f"--ignore={SERVICE}"),
+}
 WIRE_PARTS = {
     "programs and the running service": (
         SERVICE,
@@ -79,13 +88,14 @@ WIRE_PARTS = {
     "programs and everything else": ("tests", f"--ignore={SERVICE}"),
     "the running service under longer faults": FAULTS,
 }
-BESIDE_SERVERS = [sys.executable, "-m", "tests.tools", "with", "--"]
-SIDE_BY_SIDE = 3
+SIDE_BY_SIDE = 4
 # Browsers and compilers work more and wait less.
 WIRE_SIDE_BY_SIDE = 2
 # More than the longest part takes on a machine with other work.
 LONGEST_SECONDS = 2400
 ENDING_SECONDS = 60
+# pytest's word for a part in which nothing was selected.
+NOTHING_SELECTED = 5
 
 
 def main(arguments: list[str]) -> int:
@@ -94,8 +104,11 @@ def main(arguments: list[str]) -> int:
         os.environ["PATH"] = PATH
         failed = _failed({}, WIRE_PARTS, marked="wire", side_by_side=WIRE_SIDE_BY_SIDE)
         failed += _failed({}, {"times": TIMES}, marked="wire", side_by_side=1)
+    elif arguments == ["full"]:
+        failed = _failed({}, LONG_PARTS, marked="full and not wire", side_by_side=SIDE_BY_SIDE)
     else:
-        failed = _failed(CHECKS, PARTS, marked="not wire", side_by_side=SIDE_BY_SIDE)
+        marked = "not full and not wire"
+        failed = _failed(CHECKS, PARTS, marked=marked, side_by_side=SIDE_BY_SIDE)
     print(
         f"FAILED: {', '.join(failed)}" if failed else "All checks and tests are well.", flush=True
     )
@@ -110,18 +123,41 @@ def _failed(
     side_by_side: int,
 ) -> list[str]:
     """Runs checks and parts side by side; the names of those that failed."""
-    with ThreadPoolExecutor(side_by_side) as pool:
-        runs = {
-            name: pool.submit(_passes, name, command, has_report=name == ADVISORIES)
-            for name, command in checks.items()
-        }
-        for name, selected in parts.items():
-            command = [*BESIDE_SERVERS, *PYTEST, marked, *selected]
-            runs[f"tests: {name}"] = pool.submit(_passes, name, command, has_report=True)
-    return [name for name, run in runs.items() if not run.result()]
+    common = {**os.environ, "MYPY_CACHE_DIR": str(_types_cache())}
+    with ThreadPoolExecutor(side_by_side) as pool, tempfile.TemporaryDirectory() as folder:
+        # The longest first, because they run side by side.
+        runs = {}
+        for number, (name, selected) in enumerate(parts.items(), 1):
+            environ = _environ(number, Path(folder) / str(number))
+            command = [*PYTEST, marked, *selected]
+            runs[f"tests: {name}"] = pool.submit(_passes, name, command, environ, has_report=True)
+        for name, command in checks.items():
+            has_report = name == ADVISORIES
+            runs[name] = pool.submit(_passes, name, command, common, has_report=has_report)
+        return [name for name, run in runs.items() if not run.result()]
 
 
-def _passes(name: str, command: list[str], *, has_report: bool) -> bool:
+def _types_cache() -> Path:
+    """mypy's, for these packages: what it has learned of them is most of its work."""
+    digest = hashlib.sha256((ROOT / "requirements-test.lock").read_bytes()).hexdigest()
+    return cache() / f"mypy-{digest[:16]}"
+
+
+def _environ(number: int, folder: Path) -> dict[str, str]:
+    """The environment of a part: what others must not touch is its own."""
+    folder.mkdir()
+    server, name = os.environ["DATABASE_URL"], f"part_{number}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return {
+        **os.environ,
+        **for_tests(folder),
+        "DATABASE_URL": urlsplit(server)._replace(path=f"/{name}").geturl(),
+        "CACHE_URL": os.environ["CACHE_URL"].replace("db=0", f"db={number}"),
+    }
+
+
+def _passes(name: str, command: list[str], environ: Mapping[str, str], *, has_report: bool) -> bool:
     """Runs one check or part, and prints its time; its output if it failed or is a report."""
     parent = os.getpid()
     started = time.monotonic()
@@ -133,6 +169,7 @@ def _passes(name: str, command: list[str], *, has_report: bool) -> bool:
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
+            env=environ,
             preexec_fn=lambda: die_with(parent, signal.SIGTERM),  # noqa: PLW1509 - only two system calls
         )
         ending = _ending(process)
