@@ -123,6 +123,7 @@ def test_the_image_holds_the_whole_service_and_nothing_else() -> None:
     assert tops == own | {"manage.py", "requirements.lock", "templates"}
 
 
+@pytest.mark.full
 def test_the_commands_of_the_image_work_on_what_it_holds(image: Path) -> None:
     done = run(["python", "manage.py", "check"], image)
     assert done.returncode == 0, done.stderr
@@ -132,6 +133,7 @@ def test_the_commands_of_the_image_work_on_what_it_holds(image: Path) -> None:
             assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_the_service_of_the_image_starts_is_found_healthy_and_stops(image: Path) -> None:
     look = command_of(arguments("HEALTHCHECK"))
     own = {"HOST": "127.0.0.1", "PORT": str(free("127.0.0.1", 0))}

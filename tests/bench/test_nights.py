@@ -14,6 +14,7 @@ TELEMETRY = next(job for job in JOBS if job.name == "prune_telemetry")
 OLD = 20_000
 
 
+@pytest.mark.full
 @pytest.mark.django_db(transaction=True)
 def test_a_night_looks_at_what_it_removes_and_the_first_time_is_taken_back() -> None:
     with connection.cursor() as cursor:

@@ -52,6 +52,7 @@ def person(user: User, pair: TokenPair) -> Person:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", plans.PATHS)
 def test_every_statement_of_a_path_has_its_plan(person: Person, path: str) -> None:
     found = plans.explained(partial(plans.PATHS[path], person))

@@ -109,6 +109,7 @@ def test_what_is_never_shown_cannot_be_guessed_by_filtering(
     assert "This list cannot be filtered by that." in answer.content.decode()
 
 
+@pytest.mark.full
 def test_every_list_refuses_every_lookup_that_no_page_offers(
     console: Browser, operator: User, world: World, rf: RequestFactory
 ) -> None:
@@ -137,6 +138,7 @@ def test_every_list_refuses_every_lookup_that_no_page_offers(
     assert tried > 3000
 
 
+@pytest.mark.full
 def test_every_link_with_a_query_still_leads_somewhere(console: Browser, world: World) -> None:
     found = links(console, world)
     users, sessions = (reverse(f"admin:accounts_{each}_changelist") for each in ("user", "session"))

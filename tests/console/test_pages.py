@@ -102,6 +102,7 @@ def test_every_row_takes_a_bounded_number_of_queries(console: Browser, world: Wo
         assert queries <= MOST_QUERIES_OF_A_ROW, (address, queries)
 
 
+@pytest.mark.full
 def test_every_list_can_be_searched_for_words_addresses_and_ids(
     console: Browser, world: World
 ) -> None:
@@ -111,6 +112,7 @@ def test_every_list_can_be_searched_for_words_addresses_and_ids(
                 assert console.get(address, {"q": word}).status_code == 200, (address, word)
 
 
+@pytest.mark.full
 def test_every_filter_of_every_list_can_be_chosen(console: Browser, world: World) -> None:
     tried = 0
     for _, address in lists():

@@ -101,10 +101,14 @@ ON_A_PERSON = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "hows",
-    ["view", "view add", "view change", "view delete", "operator", Role.SUPPORT, Role.LICENSING],
-)
+# Each walks all pages; the others are `make test-full`'s.
+LONG = [
+    pytest.param(hows, marks=pytest.mark.full)
+    for hows in ("view", "view add", "view change", "view delete", "operator", Role.LICENSING)
+]
+
+
+@pytest.mark.parametrize("hows", [Role.SUPPORT, *LONG])
 def test_a_link_to_an_act_is_shown_to_whoever_may_follow_it(
     stranger: Browser, console: Browser, world: World, by: Actor, now: datetime, hows: str
 ) -> None:
@@ -128,6 +132,7 @@ def test_a_link_to_an_act_is_shown_to_whoever_may_follow_it(
         assert named(found) >= ON_A_PERSON
 
 
+@pytest.mark.full
 def test_no_link_leads_to_an_act_on_an_operator_for_who_may_make_none(
     stranger: Browser, console: Browser, world: World, by: Actor, now: datetime
 ) -> None:

@@ -129,6 +129,7 @@ def demo(run: Run) -> dict[str, str]:
     return loaded
 
 
+@pytest.mark.full
 def test_it_goes_on_in_a_folder_of_an_earlier_version(first: Run) -> None:
     person, now = demo(first), environment.read(first.folder / "env")
     assert {name: now[name] for name in SECRETS[:4]} == {name: BEFORE[name] for name in SECRETS[:4]}

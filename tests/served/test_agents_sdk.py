@@ -21,6 +21,8 @@ from tests.served.ledger import assert_nothing_is_reserved, records_of
 from tests.served.people import Person
 from tests.served.shell import PATIENCE, Shell
 
+pytestmark = pytest.mark.full
+
 MODEL = "stand-in-small"
 
 

@@ -43,7 +43,7 @@ from tests.standins.error_sink import Sink
 from tests.standins.provider_process import Provider, running_provider
 
 # A thousand requests, which a machine with much else to do may take its time for.
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.full]
 LINK = re.compile(r"/account/password/([\w-]{43})")
 SEPARATOR = "-" * 79
 TELEMETRY = "telemetry_event"

@@ -5,6 +5,7 @@ import signal
 import time
 from contextlib import suppress
 
+import pytest
 import requests
 
 from tests.served.conftest import Ground, SignIn
@@ -38,6 +39,7 @@ def test_balancers_are_told_before_connections_are_refused(
         assert service.errors() == []
 
 
+@pytest.mark.full
 def test_the_drain_ends_before_the_grace_so_that_calls_are_settled(
     ground: Ground, database: Database, person: Person, sign_in: SignIn
 ) -> None:
@@ -58,6 +60,7 @@ def test_the_drain_ends_before_the_grace_so_that_calls_are_settled(
     assert_nothing_is_reserved(database, person)
 
 
+@pytest.mark.full
 def test_workers_that_are_replaced_do_not_call_a_service_that_stays_away(ground: Ground) -> None:
     with running_service(ground.folder, {**ground.environ, "DRAIN_SECONDS": "2"}) as service:
         before = set(service.workers())

@@ -18,6 +18,8 @@ from tests.served.shell import Shell, as_event, chunk, sending, stand_in
 from tests.standins.provider_process import Provider
 from tests.tools.folders import ROOT
 
+pytestmark = pytest.mark.full
+
 MODEL = "openai/stand-in-small"
 WEATHER = {
     "type": "function",

@@ -215,6 +215,7 @@ def alone(ground: Ground) -> Iterator[Service]:
         yield stack.enter_context(running_service(ground.folder, nobody))
 
 
+@pytest.mark.full
 def test_it_holds_with_neither_cache_nor_worker(
     alone: Service, database: Database, sign_in: SignIn
 ) -> None:

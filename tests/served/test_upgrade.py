@@ -31,6 +31,8 @@ from tests.served.service import Service, manage, running_service
 from tests.served.shell import PATIENCE, Shell
 from usage.models import UsageRecord
 
+pytestmark = pytest.mark.full
+
 BEFORE = Path(__file__).parent / "upgrade"
 # Times that end a token or a session; everything else may be long ago.
 ENDING = {

@@ -139,6 +139,7 @@ def test_one_hostile_value_is_no_error_of_ours(send: Send, door: str) -> None:
         assert send(door, encoded(document)) != 500, what
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
