@@ -1,4 +1,4 @@
-"""`make run`: everything in order, from an empty folder to a service that answers, until a signal stops it."""
+"""`make run`: starts all in order until a signal stops it. The kernel ends orphans, which honcho leaves running."""
 
 import http.client
 import os
