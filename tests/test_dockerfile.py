@@ -187,7 +187,7 @@ def test_every_container_is_confined_and_limited() -> None:
 
 
 def test_every_image_may_be_named_by_its_digest() -> None:
-    page = (ROOT / "docs" / "operating.md").read_text()
+    page = (ROOT / "docs" / "examples" / "compose" / "images.env").read_text()
     for name, service in services().items():
         chosen = service["build"]["args"]["PYTHON"] if "build" in service else service["image"]
         variable = re.fullmatch(r"\$\{([A-Z]+_IMAGE):-[a-z]+:[\w.-]+\}", chosen)

@@ -268,9 +268,10 @@ def test_the_schedules_in_the_docs_run_the_night() -> None:
     night = page.partition("\n## Every night\n")[2].partition("\n## ")[0]
     named = [name for name in re.findall(r"`(\w+)`", night) if name in {job.name for job in JOBS}]
     assert named[: len(JOBS)] == [job.name for job in JOBS]
-    job = yaml.safe_load(night.partition("```yaml\n")[2].partition("```")[0])
+    hosting = ROOT / "docs" / "examples" / "hosting"
+    job = yaml.safe_load((hosting / "nightly.cronjob.yaml").read_text())
     pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     assert [each["command"][1:] for each in pod["containers"]] == [["manage.py", "nightly"]]
-    for block in ("cron", "ini"):
-        text = night.partition(f"```{block}\n")[2].partition("```")[0]
-        assert re.search(r"python manage\.py nightly$", text, re.MULTILINE), block
+    for name in ("nightly.crontab", "shell-nightly.service"):
+        text = (hosting / name).read_text()
+        assert re.search(r"python manage\.py nightly$", text, re.MULTILINE), name

@@ -1,6 +1,5 @@
-"""nginx in front, as docs/operating.md says to set it up: nothing of a stream is kept, and nobody is mistaken."""
+"""nginx in front, by docs/examples/hosting/nginx.conf: nothing of a stream is kept, and nobody is mistaken."""
 
-import re
 import shutil
 import socket
 from collections.abc import Iterator
@@ -220,9 +219,7 @@ def test_an_address_has_two_hundred_connections_and_others_have_theirs(front: Fr
 
 def _documented(service: Service, port: int) -> str:
     """The configuration in the documentation, at this address and without TLS."""
-    page = (ROOT / "docs" / "operating.md").read_text()
-    blocks = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
-    (text,) = (block for block in blocks if "upstream shell" in block)
+    text = (ROOT / "docs" / "examples" / "hosting" / "nginx.conf").read_text()
     for theirs, ours in (
         ("server 127.0.0.1:8000;", f"server {HOST}:{service.port};"),
         ("listen 443 ssl;", f"listen {HOST}:{port};"),

@@ -1,4 +1,4 @@
-"""PgBouncer between web processes and PostgreSQL, as docs/operating.md says to set it up, with four connections."""
+"""PgBouncer between web processes and PostgreSQL, by docs/examples/hosting/pgbouncer.ini, with four connections."""
 
 import re
 import shutil
@@ -307,8 +307,7 @@ def _assert_paid(database: Database, person: Person, *, calls: int) -> None:
 
 def _documented(database: Database, folder: Path, port: int) -> str:
     """The configuration in the documentation, at these addresses and without passwords."""
-    page = (ROOT / "docs" / "operating.md").read_text()
-    (text,) = re.findall(r"```ini\n(\[databases\].*?)```", page, re.DOTALL)
+    text = (ROOT / "docs" / "examples" / "hosting" / "pgbouncer.ini").read_text()
     parts = urlsplit(database.url)
     for theirs, ours in (
         ("host=database", f"host={unquote(parts.hostname or '')} user={parts.username}"),

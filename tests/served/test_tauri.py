@@ -168,8 +168,8 @@ def test_an_artifact_that_tauri_signed_without_its_version_is_refused(
 
 def steps_of_the_recipe() -> list[dict[str, Any]]:
     """What the docs' jobs run to sign a release and to publish it; installing packages apart."""
-    _, _, rest = (ROOT / "docs" / "releasing.md").read_text().partition("```yaml\n")
-    jobs = yaml.safe_load(rest.partition("```")[0])["jobs"]
+    recipe = ROOT / "docs" / "examples" / "github" / "release.yaml"
+    jobs = yaml.safe_load(recipe.read_text())["jobs"]
     steps = [step for job in ("sign", "publish") for step in jobs[job]["steps"]]
     return [step for step in steps if "run" in step and "name" in step]
 

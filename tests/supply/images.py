@@ -26,7 +26,9 @@ def main(arguments: list[str]) -> int:
         if not BY_DIGEST.fullmatch(image := given.get(name) or default)
     }
     for name, image in floating.items():
-        print(f"{name}={image} is a tag: name the image by its digest, as docs/operating.md shows.")
+        print(
+            f"{name}={image} is a tag: name the image by its digest, as docs/examples/compose shows."
+        )
     return 1 if floating else 0
 
 

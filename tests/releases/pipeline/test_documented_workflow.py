@@ -1,4 +1,4 @@
-"""The workflow of docs/releasing.md: what it hands its signing key and its identity token to."""
+"""The workflow of docs/examples/github: what it hands its signing key and its identity token to."""
 
 import json
 import re
@@ -8,15 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "releasing.md"
+WORKFLOW = Path(__file__).resolve().parents[3] / "docs" / "examples" / "github" / "release.yaml"
 KEY = "TAURI_SIGNING_PRIVATE_KEY"
 
 
 @pytest.fixture(scope="module")
 def jobs() -> dict[str, Any]:
-    found = re.search(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found
-    jobs: dict[str, Any] = yaml.safe_load(found[1])["jobs"]
+    jobs: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text())["jobs"]
     return jobs
 
 
