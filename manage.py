@@ -7,7 +7,8 @@ from pathlib import Path
 
 from django.core.management import execute_from_command_line
 
-from config.env import env, owner_address
+from config.env.addresses import owner_address
+from config.env.reading import env
 
 LOCAL = Path(__file__).resolve().parent / ".local" / "env"
 SERVICE = {"DATABASE_URL", "DATABASE_URL_FILE"}

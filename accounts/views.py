@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.viewsets import ViewSet
 
+from accounts.hooks import Caller
 from accounts.models import Session
 from accounts.people.operators import actor_of
 from accounts.people.password_links import request_reset
@@ -26,7 +27,7 @@ from accounts.serializers import (
     validated,
 )
 from accounts.sessions.access_tokens import AccessToken
-from accounts.sessions.authentication import Caller, still_there
+from accounts.sessions.authentication import still_there
 from accounts.sessions.known_places import limits_of_holder
 from accounts.sessions.retries import LONGEST_KEY, SHORTEST_KEY, checked_key
 from accounts.sessions.revocation import end_session, revoke_all, sign_out

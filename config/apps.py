@@ -1,7 +1,7 @@
+from importlib import import_module
+
 from django.apps import AppConfig
-from django.conf import settings
 from django.core.checks import Tags, register
-from django.utils.module_loading import import_string
 
 from config.db.indexes import no_invalid_indexes
 from config.db.roles import service_owns_nothing
@@ -15,8 +15,5 @@ class ComposeConfig(AppConfig):
     def ready(self) -> None:
         register(no_invalid_indexes, Tags.database)
         register(service_owns_nothing, Tags.database, deploy=True)
-        if settings.SENTRY_DSN:
-            # Loads the library only if errors are reported.
-            import_string("config.observability.reports.start")(
-                settings.SENTRY_DSN, settings.VERSION
-            )
+        # By its name: this module is loaded before there are models.
+        import_module("config.composition")

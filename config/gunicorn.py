@@ -29,15 +29,16 @@ from typing import Any, cast  # noqa: E402
 from django.conf import settings  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.utils.http import http_date  # noqa: E402
-from django.utils.module_loading import import_string  # noqa: E402
 from gevent import Timeout  # noqa: E402
 from gunicorn.glogging import Logger  # noqa: E402
 from gunicorn.http import errors  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
+from config import serving  # noqa: E402
 from config.api.handlers import render  # noqa: E402
 from config.api.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
-from config.db.connections import limit_statements  # noqa: E402
+from config.db.connections import close_pool, limit_statements  # noqa: E402
+from config.middleware import health  # noqa: E402
 from config.middleware.body_limits import cut  # noqa: E402
 from config.middleware.browser_policy import BrowserPolicyMiddleware  # noqa: E402
 from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
@@ -47,7 +48,6 @@ log = logging.getLogger(__name__)
 # A client that neither reads nor sends for so long in the middle of a request is gone.
 STALLED_SECONDS = 90
 LINGER_SECONDS = 2.0
-SETTLING_SECONDS = 10.0
 # The end of the grace of a stopping worker, for its calls to settle: a heartbeat, and a wait for a lock at its limit.
 ENDING_SECONDS = 6.0
 LINGER_BYTES = 1024 * 1024
@@ -141,7 +141,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         if is_replaced or self._drain <= 0:
             super().handle_exit(sig, frame)
         else:
-            import_string("config.middleware.health.begin_stop")()
+            health.begin_stop()
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
         self._idle.add(client)
@@ -182,7 +182,7 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
                     client.shutdown(SHUT_RD)
         if stopping_for >= self._grace:
             # The master kills at the end of the grace, and a killed call is charged its whole reservation.
-            import_string("llmproxy.calls.watch.end_all")()
+            serving.run(serving.grace_over)
 
     def handle_error(self, req: Any, client: socket, addr: Any, exc: BaseException) -> None:
         """Answers a request that never reached the application; the log names the kind and none of its bytes."""
@@ -259,16 +259,15 @@ def on_reload(server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Starts the watch over the job worker."""
-    import_string("config.console.watch.start")()
+    """Starts what runs beside requests: the watch over the job worker."""
+    serving.run(serving.started)
 
 
 def worker_exit(server: Any, worker: Any) -> None:
     """Tries pending settlements a last time, and closes the pool."""
-    # Models can be imported only once the application has been loaded, which is after this module.
-    import_string("llmproxy.calls.outbox.finish")(seconds=SETTLING_SECONDS)
+    serving.run(serving.exits)
     # The end of the interpreter would wait five seconds for threads of the pool that can run no more.
-    import_string("config.db.connections.close_pool")()
+    close_pool()
 
 
 # The number of reloads, shared by all processes.

@@ -9,31 +9,28 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.utils.module_loading import import_string
 from environs import validate
 
+from accounts.connections import provider_settings
 from config.db.connections import PooledConnection
-from config.env import (
+from config.env.addresses import address_or_empty, certificates, redis_address, sentry_dsn
+from config.env.reading import env, seal
+from config.env.secret_files import NOT_EMPTY, secret
+from config.env.values import (
     CDN_PURGE_FORM,
     DAYS,
     HEADER_VALUE,
     LONG_KEY,
-    NOT_EMPTY,
     POSITIVE,
-    address_or_empty,
-    certificates,
-    env,
     fernet_keys,
     label,
     publish_secrets,
-    redis_address,
-    seal,
-    secret,
     sender,
-    sentry_dsn,
 )
 from config.hosts import is_loopback
 from config.observability.syslog import Receiver
+from releases.manifests import platforms
+from releases.pipeline import issuer_settings
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
@@ -77,8 +74,6 @@ LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
     "LLM_UNSEEN_TOKENS_PER_SECOND", 100.0, validate=validate.Range(min=0)
 )
 
-# Columns of apps above accounts, which re-encrypts them with its own.
-ENCRYPTED_COLUMNS = {"llmproxy.Provider": ("api_key",)}
 OPERATOR_SECOND_FACTOR: bool = env.second_factor("OPERATOR_SECOND_FACTOR", address=BASE_URL)
 # None: a session lasts as long as it is refreshed.
 SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")
@@ -113,7 +108,7 @@ GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=DAYS) or 14
 OAUTH_PROVIDERS = secret(
     "OAUTH_PROVIDERS",
     default="",
-    check=import_string("accounts.connections.provider_settings.read"),
+    check=provider_settings.read,
 )
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
@@ -125,10 +120,10 @@ TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
 _combined: dict[str, str] = {
-    **import_string("releases.pipeline.issuer_settings.faults")(
+    **issuer_settings.faults(
         issuer=PUBLISH_OIDC_ISSUER, audience=PUBLISH_OIDC_AUDIENCE, claims=PUBLISH_OIDC_CLAIMS
     ),
-    **import_string("releases.manifests.platforms.faults")(PUBLISH_PLATFORMS),
+    **platforms.faults(PUBLISH_PLATFORMS),
 }
 if APPS_PUBLIC_KEY and APPS_PUBLIC_KEY == UPDATE_PUBLIC_KEY:
     # Signers of apps must not be able to sign a shell.
@@ -398,24 +393,6 @@ SIMPLE_JWT = {
     "LEEWAY": 60,
 }
 REFRESH_LIFETIME = timedelta(days=30)
-# Functions of a higher floor that accounts calls.
-ACCESS_CLAIMS = "licensing.callers.claims_of"
-CALLER_LOADER = "licensing.callers.load_caller"
-# Rows that are erased with a person, beside those of accounts: functions from a user's id to rows.
-PERSONAL_RECORDS = {
-    "overrides": "usage.erasure.overrides",
-    "stops of model calls": "usage.erasure.stops",
-    "usage alerts": "usage.erasure.alerts",
-    "personal keys": "llmproxy.keys.personal_keys.of_person",
-}
-# The same of rows that stay, each with its column that is emptied.
-PERSONAL_COLUMNS = {"labels of calls": ("usage.erasure.labelled", "labels")}
-# Columns that name a person by email (model, column); they follow a change of the email.
-SIGNED_BY_EMAIL = (
-    ("licensing.Brake", "confirmed_by"),
-    ("releases.AppChannel", "moved_by"),
-    ("releases.AppPin", "pinned_by"),
-)
 
 # --- API --------------------------------------------------------------------------------------------
 

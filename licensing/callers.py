@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Model
 from rest_framework.request import Request
 
-from accounts.sessions.access_tokens import Claims
+from accounts.hooks import Claims
 from config.db.batching import BatchedStatement
 from licensing.models import Standing, merged
 

@@ -1,15 +1,14 @@
 """Re-encrypts encrypted columns under the newest key, at their places: tokens of connections, keys of authenticator
-apps, and what settings name of higher apps. Signing keys have a rule of their own."""
+apps, and those of higher apps. Signing keys have a rule of their own."""
 
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from django.apps import apps
-from django.conf import settings
 from django.db.models import BinaryField, QuerySet
 from django.db.models.functions import Substr
 
+from accounts.hooks import above
 from accounts.models import (
     Authenticator,
     Connection,
@@ -69,5 +68,4 @@ def _unbound(rows: QuerySet[Any], column: str) -> int:
 
 def _columns() -> Iterator[tuple[Any, tuple[str, ...]]]:
     yield from _COLUMNS
-    for name, columns in settings.ENCRYPTED_COLUMNS.items():
-        yield apps.get_model(name), columns
+    yield from above().encrypted_columns.items()

@@ -23,11 +23,12 @@ from accounts.connections.serializers import (
     ConnectionSerializer,
     ConnectionTokenSerializer,
 )
+from accounts.hooks import Caller
 from accounts.models import Connection
 from accounts.people.operators import actor_of
 from accounts.serializers import validated
 from accounts.sessions.access_tokens import AccessToken
-from accounts.sessions.authentication import Caller, still_there
+from accounts.sessions.authentication import still_there
 from config.api.schema import problems
 from config.ratelimits import limits as ratelimits
 

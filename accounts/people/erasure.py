@@ -4,22 +4,21 @@ The user's row stays under an anonymous email, because the ledger refers to it. 
 holds the email until its events are pruned (ADR 0027).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.db import transaction
 from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast, Lower
-from django.utils.module_loading import import_string
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, check_reason, record
 from accounts.connections.disconnecting import disconnect_all
 from accounts.factors.devices import rows_of
+from accounts.hooks import above
 from accounts.models import (
     Client,
     Connection,
@@ -107,19 +106,13 @@ def _belongings(user_id: UUID) -> dict[str, QuerySet[Any]]:
         "console sessions": ConsoleSession.objects.filter(user=user_id),
         **rows_of(user_id),
     }
-    for name, source in settings.PERSONAL_RECORDS.items():
-        rows: Callable[[UUID], QuerySet[Any]] = import_string(source)
-        found[name] = rows(user_id)
-    return found
+    return found | {name: rows(user_id) for name, rows in above().personal_records.items()}
 
 
 def _columns(user_id: UUID) -> dict[str, tuple[QuerySet[Any], str]]:
     """Rows of the ledger about a person, each kind with its column that erasure empties."""
-    found: dict[str, tuple[QuerySet[Any], str]] = {}
-    for name, (source, column) in settings.PERSONAL_COLUMNS.items():
-        rows: Callable[[UUID], QuerySet[Any]] = import_string(source)
-        found[name] = rows(user_id), column
-    return found
+    columns = above().personal_columns
+    return {name: (rows(user_id), column) for name, (rows, column) in columns.items()}
 
 
 def _remove(rows: QuerySet[Any]) -> int:

@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.apps import apps
-from django.conf import settings
 from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
@@ -15,6 +13,7 @@ from django.db.models import ProtectedError, QuerySet
 
 from accounts.audit import Actor, check_reason, record, record_each
 from accounts.connections.disconnecting import disconnect_all
+from accounts.hooks import above
 from accounts.models import Client, PasswordLink, Role, Session, User
 from accounts.people import mails
 from accounts.people.emails import is_email
@@ -145,8 +144,8 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
 
 def replace_signatures(*, was: str, email: str) -> None:
     """Replaces an email in all rows that name their author by email, except the audit log."""
-    for label, column in settings.SIGNED_BY_EMAIL:
-        rows: QuerySet[Any] = QuerySet(apps.get_model(label))
+    for model, column in above().signed_by_email:
+        rows: QuerySet[Any] = QuerySet(model)
         rows.filter(**{column: was}).update(**{column: email})
 
 

@@ -2,8 +2,6 @@
 
 import json
 from base64 import urlsafe_b64decode
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from time import time
@@ -12,30 +10,15 @@ from uuid import UUID, uuid4
 
 import jwt
 from django.conf import settings
-from django.utils.module_loading import import_string
 from rest_framework_simplejwt.backends import TokenBackend
 from rest_framework_simplejwt.exceptions import ExpiredTokenError, TokenBackendError, TokenError
 from rest_framework_simplejwt.settings import api_settings
 from rest_framework_simplejwt.tokens import Token
 
+from accounts.hooks import Claims
 from accounts.keys.key_ring import ring
 
 TYPE = "at+jwt"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
-    """The claims about the holder's client, for the shell to display; the server decides by its rows."""
-
-    client_id: UUID
-    plan: str
-    entitlements: Sequence[str]
-
-
-def claims_of(user_id: UUID) -> Claims | None:
-    """The claims about a user's client, or None without a licensed client, by the rule that settings name."""
-    claims: Claims | None = import_string(settings.ACCESS_CLAIMS)(user_id)
-    return claims
 
 
 class RingBackend(TokenBackend):

@@ -2,11 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
-from uuid import UUID
+from typing import Any
 
-from django.conf import settings
-from django.utils.module_loading import import_string
 from rest_framework.request import Request
 from rest_framework_simplejwt.authentication import JWTAuthentication
 from rest_framework_simplejwt.exceptions import (
@@ -16,6 +13,7 @@ from rest_framework_simplejwt.exceptions import (
     TokenError,
 )
 
+from accounts.hooks import above
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
 from config.api.problems import Problem
@@ -44,18 +42,6 @@ class AccessRevoked(Problem):
     status = 401
     title = "Access revoked"
     default_detail = "This access has been ended. Please sign in again."
-
-
-class Caller(Protocol):
-    """The part of a caller that this app needs; ``settings.CALLER_LOADER`` loads it."""
-
-    user_id: UUID
-    email: str
-    epoch: int
-    is_authenticated: bool
-
-    @property
-    def may_call(self) -> bool: ...
 
 
 class AccessTokenAuthentication(JWTAuthentication):
@@ -90,8 +76,7 @@ class AccessTokenAuthentication(JWTAuthentication):
 
     def get_user(self, validated_token: Any) -> Any:
         token = validated_token
-        load = import_string(settings.CALLER_LOADER)
-        caller: Caller | None = load(user_id=token.user_id, session_id=token.session_id)
+        caller = above().load_caller(user_id=token.user_id, session_id=token.session_id)
         # The body is read next, and that of a slow client takes long to arrive.
         release_connection()
         if caller is None or not caller.may_call or caller.epoch != token.epoch:

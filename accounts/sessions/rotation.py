@@ -13,9 +13,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
+from accounts.hooks import Claims, above
 from accounts.models import RefreshToken, Session, User
 from accounts.sessions import retries, reuse
-from accounts.sessions.access_tokens import AccessToken, Claims, claims_of
+from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.lifetime import token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.revocation import lock_user
@@ -139,7 +140,7 @@ class _Rotation:
 
     def replace(self) -> TokenPair | None:
         """Replaces the token by a successor if it is still valid; otherwise returns None."""
-        claims = claims_of(self.token.user_id)
+        claims = above().claims_of(self.token.user_id)
         if claims is None:
             return None
         successor = RefreshSecret.new()
@@ -159,7 +160,7 @@ class _Rotation:
             if successor is None:
                 reuse.detect(token_id=token.id, device=self.device, now=now)
                 return None
-            claims = claims_of(user.pk) if user.is_active else None
+            claims = above().claims_of(user.pk) if user.is_active else None
             if claims is None:
                 return None
             Session.objects.filter(pk=token.session_id).update(

@@ -9,9 +9,10 @@ from django.contrib.auth.hashers import check_password, make_password
 from django.db import DatabaseError, transaction
 
 from accounts.audit import Actor, record
+from accounts.hooks import above
 from accounts.models import RefreshToken, Session, User
 from accounts.people import mails
-from accounts.sessions.access_tokens import AccessToken, claims_of
+from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.known_places import Limits, Place, limits_of_sign_in
 from accounts.sessions.lifetime import session_end, token_end
 from accounts.sessions.refresh_tokens import RefreshSecret
@@ -139,7 +140,7 @@ def _start_session(
         locked = unchanged.filter(pk=user.pk).select_for_update(no_key=True, of=("self",)).first()
         if locked is None:
             return None
-        claims = claims_of(locked.pk)
+        claims = above().claims_of(locked.pk)
         if claims is None:
             raise InvalidCredentials
         # The first sign-in of all surprises nobody.

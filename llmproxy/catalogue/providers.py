@@ -14,7 +14,8 @@ from environs import ValidationError
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
 from config.encryption import encrypt
-from config.env import HEADER_VALUE, address_or_empty
+from config.env.addresses import address_or_empty
+from config.env.values import HEADER_VALUE
 from llmproxy.models import Provider
 
 

@@ -16,8 +16,9 @@ from django.contrib.auth.hashers import make_password
 from django.db import connection, transaction
 
 from accounts.models import RefreshToken, SigningKey, User
-from accounts.sessions.access_tokens import AccessToken, claims_of
+from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.refresh_tokens import RefreshSecret
+from licensing.callers import claims_of
 from licensing.models import Plan
 from tests.bench.callers import PASSWORD
 from tests.bench.stage import Served, Stage

@@ -12,25 +12,27 @@ from pathlib import Path
 import pytest
 from marshmallow import ValidationError
 
-from config.env import (
-    CDN_PURGE_FORM,
-    Secret,
-    _claims,
-    _days_or_none,
-    _emails,
-    _minisign_key,
-    _network_factors,
-    _networks,
-    _origins,
-    _rates,
-    _second_factor,
-    _storage_url,
-    _syslog_url,
-    _time_of_day,
-    publish_secrets,
+from config.env.addresses import (
+    network_factors,
+    networks,
+    origins,
     redis_address,
-    sender,
     sentry_dsn,
+    storage_url,
+    syslog_url,
+)
+from config.env.secret_files import Secret
+from config.env.values import (
+    CDN_PURGE_FORM,
+    claims,
+    days_or_none,
+    emails,
+    minisign_key,
+    publish_secrets,
+    rates,
+    second_factor,
+    sender,
+    time_of_day,
 )
 from config.observability.syslog import Receiver
 
@@ -181,39 +183,39 @@ def test_a_replaced_secret_that_is_too_short_changes_nothing(file: Path) -> None
 
 
 def test_a_night_begins_at_a_minute_of_the_day_or_not_at_all() -> None:
-    assert _time_of_day("02:30") == dt.time(2, 30)
-    assert _time_of_day("") is None
+    assert time_of_day("02:30") == dt.time(2, 30)
+    assert time_of_day("") is None
     for wrong in ("2:30", "24:00", "02:60", "02:30:15", "02:30Z", "at night", "٠٢:٣٠"):
         with pytest.raises(ValidationError):
-            _time_of_day(wrong)
+            time_of_day(wrong)
 
 
 def test_a_session_lasts_some_days_or_for_ever() -> None:
-    assert (_days_or_none("180"), _days_or_none("none"), _days_or_none("None")) == (180, None, None)
+    assert (days_or_none("180"), days_or_none("none"), days_or_none("None")) == (180, None, None)
     for wrong in ("", "0", "-1", "1.5", "never", "40000", "9" * 5000):
         with pytest.raises(ValidationError):
-            _days_or_none(wrong)
+            days_or_none(wrong)
 
 
 def test_the_second_factor_is_off_at_loopback_addresses_alone() -> None:
     for local in ("http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost"):
-        assert not _second_factor("off", address=local)
-        assert _second_factor("required", address=local)
+        assert not second_factor("off", address=local)
+        assert second_factor("required", address=local)
     for address in ("https://shell.test", "https://10.0.0.1", "https://localhost.shell.test"):
-        assert _second_factor("required", address=address)
+        assert second_factor("required", address=address)
         with pytest.raises(ValidationError):
-            _second_factor("off", address=address)
+            second_factor("off", address=address)
     for wrong in ("", "on", "false", "Off"):
         with pytest.raises(ValidationError):
-            _second_factor(wrong, address="http://localhost")
+            second_factor(wrong, address="http://localhost")
 
 
 def test_operators_have_one_email_or_several() -> None:
-    assert _emails("ops@shell.test, root@mailhost,") == ["ops@shell.test", "root@mailhost"]
-    assert _emails("Ops <ops@shell.test>") == ["Ops <ops@shell.test>"]
+    assert emails("ops@shell.test, root@mailhost,") == ["ops@shell.test", "root@mailhost"]
+    assert emails("Ops <ops@shell.test>") == ["Ops <ops@shell.test>"]
     for wrong in ("", " , ", "ops", "ops@shell.test;on-call@shell.test", "Ops <ops>"):
         with pytest.raises(ValidationError):
-            _emails(wrong)
+            emails(wrong)
 
 
 def test_mail_comes_from_an_address_with_a_name_or_without() -> None:
@@ -234,8 +236,8 @@ def test_an_origin_has_a_scheme_and_a_host() -> None:
         "HTTPS://[::1]",
         "file://",
     ]
-    assert _origins(", ".join(several)) == several
-    assert _origins("") == []
+    assert origins(", ".join(several)) == several
+    assert origins("") == []
     for wrong in (
         "*",
         "null",
@@ -246,10 +248,10 @@ def test_an_origin_has_a_scheme_and_a_host() -> None:
         "https://a.test/",
     ):
         with pytest.raises(ValidationError):
-            _origins(wrong)
+            origins(wrong)
 
 
-def test_the_library_of_error_reports_judges_its_address() -> None:
+def test_the_address_of_error_reports_has_a_key_a_host_and_a_project() -> None:
     for right in ("", "https://key@o1.ingest.sentry.io/42", "http://key@127.0.0.1:9000/1"):
         sentry_dsn(right)
     for wrong in ("x", "https://sentry.io/1", "https://key@sentry.io/x", "https://key@[/1"):
@@ -258,10 +260,10 @@ def test_the_library_of_error_reports_judges_its_address() -> None:
 
 
 def test_only_known_limits_can_be_overridden() -> None:
-    assert _rates("auth.ip=2/m, llm.user = 5/2s") == {"auth.ip": "2/m", "llm.user": "5/2s"}
+    assert rates("auth.ip=2/m, llm.user = 5/2s") == {"auth.ip": "2/m", "llm.user": "5/2s"}
     for wrong in ("auht.ip=1/m", "llm=1/m", "=1/m", "auth.ip=1"):
         with pytest.raises(ValidationError):
-            _rates(wrong)
+            rates(wrong)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +279,8 @@ def test_only_known_limits_can_be_overridden() -> None:
     ],
 )
 def test_an_ipv4_network_written_as_ipv6_counts_as_ipv4(value: str, meant: str) -> None:
-    assert _networks(f"{value}, 10.0.0.0/8") == [ip_network(meant), ip_network("10.0.0.0/8")]
-    assert _network_factors(f"{value}=20") == {ip_network(meant): 20}
+    assert networks(f"{value}, 10.0.0.0/8") == [ip_network(meant), ip_network("10.0.0.0/8")]
+    assert network_factors(f"{value}=20") == {ip_network(meant): 20}
 
 
 def test_empty_allowed_hosts_mean_the_host_of_the_service() -> None:
@@ -299,11 +301,11 @@ def test_empty_allowed_hosts_mean_the_host_of_the_service() -> None:
     "value", [LINE, FILE, FILE.strip(), base64.b64encode(FILE.encode()).decode()]
 )
 def test_an_update_key_is_read_in_each_of_its_forms(value: str) -> None:
-    assert _minisign_key(value) == RAW
+    assert minisign_key(value) == RAW
 
 
 def test_no_update_key_is_none() -> None:
-    assert _minisign_key("") is None
+    assert minisign_key("") is None
 
 
 @pytest.mark.parametrize(
@@ -318,21 +320,21 @@ def test_no_update_key_is_none() -> None:
 )
 def test_an_invalid_update_key_is_refused_and_not_repeated(value: str) -> None:
     with pytest.raises(ValidationError) as refusal:
-        _minisign_key(value)
+        minisign_key(value)
     assert value not in str(refusal.value)
 
 
 def test_storage_is_a_folder_or_a_bucket() -> None:
-    assert _storage_url("file:///srv/a%20b") == {"kind": "file", "path": "/srv/a b"}
-    assert _storage_url("s3://bucket") == {"kind": "s3", "bucket": "bucket", "prefix": ""}
-    assert _storage_url("s3://b/eu/live?endpoint=http://127.0.0.1:9000&region=eu-west-1") == {
+    assert storage_url("file:///srv/a%20b") == {"kind": "file", "path": "/srv/a b"}
+    assert storage_url("s3://bucket") == {"kind": "s3", "bucket": "bucket", "prefix": ""}
+    assert storage_url("s3://b/eu/live?endpoint=http://127.0.0.1:9000&region=eu-west-1") == {
         "kind": "s3",
         "bucket": "b",
         "prefix": "eu/live",
         "endpoint": "http://127.0.0.1:9000",
         "region": "eu-west-1",
     }
-    assert _storage_url("s3://b?endpoint=https%3A%2F%2Fs3.shell.test")["endpoint"] == (
+    assert storage_url("s3://b?endpoint=https%3A%2F%2Fs3.shell.test")["endpoint"] == (
         "https://s3.shell.test"
     )
 
@@ -342,7 +344,7 @@ def test_storage_is_a_folder_or_a_bucket() -> None:
 )
 def test_other_storage_is_refused(value: str) -> None:
     with pytest.raises(ValidationError):
-        _storage_url(value)
+        storage_url(value)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +359,7 @@ def test_other_storage_is_refused(value: str) -> None:
     ],
 )
 def test_a_syslog_server_is_at_a_host_or_a_socket(value: str, meant: Receiver | None) -> None:
-    assert _syslog_url(value) == meant
+    assert syslog_url(value) == meant
 
 
 @pytest.mark.parametrize(
@@ -376,7 +378,7 @@ def test_a_syslog_server_is_at_a_host_or_a_socket(value: str, meant: Receiver | 
 )
 def test_other_syslog_servers_are_refused(value: str) -> None:
     with pytest.raises(ValidationError, match="Must be tls://host"):
-        _syslog_url(value)
+        syslog_url(value)
 
 
 def test_a_cdn_is_purged_in_one_of_two_ways_or_not_at_all() -> None:
@@ -391,18 +393,18 @@ def test_a_cdn_is_purged_in_one_of_two_ways_or_not_at_all() -> None:
 
 
 def test_the_claims_of_an_identity_token_are_read_from_one_line() -> None:
-    assert _claims(" repository = acme/shell ,repository_owner_id=1, sub=a:b=c,") == {
+    assert claims(" repository = acme/shell ,repository_owner_id=1, sub=a:b=c,") == {
         "repository": "acme/shell",
         "repository_owner_id": "1",
         "sub": "a:b=c",
     }
-    assert _claims("") == {}
+    assert claims("") == {}
 
 
 @pytest.mark.parametrize("value", ["repository", "=acme", "ref=", "ref=a,ref=b"])
 def test_ambiguous_claims_are_refused(value: str) -> None:
     with pytest.raises(ValidationError):
-        _claims(value)
+        claims(value)
 
 
 @pytest.fixture

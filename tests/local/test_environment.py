@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from config.env import env
+from config.env.reading import env
 from tests.tools import environment, redis
 from tests.tools.folders import ROOT, claim, held
 from tests.tools.run import Servers, ensure_environment

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from config.env import _minisign_key
+from config.env.values import minisign_key
 from tests.tools.folders import ROOT
 from tests.tools.minisign import key_pair, tauri_public_key
 
@@ -39,7 +39,7 @@ def test_tauris_form_is_of_the_same_pair(tmp_path: Path) -> None:
     line = key_pair(tmp_path, "update")
     text = tauri_public_key(tmp_path, "update")
     assert base64.b64decode(text) == (tmp_path / "update.pub").read_bytes()
-    assert _minisign_key(text) == base64.b64decode(line)
+    assert minisign_key(text) == base64.b64decode(line)
     before = (tmp_path / "update.tauri.key").read_bytes()
     assert key_pair(tmp_path, "update") == line
     assert (tmp_path / "update.tauri.key").read_bytes() == before

@@ -13,7 +13,7 @@ import django
 from django.db import connection
 from django.utils import timezone
 
-from config.env import env, owner_address
+from config.env import addresses, reading
 from tests.tools import Unready
 from tests.tools.folders import LOCAL
 
@@ -68,9 +68,9 @@ def _disk(table: str) -> str:
 
 
 if __name__ == "__main__":
-    env.read_env(LOCAL / "env", recurse=False)
+    reading.env.read_env(LOCAL / "env", recurse=False)
     # It takes indexes off, which only their owner may.
-    if owner := owner_address():
+    if owner := addresses.owner_address():
         os.environ["DATABASE_URL"] = owner
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 
 from config.db.roles import NotSplit, service_owns_nothing, split
-from config.env import owner_address
+from config.env.addresses import owner_address
 
 # Events are added and read; a function of the owner's deletes old ones.
 APPEND_ONLY = ("accounts_auditevent",)

@@ -14,10 +14,11 @@ from joserfc.jwk import KeySet
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
+from accounts.hooks import Claims
 from accounts.keys.key_ring import ring
 from accounts.keys.signing_keys import LEAST_AHEAD, rotate_signing_key
 from accounts.models import User
-from accounts.sessions.access_tokens import AccessToken, Claims
+from accounts.sessions.access_tokens import AccessToken
 from tests.conftest import SecureClient
 
 pytestmark = pytest.mark.django_db

@@ -10,10 +10,11 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
+from accounts.hooks import Claims
 from accounts.keys.key_ring import ring
 from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import SigningKey, User
-from accounts.sessions.access_tokens import AccessToken, Claims
+from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from config.encryption import decrypt
 from tests.conftest import PASSWORD

@@ -8,7 +8,7 @@ from pytest_django.fixtures import Settings
 
 from accounts.models import User
 from accounts.sessions.sign_in import TokenPair
-from config.env import Secret
+from config.env.secret_files import Secret
 from config.ratelimits.table import DEFAULTS
 from licensing.models import Plan
 from tests.addresses import addresses

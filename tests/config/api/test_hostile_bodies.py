@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from accounts.models import User
 from accounts.sessions.sign_in import TokenPair
-from config.env import Secret
+from config.env.secret_files import Secret
 from config.ratelimits.table import DEFAULTS
 from tests.addresses import NOWHERE, addresses
 from tests.conftest import Browser

@@ -1,0 +1,54 @@
+"""Where apps meet: what a lower one asks of a higher one, the pages that cross apps, and what runs beside requests.
+
+``config.apps`` loads it once every app's models are there.
+"""
+
+from functools import partial
+
+from django.conf import settings
+
+from accounts import hooks
+from config import serving
+from config.console import client_page, jobs, person_page, watch
+from licensing.callers import claims_of, load_caller
+from licensing.models import Brake
+from llmproxy.calls import outbox
+from llmproxy.calls import watch as calls
+from llmproxy.keys import personal_keys
+from llmproxy.models import Provider
+from releases.models import AppChannel, AppPin
+from usage import erasure
+
+if settings.SENTRY_DSN:
+    # A large library, which most installations never use.
+    from config.observability import reports
+
+    reports.start(settings.SENTRY_DSN, settings.VERSION)
+
+# How long an exiting process waits for its last settlements.
+SETTLING_SECONDS = 10.0
+# Each module registers its pages with the console, after every app's own.
+PAGES = (client_page, jobs, person_page)
+
+hooks.register(
+    hooks.Above(
+        load_caller=load_caller,
+        claims_of=claims_of,
+        personal_records={
+            "overrides": erasure.overrides,
+            "stops of model calls": erasure.stops,
+            "usage alerts": erasure.alerts,
+            "personal keys": personal_keys.of_person,
+        },
+        personal_columns={"labels of calls": (erasure.labelled, "labels")},
+        signed_by_email=(
+            (Brake, "confirmed_by"),
+            (AppChannel, "moved_by"),
+            (AppPin, "pinned_by"),
+        ),
+        encrypted_columns={Provider: ("api_key",)},
+    )
+)
+serving.started.append(watch.start)
+serving.grace_over.append(calls.end_all)
+serving.exits.append(partial(outbox.finish, seconds=SETTLING_SECONDS))

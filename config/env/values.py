@@ -1,0 +1,170 @@
+"""Settings that are no addresses: numbers, words, keys and lists."""
+
+import datetime as dt
+import re
+from base64 import b64decode
+from collections.abc import Iterator
+from email.utils import parseaddr
+
+from cryptography.fernet import Fernet
+from django.core.mail.message import sanitize_address
+from environs import ValidationError, validate
+
+from config.env.reading import parser
+from config.env.secret_files import NOT_EMPTY
+from config.hosts import is_loopback
+from config.ratelimits.table import DEFAULTS
+
+RATE = re.compile(r"[1-9]\d*/([1-9]\d*)?[smhd]", re.ASCII)
+# A host may be one word, as in an office.
+EMAIL = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+")
+TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)
+MINISIGN_KEY_BYTES = 2 + 8 + 32
+POSITIVE = validate.Range(min=0, min_inclusive=False)
+# A century at most.
+DAYS = validate.Range(min=1, max=36_500)
+# As long as Django's own keys, and as 24 random bytes in base64.
+KEY_LENGTH, SECRET_LENGTH = 50, 32
+LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
+LABEL_LENGTH = 40
+HEADER_VALUE = validate.Regexp(r"[ -~]+\Z", error="Must be printable ASCII, and not empty.")
+CDN_PURGE_FORM = validate.Regexp(
+    r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
+)
+
+
+@parser
+def words(value: str) -> list[str]:
+    return [part for each in value.split(",") if (part := each.strip())]
+
+
+def pairs(value: str) -> Iterator[tuple[str, str]]:
+    """Yields the names and values of ``name=value,…``."""
+    for each in words(value):
+        name, _, given = each.partition("=")
+        yield name.strip(), given.strip()
+
+
+def sender(value: str) -> None:
+    """Checks a sender of mail: an email address, with a name before it or without."""
+    _mailbox(value, "Must be an email address, or a name and the address in <>.")
+
+
+@parser
+def emails(value: str) -> list[str]:
+    """``ops@example.com,…``: one email address or several."""
+    emails: list[str] = words(value)
+    NOT_EMPTY(emails)
+    for each in emails:
+        _mailbox(each, "Must be email addresses, separated by commas.")
+    return emails
+
+
+def _mailbox(value: str, otherwise: str) -> None:
+    """Checks an address by Django's own check before sending, and that it has a host."""
+    try:
+        sanitize_address(value, "utf-8")
+    except ValueError:
+        raise ValidationError(otherwise) from None
+    if not EMAIL.fullmatch(parseaddr(value)[1]):
+        raise ValidationError(otherwise)
+
+
+@parser
+def second_factor(value: str, *, address: str) -> bool:
+    """Parses ``required``, or ``off``, which is for a service that only its own machine reaches."""
+    if value not in {"required", "off"}:
+        raise ValidationError("Must be required or off.")
+    if value == "off" and not is_loopback(address):
+        raise ValidationError("off is accepted only where BASE_URL is a loopback address.")
+    return value == "required"
+
+
+@parser
+def rates(value: str) -> dict[str, str]:
+    """Parses ``auth.ip=60/m,…``: limits by name, each a count per period of s, m, h or d."""
+    rates = dict(pairs(value))
+    if not all(RATE.fullmatch(rate) for rate in rates.values()):
+        raise ValidationError("Each limit is name=count/period, as in auth.ip=60/m.")
+    if rates.keys() - DEFAULTS.keys():
+        raise ValidationError(f"There are no other limits than {', '.join(sorted(DEFAULTS))}.")
+    return rates
+
+
+@parser
+def claims(value: str) -> dict[str, str]:
+    """Parses ``repository=owner/project,…``: the required value of each claim of an identity token."""
+    given = list(pairs(value))
+    if len(dict(given)) < len(given) or not all(name and wanted for name, wanted in given):
+        raise ValidationError("Each claim is name=value, once, as in ref=refs/heads/main.")
+    return dict(given)
+
+
+@parser
+def time_of_day(value: str) -> dt.time | None:
+    """``HH:MM``; empty is None."""
+    if not value:
+        return None
+    if not TIME_OF_DAY.fullmatch(value):
+        raise ValidationError("Must be a time of day (UTC) as in 02:30, or empty.")
+    return dt.time.fromisoformat(value)
+
+
+@parser
+def days_or_none(value: str) -> int | None:
+    """A number of days, or ``none``."""
+    if value.lower() == "none":
+        return None
+    # DAYS bounds it anyway; Python reads no number of thousands of digits.
+    if not value.isdecimal() or len(value) > 5:
+        raise ValidationError("Must be a number of days, or none.")
+    return int(DAYS(int(value)))
+
+
+@parser
+def minisign_key(value: str) -> bytes | None:
+    """The 42 bytes of a minisign public key: its line, its two-line file, or that file in base64; empty is None."""
+    if not value:
+        return None
+    lines = value.splitlines()
+    if len(lines) == 1:
+        lines = _unwrapped(value)
+    try:
+        raw = b64decode(lines[-1], validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != MINISIGN_KEY_BYTES or not raw.startswith(b"Ed"):
+        raise ValidationError("Not a minisign public key: give the .pub file or the key line.")
+    return raw
+
+
+def _unwrapped(value: str) -> list[str]:
+    """Returns the lines of a file in base64, as Tauri writes a key; any other value stays as it is."""
+    try:
+        text = b64decode(value, validate=True).decode()
+    except ValueError:
+        return [value]
+    return text.splitlines() if text.startswith("untrusted comment:") else [value]
+
+
+def fernet_keys(value: str) -> None:
+    """Checks at the start, not at the first sign-in, that there is a key and that each can encrypt."""
+    keys = [part for each in value.split(",") if (part := each.strip())]
+    try:
+        usable = bool([Fernet(key) for key in keys])
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ValidationError("Must be Fernet keys: 32 random bytes each, in base64url.")
+
+
+def label(value: str) -> None:
+    """Checks that a text can be shown in one line."""
+    if len(value) > LABEL_LENGTH or not value.isprintable():
+        raise ValidationError(f"Must be at most {LABEL_LENGTH} printable characters.")
+
+
+def publish_secrets(value: str) -> None:
+    """Checks that no publish secret can be guessed."""
+    if any(len(each.strip()) < SECRET_LENGTH for each in value.split(",") if each.strip()):
+        raise ValidationError(f"Each secret must have at least {SECRET_LENGTH} characters.")

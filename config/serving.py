@@ -1,0 +1,21 @@
+"""What a serving process does beside requests: composition registers it, and gunicorn's worker calls it.
+
+A process without apps, as a reference of the bench, does nothing.
+"""
+
+from collections.abc import Callable
+
+Hook = Callable[[], object]
+
+# Once the process serves.
+started: list[Hook] = []
+# The master kills the process soon: what still runs has to end.
+grace_over: list[Hook] = []
+# The last before the process exits.
+exits: list[Hook] = []
+
+
+def run(hooks: list[Hook]) -> None:
+    """Calls them in the order in which they were registered."""
+    for hook in hooks:
+        hook()
