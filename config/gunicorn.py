@@ -23,87 +23,28 @@ from contextlib import suppress  # noqa: E402
 from mmap import mmap  # noqa: E402
 from pathlib import Path  # noqa: E402
 from signal import SIGKILL  # noqa: E402
-from socket import SHUT_RD, SHUT_WR, socket  # noqa: E402
-from typing import Any, cast  # noqa: E402
+from socket import SHUT_RD, socket  # noqa: E402
+from typing import Any  # noqa: E402
 
 from django.conf import settings  # noqa: E402
-from django.http import HttpRequest, HttpResponse  # noqa: E402
-from django.utils.http import http_date  # noqa: E402
-from gevent import Timeout  # noqa: E402
 from gunicorn.glogging import Logger  # noqa: E402
-from gunicorn.http import errors  # noqa: E402
+from gunicorn.http.errors import InvalidHeader  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
 from config import serving  # noqa: E402
-from config.api.handlers import render  # noqa: E402
-from config.api.problems import InternalError, MalformedRequest, Problem, RequestTooLarge  # noqa: E402
 from config.db.connections import close_pool, limit_statements  # noqa: E402
 from config.middleware import health  # noqa: E402
 from config.middleware.body_limits import cut  # noqa: E402
-from config.middleware.browser_policy import BrowserPolicyMiddleware  # noqa: E402
-from config.middleware.request_id import RequestIdMiddleware  # noqa: E402
 
 log = logging.getLogger(__name__)
 
 # A client that neither reads nor sends for so long in the middle of a request is gone.
 STALLED_SECONDS = 90
-LINGER_SECONDS = 2.0
 # The end of the grace of a stopping worker, for its calls to settle: a heartbeat, and a wait for a lock at its limit.
 ENDING_SECONDS = 6.0
-LINGER_BYTES = 1024 * 1024
 # Database limits of one web request; commands and the job worker have none.
 STATEMENT_LIMITS = (
     "-c statement_timeout=10s -c lock_timeout=4s -c idle_in_transaction_session_timeout=30s"
-)
-
-
-class AddressTooLong(RequestTooLarge):
-    status = 414
-    title = "Address too long"
-    default_detail = "The address of the request is longer than this service takes."
-
-
-class HeadersTooLarge(RequestTooLarge):
-    status = 431
-    title = "Headers too large"
-    default_detail = "The headers of the request are larger than this service takes."
-
-
-class UnsupportedExpectation(MalformedRequest):
-    status = 417
-    title = "Unsupported expectation"
-
-
-class UnsupportedCoding(MalformedRequest):
-    status = 501
-    title = "Unsupported transfer coding"
-
-
-class UnsupportedVersion(MalformedRequest):
-    status = 505
-    title = "Unsupported version of HTTP"
-    default_detail = "This service speaks HTTP/1.1."
-
-
-class HostMissing(errors.ParseException):  # type: ignore[misc]  # gunicorn has no types
-    """HTTP/1.1 without ``Host`` (RFC 9112, 3.2), which gunicorn's parser lets pass."""
-
-
-class NoHost(MalformedRequest):
-    default_detail = "HTTP/1.1 requests need a Host header."
-
-
-# The first match decides; later entries are more general.
-PROBLEMS: tuple[tuple[type[Exception], type[Problem]], ...] = (
-    (errors.InvalidResponseHeader, InternalError),
-    (errors.InvalidResponseHeaderName, InternalError),
-    (errors.LimitRequestLine, AddressTooLong),
-    (errors.LimitRequestHeaders, HeadersTooLarge),
-    (errors.ExpectationFailed, UnsupportedExpectation),
-    (errors.UnsupportedTransferCoding, UnsupportedCoding),
-    (errors.InvalidHTTPVersion, UnsupportedVersion),
-    (HostMissing, NoHost),
-    (errors.ParseException, MalformedRequest),
 )
 
 
@@ -122,7 +63,7 @@ class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
 
 
 class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
-    """A gevent worker that answers gunicorn's own errors as problems and closes idle connections when it stops."""
+    """A gevent worker that gives up stalled clients and closes idle connections when it stops."""
 
     alive: bool
 
@@ -153,7 +94,8 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     def handle_request(self, listener_name: Any, req: Any, sock: socket, addr: Any) -> None:
         self._idle.discard(sock)
         if req.version >= (1, 1) and not any(name == "HOST" for name, _ in req.headers):
-            raise HostMissing
+            # RFC 9112, 3.2; its parser lets pass what has no host.
+            raise InvalidHeader("HTTP/1.1 requests need a Host header.", req)
         sock.settimeout(STALLED_SECONDS)
         try:
             super().handle_request(listener_name, req, sock, addr)
@@ -161,7 +103,6 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             # Makes gunicorn close the connection without an answer.
             raise StopIteration from None
         if sock in cut:
-            _linger(sock)
             raise StopIteration
         self._idle.add(sock)
 
@@ -183,55 +124,6 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         if stopping_for >= self._grace:
             # The master kills at the end of the grace, and a killed call is charged its whole reservation.
             serving.run(serving.grace_over)
-
-    def handle_error(self, req: Any, client: socket, addr: Any, exc: BaseException) -> None:
-        """Answers a request that never reached the application; the log names the kind and none of its bytes."""
-        if not isinstance(exc, Exception):
-            return
-        response = _answer(exc, addr[0] if addr else "")
-        with Timeout(LINGER_SECONDS, False), suppress(OSError):
-            client.sendall(_bytes_of(response))
-            _linger(client)
-        response.close()
-
-
-def _linger(client: socket) -> None:
-    """Ends an answer before the connection is closed: unread bytes would reset it, and the answer would be lost."""
-    with Timeout(LINGER_SECONDS, False), suppress(OSError):
-        client.shutdown(SHUT_WR)
-        unread = LINGER_BYTES
-        while unread > 0 and (data := client.recv(65536)):
-            unread -= len(data)
-
-
-def _answer(exc: Exception, peer: str) -> HttpResponse:
-    """Answers an unreadable request, with a request id and a log line like any other."""
-    request = HttpRequest()
-    request.META["REMOTE_ADDR"] = peer
-    named = RequestIdMiddleware(lambda request: _refusal(request, exc))
-    return cast("HttpResponse", BrowserPolicyMiddleware(named)(request))
-
-
-def _refusal(request: HttpRequest, exc: Exception) -> HttpResponse:
-    kinds = (problem for kind, problem in PROBLEMS if isinstance(exc, kind))
-    problem = next(kinds, InternalError)()
-    facts = {"reason": type(exc).__name__, "status": problem.status}
-    if isinstance(problem, InternalError):
-        log.error("server_failed", exc_info=exc, extra=facts)
-    else:
-        log.warning("unreadable_request", extra=facts)
-    return render(request, problem)
-
-
-def _bytes_of(response: HttpResponse) -> bytes:
-    lines = [f"HTTP/1.1 {response.status_code} {response.reason_phrase}"]
-    lines += [f"{name}: {value}" for name, value in response.items()]
-    lines += [
-        f"Content-Length: {len(response.content)}",
-        f"Date: {http_date()}",
-        "Connection: close",
-    ]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + response.content
 
 
 def _allow_many_connections() -> None:

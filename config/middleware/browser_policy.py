@@ -1,7 +1,7 @@
 """Tells browsers, with every answer, to run and frame nothing of it and to believe its content type.
 
 A page that needs more has a policy of its own. The middleware is outermost, so that health checks and errors rendered
-before any view have these headers too; ``config.gunicorn`` adds them to its own refusals.
+before any view have these headers too.
 """
 
 from collections.abc import Callable
