@@ -1,7 +1,7 @@
 """The text of a personal key: ``sk-shell-`` and 58 letters and digits, which anybody can check without this service.
 
 Base32 (RFC 4648, small letters, no padding) of 32 random bytes and their CRC-32, so a scanner knows a key from any
-other text. ``docs/personal-keys.md`` describes it to scanners.
+other text. ``docs/callers.md`` describes it to scanners.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Codex, OpenAI's command line, set up as docs/clients.md says, with a personal key."""
+"""Codex, OpenAI's command line, set up by docs/examples/sdk/codex.toml, with a personal key."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.served.ledger import assert_nothing_is_reserved, records_of
 from tests.served.people import Person
 from tests.served.service import Service
 from tests.served.shell import PATIENCE, Shell
-from tests.served.test_documented_clients import blocks
+from tests.served.test_documented_clients import SDK
 from tests.standins.provider_process import Provider
 from tests.standins.raw_server import Peer
 from tests.standins.raw_server import Provider as Proxy
@@ -26,14 +26,6 @@ CODEX = ROOT / "tests" / "wire" / "node_modules" / ".bin" / "codex"
 # Its own sandbox needs rights that not every host gives; the command is this test's.
 TASK = ("exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 COMMAND = "echo forty-$((1 + 1)) | tee answer"
-# What it would fetch and report elsewhere.
-OFF = """
-[features]
-plugins = false
-
-[analytics]
-enabled = false
-"""
 
 
 @pytest.fixture
@@ -46,11 +38,10 @@ def outside() -> Iterator[Proxy]:
 
 def ran(prompt: str, *, shell: Shell, key: str, folder: Path, outside: Proxy) -> list[Any]:
     """The events of a task, done in an empty folder."""
-    (settings,) = blocks("toml")
-    settings = settings.replace("…", "stand-in-small")
+    settings = (SDK / "codex.toml").read_text().replace("…", "stand-in-small")
     settings = settings.replace("https://shell.example.com", shell.base_url)
     (folder / "work").mkdir()
-    (folder / "config.toml").write_text(settings + OFF)
+    (folder / "config.toml").write_text(settings)
     proxy = f"http://127.0.0.1:{outside.port}"
     done = subprocess.run(
         [CODEX, *TASK, prompt],

@@ -1,6 +1,7 @@
-"""The code of docs/clients.md, run as it stands there: each client goes on after its token was renewed."""
+"""The code of docs/examples/sdk, run as it stands there: each client goes on after its token was renewed."""
 
-import re
+import os
+import runpy
 import subprocess
 from typing import Any
 
@@ -11,9 +12,7 @@ from tests.served.service import Service
 from tests.served.shell import PATIENCE
 from tests.tools.folders import ROOT
 
-PAGE = (ROOT / "docs" / "clients.md").read_text()
-# Its package is not among the locked ones.
-ELSEWHERE = "from langchain_openai "
+SDK = ROOT / "docs" / "examples" / "sdk"
 MESSAGES: Any = [{"role": "user", "content": "What is a haiku?"}]
 EACH = """
 import { generateText } from "ai";
@@ -41,22 +40,12 @@ console.log("well");
 """
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-
-
 def test_the_session_of_python_renews_its_token_under_openais_and_anthropics_sdk(
     service: Service, person: Person
 ) -> None:
-    kept = [block for block in blocks("python") if not block.startswith(ELSEWHERE)]
-    assert len(kept) == len(blocks("python")) - 1 == 3
-    names: dict[str, Any] = {
-        "base_url": service.url,
-        "email": person.email,
-        "password": person.password,
-    }
-    exec("\n".join(kept), names)
-    session, client, anthropic = names["session"], names["client"], names["anthropic"]
+    documented = runpy.run_path(str(SDK / "session.py"))
+    session = documented["Session"](service.url, person.email, person.password)
+    client, anthropic = documented["clients"](session)
     tokens = set()
     for _ in range(2):
         tokens.add(session.token())
@@ -75,11 +64,11 @@ def test_the_session_of_python_renews_its_token_under_openais_and_anthropics_sdk
 def test_the_session_of_javascript_renews_its_token_under_every_sdk(
     service: Service, person: Person
 ) -> None:
-    given = {"base": service.url, "email": person.email, "password": person.password}
-    script = [f'const {name} = "{value}";' for name, value in given.items()]
+    given = {"BASE_URL": service.url, "EMAIL": person.email, "PASSWORD": person.password}
     done = subprocess.run(
         ["node", "--input-type=module", "-"],
-        input="\n".join([*script, *blocks("js"), EACH]),
+        input=(SDK / "session.mjs").read_text() + EACH,
+        env={**os.environ, **given},
         # Where the packages are.
         cwd=ROOT / "tests" / "wire",
         capture_output=True,

@@ -13,7 +13,7 @@ import pytest
 from config.observability.logs import SECRET
 from llmproxy.keys.key_text import KeyText
 
-DOCS = Path(__file__).resolve().parents[3] / "docs/personal-keys.md"
+CHECK = Path(__file__).resolve().parents[3] / "docs/examples/sdk/key_check.py"
 KEY = KeyText(bytes(range(32)))
 
 
@@ -61,12 +61,11 @@ def test_no_trace_of_a_key_shows_it() -> None:
 
 
 def test_the_documented_pattern_and_check_know_keys_and_nothing_else() -> None:
-    documented = DOCS.read_text()
-    patterns = re.findall(r"^    (sk-shell-.*)$", documented, re.MULTILINE)
+    program = CHECK.read_text()
+    patterns = re.findall(r"^(sk-shell-.*)$", program, re.MULTILINE)
     assert patterns
     key = KeyText.new().text
     assert all(re.search(each, f"OPENAI_API_KEY={key}\n") for each in patterns)
-    (program,) = re.findall(r"```python\n(.*?)```", documented, re.DOTALL)
     wrong = key[:9] + ("a" if key[9] != "a" else "b") + key[10:]
     for text, said in ((key, "a key"), (wrong, "no key")):
         done = subprocess.run(
