@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from accounts.hooks import Caller
 from accounts.models import Session
@@ -35,6 +34,7 @@ from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
 from config.api.problems import NotFound
 from config.api.schema import problems
+from config.api.views import ViewSet
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current as request_id
 from config.ratelimits.failed_logins import attempt

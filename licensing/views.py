@@ -5,9 +5,9 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from config.api.etags import is_known, tag_of
+from config.api.views import ViewSet
 from licensing.callers import caller_of
 from licensing.serializers import LicenceStatusSerializer
 

@@ -9,13 +9,13 @@ from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
-from rest_framework.viewsets import ViewSet
 
 from accounts.audit import Actor
 from config.api.etags import unless_known
 from config.api.negotiation import WhateverAccept
 from config.api.problems import MalformedRequest
 from config.api.schema import problems
+from config.api.views import ViewSet
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current as request_id
 from releases.delivery.storage import POINTER_CACHE

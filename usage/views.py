@@ -5,8 +5,8 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
+from config.api.views import ViewSet
 from licensing.callers import caller_of
 from usage.limits import PlanCaps
 from usage.serializers import UsageSerializer

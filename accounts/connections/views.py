@@ -8,7 +8,6 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from accounts.connections.authorisation import begin
 from accounts.connections.disconnecting import disconnect
@@ -30,6 +29,7 @@ from accounts.serializers import validated
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import still_there
 from config.api.schema import problems
+from config.api.views import ViewSet
 from config.ratelimits import limits as ratelimits
 
 PROVIDER = OpenApiParameter(

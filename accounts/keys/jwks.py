@@ -8,11 +8,11 @@ from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from accounts.keys.key_ring import ring
 from config.api.etags import unless_known
 from config.api.negotiation import WhateverAccept
+from config.api.views import APIView
 
 MAX_AGE = 300
 CONTENT_TYPE = "application/jwk-set+json"

@@ -18,10 +18,10 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from config.api.etags import unless_known
 from config.api.negotiation import WhateverAccept
+from config.api.views import APIView
 
 CACHE_CONTROL = "public, max-age=300"
 # Swagger UI needs its own files, and the pictures inside its style sheet.

@@ -102,6 +102,8 @@ class _Stream:
     def close(self) -> None:
         """Django calls it once, after the answer was sent or its client has left."""
         request, response, started = self._facts
+        # They name the answer, which names this: a circle, and all of a call hangs on it.
+        del self._facts, self._chunks
         # The view may know better how its stream ended.
         reported: Callable[[], str | None] = getattr(response, "how_ended", lambda: None)
         _log(request, response, started, self._size, reported() or self._ended)

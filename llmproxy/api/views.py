@@ -12,11 +12,11 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from config.api.negotiation import WhateverAccept
 from config.api.problems import Problem
 from config.api.schema import problems
+from config.api.views import ViewSet
 from config.middleware.request_id import current as request_id
 from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of

@@ -7,13 +7,13 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from accounts.people.operators import actor_of
 from accounts.serializers import validated
 from accounts.sessions.authentication import still_there
 from config.api.problems import NotFound
 from config.api.schema import problems
+from config.api.views import ViewSet
 from licensing.callers import caller_of
 from llmproxy.keys.personal_keys import MOST_DAYS, end_key, make_key
 from llmproxy.keys.serializers import KeyListSerializer, MadeKeySerializer, NewKeySerializer

@@ -8,10 +8,10 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import ViewSet
 
 from config.api.etags import tag_of, unless_known
 from config.api.schema import problems
+from config.api.views import ViewSet
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks, NotEntitled
 from releases.micro_apps.offers import offered

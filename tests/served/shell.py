@@ -40,6 +40,10 @@ class Shell:
         self._session.headers["Connection"] = "close"
         self._session.mount("http://", _From(address))
 
+    def keep_connections(self) -> None:
+        """From now on calls share connections, as those of a browser do."""
+        self._session.headers["Connection"] = "keep-alive"
+
     def call(self, method: str, path: str, **options: Any) -> requests.Response:
         """With the access token, where there is one."""
         headers = {"Authorization": f"Bearer {self.access}"} if self.access else {}
