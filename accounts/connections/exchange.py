@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from authlib.oauth2 import ClientAuth
 
-from config.http import one_answer
+from config.http.exchange import exchange_once
 
 # For the whole exchange. The lease of a refresh lasts longer.
 MOST_SECONDS = 15.0
@@ -54,7 +54,7 @@ class Session:
         headers: Mapping[str, str] | None = None,
         auth: ClientAuth | None = None,
     ) -> Answer:
-        """Posts a form with the client's authentication. Raises ``config.http.one_answer.NoAnswer``."""
+        """Posts a form with the client's authentication. Raises ``config.http.exchange.ExchangeError``."""
         prepared: Any = (url, {**HEADERS}, urlencode(data))
         if auth is not None:
             prepared = auth.prepare("POST", *prepared)
@@ -62,8 +62,8 @@ class Session:
 
 
 def post(url: str, headers: Mapping[str, str], body: str) -> Answer:
-    """Posts a form's body. Raises ``config.http.one_answer.NoAnswer``."""
-    with one_answer.exchange(
+    """Posts a form's body. Raises ``config.http.exchange.ExchangeError``."""
+    with exchange_once(
         "POST",
         url,
         headers=headers,
@@ -71,5 +71,6 @@ def post(url: str, headers: Mapping[str, str], body: str) -> Answer:
         limit=MOST_BYTES,
         silence=MOST_SECONDS,
         deadline=time.monotonic() + MOST_SECONDS,
-    ) as answer:
-        return Answer(answer.status, dict(answer.headers), answer.read())
+    ) as exchange:
+        head = exchange.await_head()
+        return Answer(head.status, dict(head.headers), exchange.body())

@@ -19,7 +19,7 @@ from accounts.connections.exchange import Answer, Session
 from accounts.connections.provider_settings import OAuthProvider
 from accounts.models import Connection
 from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
-from config.http.one_answer import NoAnswer
+from config.http.exchange import ExchangeError
 
 Failure = Connection.Failure
 LONGEST_TOKEN = 16 * 1024
@@ -132,7 +132,7 @@ def revoke(provider: OAuthProvider, *, token: str, hint: str) -> None:
         answer = _client(provider).revoke_token(
             provider.revocation_endpoint, token=token, token_type_hint=hint
         )
-    except NoAnswer as error:
+    except ExchangeError as error:
         raise _no_answer(error) from None
     # RFC 7009 requires 200 for unknown tokens too; some providers answer 400 with one of these errors.
     if 200 <= answer.status_code < 300 or _error(answer) in {"invalid_token", "invalid_grant"}:
@@ -180,7 +180,7 @@ def _tokens(
 ) -> Tokens:
     try:
         given = ask()
-    except NoAnswer as error:
+    except ExchangeError as error:
         raise _no_answer(error) from None
     access, refresh = given.get("access_token"), given.get("refresh_token") or before
     kind = given.get("token_type") or "bearer"
@@ -220,7 +220,7 @@ def _error(answer: Answer) -> str:
     return error if isinstance(error, str) else ""
 
 
-def _no_answer(error: NoAnswer) -> ProviderFailed:
+def _no_answer(error: ExchangeError) -> ProviderFailed:
     kind = Failure.TIMED_OUT if error.reason == "too_slow" else Failure.UNREACHABLE
     return ProviderFailed(kind, sent=error.sent)
 

@@ -1,4 +1,4 @@
-"""The HTTP connections to providers: verified, kept for reuse, and limited in time from name look-up on.
+"""HTTP connections to other services: verified, kept for reuse, and limited in time from name look-up on.
 
 Subclasses of the connections of ``requests`` and urllib3 record the progress of a request, which decides whether a
 retry is safe, and refuse answers whose heads leave the end of the body ambiguous.
@@ -9,18 +9,20 @@ import socket
 import ssl
 import threading
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from http.client import HTTPException, HTTPMessage, HTTPResponse
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
-from requests import PreparedRequest, Request, Response, Session
+from requests import PreparedRequest, Request, Response
 from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from config.greenlets import within
 
-# Connections kept for reuse, per provider. More may be open; beyond this they are not kept.
+# Connections kept for reuse, per server. More may be open; beyond this they are not kept.
 KEPT_CONNECTIONS = 4096
 # A connection that was idle for longer is not used again. Servers and address translators drop idle connections, some
 # silently, and a request lost in that way cannot safely be repeated. Several common servers close theirs after 5 s.
@@ -44,17 +46,24 @@ class UnclearHead(HTTPException):
     """The head of an answer breaks the rules of HTTP."""
 
 
+class Abandoned(HTTPException):
+    """The caller has left before the request was sent."""
+
+
 class Attempt:
     """The progress of one attempt at a request.
 
-    ``connected``: past name look-up, connection and TLS. ``sent``: the provider may have received the whole request.
-    ``answered``: a byte of the answer has come. ``is_first``: no attempt was made before.
+    ``connected``: past name look-up, connection and TLS. ``sent``: the server may have received the whole request.
+    ``answered``: a byte of the answer has come; ``has_head``: its head has. ``is_first``: no attempt was made before.
+    ``is_cut``: nothing may be sent any more.
     """
 
-    def __init__(self, *, connect_timeout: float, is_first: bool = True) -> None:
-        self.connect_timeout = connect_timeout
+    def __init__(
+        self, *, connect_timeout: float, address_timeout: float, is_first: bool = True
+    ) -> None:
+        self.connect_timeout, self.address_timeout = connect_timeout, address_timeout
         self.is_first = is_first
-        self.connected = self.send_failed = self.answered = False
+        self.connected = self.send_failed = self.answered = self.has_head = self.is_cut = False
         self.is_reused = True
         self.sent_at = 0.0
         self.connection: _Connection | None = None
@@ -64,6 +73,12 @@ class Attempt:
     @property
     def sent(self) -> bool:
         return self.connected and not self.send_failed
+
+    def begin_to_send(self) -> None:
+        # In this order, and whoever cuts reads ``sent`` last: a thread may come between.
+        self.connected = True
+        if self.is_cut:
+            raise Abandoned
 
 
 class _Current(threading.local):
@@ -99,17 +114,19 @@ class _Connection(HTTPConnection):
         """Connects within the connect timeout, over name look-up, all addresses and TLS together."""
         attempt = _current.attempt
         attempt.is_reused = False
-        sending, self.timeout = self.timeout, attempt.connect_timeout
+        sending, self.timeout = self.timeout, attempt.address_timeout
         within(attempt.connect_timeout, super().connect)
         self.timeout = sending
         self.sock.settimeout(sending)
-        attempt.connected = True
+        attempt.begin_to_send()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         attempt = _current.attempt
-        attempt.connection, attempt.connected = self, self.sock is not None
+        attempt.connection, attempt.connected = self, False
         attempt.sent_at = time.monotonic()
         try:
+            if self.sock is not None:
+                attempt.begin_to_send()
             super().request(*args, **kwargs)
         except BaseException:
             attempt.send_failed = True
@@ -129,12 +146,31 @@ class _TLSPool(HTTPSConnectionPool):
     ConnectionCls = _TLSConnection
 
 
-class _Adapter(HTTPAdapter):
-    def __init__(self, context: ssl.SSLContext) -> None:
-        self._context = context
+class Client(HTTPAdapter):
+    """The connections to other services, for one process or one exchange.
+
+    It follows no redirect, keeps no cookies and knows no proxies, .netrc or other environment, as a session would.
+    ``ca_bundle`` is a file or folder of PEM certificates to trust instead of the public authorities.
+    """
+
+    def __init__(self, *, ca_bundle: str | None = None) -> None:
+        trusted = ca_bundle or DEFAULT_CA_BUNDLE_PATH
+        file, folder = (None, trusted) if Path(trusted).is_dir() else (trusted, None)
+        self._context = ssl.create_default_context(cafile=file, capath=folder)
         # By URL, of which a provider has one or two: urllib3's look-up takes 40 µs.
         self._pools: dict[str | None, Any] = {}
         super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(self, request: PreparedRequest, attempt: Attempt, *, timeout: float) -> Response:
+        """Sends a request and returns its answer, the body unread. ``timeout`` limits each silence."""
+        _current.attempt = attempt
+        return self.send(request, stream=True, timeout=timeout)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         options = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]
@@ -160,39 +196,24 @@ class _Adapter(HTTPAdapter):
         """The shared context verifies; the superclass would load all authorities for each connection."""
 
 
-class Client(Session):
-    """The connections of one process to its providers.
-
-    It follows no redirect, keeps no cookies and knows no proxies, .netrc or other environment. ``ca_bundle`` is a file
-    of PEM certificates to trust instead of the public authorities.
-    """
-
-    def __init__(self, *, ca_bundle: str | None = None) -> None:
-        super().__init__()
-        self.trust_env = False
-        adapter = _Adapter(ssl.create_default_context(cafile=ca_bundle or DEFAULT_CA_BUNDLE_PATH))
-        self.mount("https://", adapter)
-        self.mount("http://", adapter)
-
-    def ask(self, request: PreparedRequest, attempt: Attempt, *, timeout: float) -> Response:
-        """Sends a request and returns its answer, the body unread. ``timeout`` limits each silence."""
-        assert request.url is not None
-        _current.attempt = attempt
-        return self.get_adapter(request.url).send(request, stream=True, timeout=timeout)
+def machine_authorities() -> str | None:
+    """This machine's authorities (``SSL_CERT_FILE`` names others), or None if it has none."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath
 
 
-def prepared(url: str, headers: dict[str, str], body: bytes) -> PreparedRequest:
-    """A POST request that accepts no encoding of the answer."""
-    request = _without_body(url, tuple(headers.items())).copy()
+def prepared(method: str, url: str, headers: Mapping[str, str], body: bytes) -> PreparedRequest:
+    """A request that accepts no encoding of the answer."""
+    request = _without_body(method, url, tuple(headers.items())).copy()
     request.prepare_body(body, None)
     return request
 
 
 # All calls to a provider share one or two URLs and sets of headers, and preparing them takes 40 µs.
 @lru_cache(maxsize=64)
-def _without_body(url: str, headers: tuple[tuple[str, str], ...]) -> PreparedRequest:
-    given = {name: value for name, value in headers if name.lower() != "accept-encoding"}
-    return Request("POST", url, {**given, "Accept-Encoding": "identity"}).prepare()
+def _without_body(method: str, url: str, headers: tuple[tuple[str, str], ...]) -> PreparedRequest:
+    kept = {name: value for name, value in headers if name.lower() != "accept-encoding"}
+    return Request(method, url, {**kept, "Accept-Encoding": "identity"}).prepare()
 
 
 def _check(headers: HTTPMessage) -> None:

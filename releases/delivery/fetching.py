@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from config.api.problems import Fault
-from config.http.one_answer import Answer, NoAnswer, exchange
+from config.http.exchange import Exchange, ExchangeError, Head, exchange_once
 
 SILENCE_SECONDS = 10.0
 HEADERS = {"User-Agent": "shell-release-check"}
@@ -30,14 +30,14 @@ class FetchRefused(Exception):
 class Fetched:
     """A file in transfer; iterating yields its bytes."""
 
-    def __init__(self, answer: Answer) -> None:
-        self.cache_control = answer.headers.get("Cache-Control", "")
-        self._answer = answer
+    def __init__(self, exchange: Exchange) -> None:
+        self.cache_control = exchange.await_head().headers.get("Cache-Control", "")
+        self._exchange = exchange
 
     def __iter__(self) -> Iterator[bytes]:
         is_empty = True
-        for chunk in self._answer:
-            is_empty = False
+        for chunk in self._exchange:
+            is_empty = is_empty and not chunk
             yield chunk
         if is_empty:
             raise FetchRefused("empty", "The file is empty.")
@@ -49,30 +49,30 @@ def fetch(url: str, *, limit: int, deadline: float) -> Iterator[Fetched]:
 
     ``limit`` in bytes, ``deadline`` on the monotonic clock. Raises ``FetchRefused``, also during reading.
     """
-    with _answer("GET", url, limit=limit, deadline=deadline) as answer:
-        _refuse_other_answers(answer)
-        yield Fetched(answer)
+    with _asking("GET", url, limit=limit, deadline=deadline) as exchange:
+        _refuse_other_answers(exchange.await_head())
+        yield Fetched(exchange)
 
 
 def status_of(method: str, url: str, *, deadline: float) -> int:
     """Sends a request and returns the answer's status without its body. Raises ``FetchRefused``."""
-    with _answer(method, url, limit=0, deadline=deadline) as answer:
-        return answer.status
+    with _asking(method, url, limit=0, deadline=deadline) as exchange:
+        return exchange.await_head().status
 
 
 @contextmanager
-def _answer(method: str, url: str, *, limit: int, deadline: float) -> Iterator[Answer]:
+def _asking(method: str, url: str, *, limit: int, deadline: float) -> Iterator[Exchange]:
     try:
-        with exchange(
+        with exchange_once(
             method, url, headers=HEADERS, limit=limit, silence=SILENCE_SECONDS, deadline=deadline
-        ) as answer:
-            yield answer
-    except NoAnswer as error:
+        ) as exchange:
+            yield exchange
+    except ExchangeError as error:
         too_large = f"An artifact has at most {limit // 2**20} MiB."
         raise FetchRefused(error.reason, DETAILS.get(error.reason, too_large)) from None
 
 
-def _refuse_other_answers(answer: Answer) -> None:
+def _refuse_other_answers(answer: Head) -> None:
     if 300 <= answer.status < 400:
         raise FetchRefused("redirected", "The CDN redirects; serve the file at its address.")
     if answer.status in {403, 404, 410}:

@@ -16,7 +16,7 @@ from cryptography import x509
 from gevent.monkey import is_module_patched
 
 from accounts.connections import exchange
-from config.http.one_answer import NoAnswer
+from config.http.exchange import ExchangeError
 from releases.delivery.fetching import FetchRefused, fetch
 from tests.standins.raw_server import Authority, Peer, Provider, playing
 
@@ -60,7 +60,7 @@ def _outcome(ask: Callable[[str], str], url: str) -> Any:
         said = ask(url)
     except FetchRefused as refused:
         said = refused.code
-    except NoAnswer as none:
+    except ExchangeError as none:
         said = f"{none.reason}, sent: {none.sent}"
     return [said, time.monotonic() - began < GENEROUS / 2]
 

@@ -29,7 +29,7 @@ from config.http.exchange import (
     TooLarge,
     Unreachable,
 )
-from tests.config.readers import CAN_INTERRUPT, assert_cut, readers_counted
+from tests.config.readers import CAN_INTERRUPT, assert_cut, readers, readers_counted
 from tests.standins.raw_server import (
     CHUNKED,
     GENEROUS,
@@ -37,6 +37,7 @@ from tests.standins.raw_server import (
     Authority,
     Peer,
     Provider,
+    eventually,
 )
 
 # A silence that is waited for on purpose.
@@ -106,6 +107,7 @@ def ask(session: Client, url: str, **options: Any) -> Exchange:
         deadline=time.monotonic() + options.pop("lasts", 60.0),
         max_bytes=options.pop("max_bytes", 1_000_000),
         retry_until=time.monotonic() + options.pop("patience", 0.0),
+        address_timeout=options.pop("address_timeout", None),
     )
     given = {"headers": {"Authorization": "Bearer hidden-key"}, "body": b'{"stream": true}'}
     return Exchange(session, url=url, limits=limits, **(given | options))
@@ -210,7 +212,9 @@ def test_a_silence_after_the_first_bytes_counts_as_within_the_answer(
 
 
 def test_the_repr_of_a_request_does_not_show_its_content() -> None:
-    shown = repr(prepared("http://hidden.test/", {"Authorization": "Bearer hidden-key"}, b"what"))
+    shown = repr(
+        prepared("POST", "http://hidden.test/", {"Authorization": "Bearer hidden-key"}, b"what")
+    )
     assert "hidden" not in shown
     assert "what" not in shown
 
@@ -509,10 +513,11 @@ def test_a_connection_lost_before_the_end_is_broken(
     with ask(session, start(script, tls).url) as exchange:
         bring_to(stage, exchange)
         ready.set()
+        reason = "unreachable" if stage in HEADLESS else "truncated"
         for _ in range(2):
             with pytest.raises(Broken) as caught:
                 exchange.body()
-            assert caught.value.sent
+            assert (caught.value.sent, caught.value.reason) == (True, reason)
 
 
 def test_a_reset_ends_a_body_without_length_as_broken(start: Start, session: Client) -> None:
@@ -674,7 +679,7 @@ def test_a_body_over_the_limit_is_too_large_and_one_at_the_limit_is_not(
     with ask(session, start(script).url, max_bytes=12) as exchange:
         with pytest.raises(TooLarge) as caught:
             exchange.body()
-        assert caught.value.sent
+        assert (caught.value.sent, caught.value.reason) == (True, "too_large")
 
 
 def test_an_endless_body_is_cut_at_the_limit(start: Start, session: Client) -> None:
@@ -740,6 +745,8 @@ def test_close_ends_a_reader_that_is_far_ahead_of_its_consumer(
     assert stuck.wait(GENEROUS)
     exchange.close()
     assert_cut(provider)
+    # A thread ends too, since it does not wait for room.
+    assert eventually(lambda: not readers())
 
 
 def test_close_ends_a_request_that_the_provider_does_not_read(
@@ -795,6 +802,82 @@ def full() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1/chat"
 
 
+def test_nothing_is_sent_after_the_deadline(start: Start, session: Client) -> None:
+    requests: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        while request := peer.request():
+            requests.append(request.partition(b"\r\n\r\n")[2])
+            peer.answer(b"{}")
+
+    provider = start(script)
+    with ask(session, provider.url) as exchange:
+        assert exchange.body() == b"{}"
+    with ask(session, provider.url, lasts=0.0) as exchange:
+        with pytest.raises(TimedOut) as late:
+            exchange.head(GENEROUS)
+        assert (late.value.reason, late.value.sent) == ("too_slow", False)
+    assert eventually(lambda: not readers())
+    assert requests == [b'{"stream": true}']
+
+
+def test_nothing_is_sent_after_a_close(
+    start: Start, session: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(*args: Any, **options: Any) -> Any:
+        assert found.wait(GENEROUS)
+        return look_up(*args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    asked = threading.Event()
+
+    def script(peer: Peer) -> None:
+        if peer.request():
+            asked.set()
+
+    exchange = ask(session, start(script).url)
+    assert exchange.head(SHORT) is None
+    exchange.close()
+    found.set()
+    assert eventually(lambda: not readers())
+    assert not asked.wait(SHORT)
+    with pytest.raises(Broken) as caught:
+        exchange.head(GENEROUS)
+    assert not caught.value.sent
+
+
+def test_a_silent_address_leaves_time_for_the_next(
+    start: Start, session: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = start(with_length)
+    with deaf(provider.port) as silent:
+        addresses = [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, provider.port))
+            for host in (silent, "127.0.0.1")
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: addresses)
+        with ask(session, provider.url, address_timeout=0.5) as exchange:
+            assert exchange.body() == b"one two three"
+
+
+@contextlib.contextmanager
+def deaf(port: int) -> Iterator[str]:
+    """An address of this machine that takes no more connections at this port, and refuses none."""
+    host = "127.0.0.9"
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind((host, port))
+        listener.listen(0)
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex((host, port))
+        yield host
+
+
 @closed_by_reference
 def test_close_ends_connecting(session: Client, full: str) -> None:
     exchange = ask(session, full, connect_timeout=60.0)
@@ -807,8 +890,9 @@ def test_close_ends_connecting(session: Client, full: str) -> None:
 def test_a_connection_that_takes_too_long_is_unreachable(session: Client, full: str) -> None:
     with ask(session, full, connect_timeout=2 * SHORT, read_timeout=SHORT / 2) as exchange:
         assert exchange.head(SHORT) is None
-        with pytest.raises(Unreachable):
+        with pytest.raises(Unreachable) as caught:
             exchange.head(GENEROUS)
+        assert caught.value.reason == "too_slow"
 
 
 @closed_by_reference
@@ -1060,7 +1144,8 @@ def refused(url: str, session: Client, **options: Any) -> Unreachable:
 def test_a_closed_port_is_unreachable(session: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    assert "ConnectionRefusedError" in str(refused(f"http://127.0.0.1:{port}/", session))
+    error = refused(f"http://127.0.0.1:{port}/", session)
+    assert ("ConnectionRefusedError" in str(error), error.reason) == (True, "unreachable")
 
 
 def test_an_unknown_authority_is_unreachable(start: Start, server_tls: ssl.SSLContext) -> None:

@@ -69,7 +69,6 @@ JUSTIFIED: dict[tuple[str, str], tuple[int, str]] = {
     ("tests/config/observability/test_logs.py", JWT): (1, "made up, to be kept out of logs"),
     ("tests/config/observability/test_reports.py", JWT): (1, "made up, to be kept out of reports"),
     ("tests/config/test_env.py", ADDRESS): (3, "made up, to be kept out of refusals"),
-    ("tests/config/test_http.py", ADDRESS): (1, "made up, to be kept out of errors"),
     ("tests/config/test_exchange.py", ADDRESS): (3, "made up, to be kept out of errors"),
     ("tests/llmproxy/test_image_addresses.py", ADDRESS): (1, "a hostile address"),
     ("tests/local/test_environment.py", ADDRESS): (2, "made up, for an environment file"),
