@@ -16,7 +16,7 @@ class APIView(views.APIView):
 
     def finalize_response(
         self, request: Request, response: Response, *args: Any, **kwargs: Any
-    ) -> Response:
+    ) -> Any:
         final: Any = super().finalize_response(request, response, *args, **kwargs)
         if isinstance(final, Response):
             final.add_post_render_callback(_empty)
