@@ -94,8 +94,8 @@ def _tables_are_emptied_by_delete() -> Iterator[None]:
         self: DatabaseOperations, style: Any, tables: Sequence[str], **kwargs: Any
     ) -> list[str]:
         emptied = sorted({*tables} - FROM_MIGRATIONS)
-        deletes = [f"DELETE FROM {self.quote_name(table)}" for table in emptied]
-        return ["SET LOCAL session_replication_role = replica", *deletes]
+        deletes = "".join(f"DELETE FROM {self.quote_name(table)};" for table in emptied)
+        return ["SET LOCAL session_replication_role = replica", f"DO $$BEGIN {deletes} END$$"]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DatabaseOperations, "sql_flush", flush)

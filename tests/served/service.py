@@ -13,6 +13,7 @@ from pathlib import Path
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from config.ratelimits.table import DEFAULTS
+from tests.served import preloaded
 from tests.served.database import Database
 from tests.tools.children import Child, Program
 from tests.tools.folders import ROOT
@@ -82,7 +83,7 @@ def running_service(
         orphaned_by=signal.SIGQUIT,
     )
     with ExitStack() as stack:
-        child = program.start()
+        child = preloaded.start(program)
         stack.callback(child.stop)
         child.wait_until(partial(healthy, HOST, port), seconds=60)
         yield Service(child, own)
