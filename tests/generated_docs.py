@@ -1,12 +1,13 @@
-"""The tables of the docs that are made from the code.
+"""The tables and the drawing of the docs that are made from the code.
 
-``tests/test_docs.py`` fails while a table differs from the code, and writes it where ``UPDATE_DOCS`` is set.
+``tests/test_docs.py`` fails while one differs from the code, and writes it where ``UPDATE_DOCS`` is set.
 """
 
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 
+import grimp
 from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
@@ -16,6 +17,7 @@ from django.utils.module_loading import import_string
 from accounts.models import Role
 from config.api.problems import Problem
 from config.roles import ACTIONS, VIEWS
+from tests.tools.folders import ROOT
 
 OURS = {"accounts", "licensing", "usage", "releases", "telemetry", "llmproxy", "config"}
 
@@ -69,13 +71,34 @@ def _roles(given: str) -> str:
     return " ".join(role for role in Role.values if role in given.split()) or "owner alone"
 
 
-TABLES: Mapping[str, Callable[[], Iterator[list[str]]]] = {
-    "problems.csv": problem_rows,
-    "roles.csv": role_rows,
-}
+def drawing() -> str:
+    """Every import between rooms, for Mermaid."""
+    graph = grimp.build_graph("config", *sorted(OURS - {"config"}))
+    imports = {
+        (room_of(module), room_of(imported))
+        for module in graph.modules
+        for imported in graph.find_modules_directly_imported_by(module)
+    }
+    arrows = sorted(f"  {one} --> {other}" for one, other in imports if one != other)
+    return "\n".join(["flowchart TD", *arrows, ""])
 
 
-def text_of(table: str) -> str:
+def room_of(module: str) -> str:
+    """An app, or a package of ``config``."""
+    app, _, rest = module.partition(".")
+    package = rest.partition(".")[0]
+    is_package = app == "config" and (ROOT / app / package / "__init__.py").exists()
+    return f"{app}.{package}" if package and is_package else app
+
+
+def table(rows: Callable[[], Iterator[list[str]]]) -> str:
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerows(TABLES[table]())
+    csv.writer(written, lineterminator="\n").writerows(rows())
     return written.getvalue()
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    "imports.mmd": drawing,
+    "problems.csv": lambda: table(problem_rows),
+    "roles.csv": lambda: table(role_rows),
+}
