@@ -10,7 +10,8 @@ from django.contrib.auth.hashers import make_password
 
 from accounts.audit import Actor
 from accounts.models import Session, User
-from accounts.sessions.access_tokens import AccessToken, claims_of
+from accounts.sessions.access_tokens import AccessToken
+from licensing.callers import claims_of
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.served.database import Database
