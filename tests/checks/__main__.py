@@ -6,6 +6,7 @@ has a database, a number in Redis, secrets and a folder of its own.
 
 import hashlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -146,7 +147,7 @@ def _types_cache() -> Path:
 def _environ(number: int, folder: Path) -> dict[str, str]:
     """The environment of a part: what others must not touch is its own."""
     folder.mkdir()
-    server, name = os.environ["DATABASE_URL"], f"part_{number}"
+    server, name = os.environ["DATABASE_URL"], f"part_{secrets.token_hex(4)}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
     return {

@@ -81,7 +81,7 @@ def test_a_stalled_body_is_ended_too(hasty: Service) -> None:
         client.sendall(head("/v1/auth/login", LENGTH) + b"{")
         began = time.monotonic()
         status, _, body = answer_on(client)
-        assert 1 < time.monotonic() - began < 5
+        assert 1 < time.monotonic() - began < 30
         assert (status, json.loads(body)["code"]) == (408, "request_timeout")
         with suppress(ConnectionError):
             assert client.recv(1) == b""

@@ -323,7 +323,7 @@ def test_the_deadline_covers_all_attempts(routed: Routed, settings) -> None:
     began = time.monotonic()
     with pytest.raises(ProviderTimeout):
         complete(call)
-    assert 1.9 < time.monotonic() - began < 3.5
+    assert 1.9 < time.monotonic() - began < 5.5
     # Each had its share of the time.
     assert routed.asked == [1, 1, 1]
 

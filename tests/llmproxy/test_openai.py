@@ -826,9 +826,9 @@ class TestRefusals:
 
     def test_a_very_long_word_is_cleaned_fast(self) -> None:
         body = json.dumps({"error": {"message": "a-" * 30_000}}).encode()
-        began = time.monotonic()
+        began = time.process_time()
         assert len(refusal_of(400, {}, body).detail) == 500
-        assert time.monotonic() - began < 0.5
+        assert time.process_time() - began < 0.5
 
     @pytest.mark.parametrize(
         ("given", "told"),

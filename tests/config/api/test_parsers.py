@@ -392,9 +392,9 @@ def test_a_long_number_hides_no_other_fault(wrong: str) -> None:
 
 
 def test_a_number_of_a_million_digits_is_read_at_once() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     assert parsed(b'{"n": %s}' % (b"9" * 1_000_000)) == {"n": inf}
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_values_that_only_a_field_can_check_are_parsed(client: Client) -> None:
