@@ -27,6 +27,11 @@ bench: python  ## Measures the service against references; PARTS="status streams
 	@.venv/bin/python -m tests.tools.wire wrk
 	@$(RUN) with -- .venv/bin/python -m tests.bench --rounds $(or $(ROUNDS),3) $(PARTS)
 
+bench-smoke: python  ## Whether every part of the bench still runs, in a few minutes and without a report.
+	@$(PYTHON) -m tests.tools.install test
+	@.venv/bin/python -m tests.tools.wire wrk
+	@$(RUN) with -- .venv/bin/python -m tests.bench --short
+
 format: python  ## Put the code in form.
 	@$(PYTHON) -m tests.tools.install test
 	.venv/bin/ruff check --fix .

@@ -1,7 +1,8 @@
-"""Measures the service against references: ``python -m tests.bench [--rounds N] [PART...]``.
+"""Measures the service against references: ``python -m tests.bench [--rounds N | --short] [PART...]``.
 
 Run it beside the servers of ``python -m tests.tools with``, as `make bench` does. It judges nothing by its exit code;
-what it found is in ``.local/bench``, and docs/benchmarks.md says how to read it.
+what it found is in ``.local/bench``, and docs/benchmarks.md says how to read it. ``--short`` writes nothing and only
+shows that every part still runs: one that does not, or that has no figure, ends it with an error.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import django
 from tests.bench import report
 from tests.bench.durable import durable_database
 from tests.bench.figures import Line
+from tests.bench.length import SHORT
 from tests.tools.folders import LOCAL, claim
 
 # In this order; those that stand alone take too long for every run and are asked for by name.
@@ -31,6 +33,9 @@ BASE_URL = "http://127.0.0.1:8000"
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     os.environ["BASE_URL"] = BASE_URL
+    if options.short:
+        os.environ[SHORT] = "yes"
+        options.rounds = 1
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     # Ended by a signal, it still puts away what it made.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -43,6 +48,8 @@ def main(arguments: list[str]) -> int:
             stage = importlib.import_module("tests.bench.stage")
             with stage.stage(folder, postgres) as made:
                 lines = _measured(made, options.parts or PARTS, options.rounds)
+    if options.short:
+        return 0
     seconds = time.monotonic() - began
     under = report.circumstances(rounds=options.rounds, seconds=seconds, load_before=load_before)
     folder = claim(claim(LOCAL) / "bench")
@@ -59,6 +66,8 @@ def _measured(stage: Any, parts: list[str], rounds: int) -> list[Line]:
         began = time.monotonic()
         print(f"{part} ({number} of {len(parts)})", flush=True)
         found = importlib.import_module(f"tests.bench.{part}").measure(stage, rounds=rounds)
+        if not any(line.ours for line in found):
+            raise SystemExit(f"{part} has no figure.")
         for line in found:
             print(f"  {line.told()}", flush=True)
         print(f"  took {time.monotonic() - began:.0f} s", flush=True)
@@ -76,6 +85,7 @@ def _part(name: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--short", action="store_true")
     known = ", ".join([*PARTS, *ALONE])
     parser.add_argument("parts", nargs="*", type=_part, metavar="PART", help=known)
     return parser

@@ -14,13 +14,14 @@ from accounts.sessions.refresh_tokens import RefreshSecret
 from tests.bench import verifying
 from tests.bench.callers import PASSWORD
 from tests.bench.figures import Line, in_turns
+from tests.bench.length import usual
 from tests.bench.stage import WORKERS, Load, Served, Stage, others
 from tests.bench.stock import Stock, running_stock
 
 PART = "auth"
 REFRESH, LOGIN = "/v1/auth/refresh", "/v1/auth/login"
 CALLERS = (1, 16)
-SECONDS = 4.0
+SECONDS = usual(4.0, short=1.0)
 CHAINS = Path(__file__).with_name("refresh.lua")
 KEYED = {"Content-Type": "application/json", "Idempotency-Key": "bench"}
 UNKEYED = {"Content-Type": "application/json"}

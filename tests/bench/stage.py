@@ -22,6 +22,7 @@ from config.ratelimits.table import DEFAULTS
 from tests.bench import wrk
 from tests.bench.callers import CAPS, Caller, make_callers
 from tests.bench.figures import Line
+from tests.bench.length import usual
 from tests.bench.processes import cpu_seconds, tree
 from tests.served.database import Database, new_database
 from tests.served.service import manage
@@ -32,6 +33,7 @@ from tests.tools.ports import free
 HOST = "127.0.0.1"
 WORKERS = 2
 SECONDS = 4.0
+LONGEST = usual(60.0, short=1.0)
 # Counted at each request, and met by none.
 RAISED = ",".join(f"{name}=100000000/m" for name in DEFAULTS)
 
@@ -156,7 +158,8 @@ class Stage:
         self, served: Served, path: str, *, callers: int, seconds: float = SECONDS, **asked: Any
     ) -> Load:
         """So many callers who ask without a pause, by wrk; ``asked`` is what ``wrk.run`` takes: method, tokens…"""
-        run = partial(wrk.run, f"{served.url}{path}", callers=callers, seconds=seconds, **asked)
+        limit = min(seconds, LONGEST)
+        run = partial(wrk.run, f"{served.url}{path}", callers=callers, seconds=limit, **asked)
         return self.metered(served, run)
 
     def metered(self, served: Served, run: Callable[[], wrk.Result]) -> Load:

@@ -18,15 +18,16 @@ import psycopg
 from tests.bench.complete import BODY as ONE_SHOT
 from tests.bench.crowd_of_streams import Crowd, Seen, percentile
 from tests.bench.figures import Line, in_turns
+from tests.bench.length import usual
 from tests.bench.probes import Probe, probed
 from tests.bench.processes import cpu_seconds, pss_mib, rss_mib
 from tests.bench.stage import HOST, WORKERS, Served, Stage
 from tests.tools.folders import ROOT
 
 PART = "streams"
-CHUNKS, EVERY = 50, 0.1
-RAMP = 4.5
-MANY, OF_ONE = 1_000, 500
+CHUNKS, EVERY = usual(50, short=5), 0.1
+RAMP = usual(4.5, short=0.5)
+MANY, OF_ONE = usual((1_000, 500), short=(50, 20))
 PROVIDERS = "/v1/chat/completions"
 WARM = 50
 WATCHED_EVERY = 0.2

@@ -20,11 +20,12 @@ import psycopg
 
 from tests.bench.callers import Caller
 from tests.bench.figures import Line, in_turns
+from tests.bench.length import usual
 from tests.bench.stage import HOST, Served, Stage
 
 PART = "telemetry"
 BATCH = 500
-BATCHES = 120
+BATCHES = usual(120, short=8)
 CALLERS = 4
 COPY = """
 COPY telemetry_event
