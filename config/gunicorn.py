@@ -49,7 +49,7 @@ STATEMENT_LIMITS = (
 
 
 class QuietLogger(Logger):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's logger without its access line; config.middleware.request_id writes the one line of a request."""
+    """gunicorn's logger without its access line; config.middleware.request_log writes the one line of a request."""
 
     def access(self, *_: Any) -> None:
         """Writes nothing."""
@@ -208,7 +208,7 @@ control_socket_disable = True
 # Heartbeats in memory: on a slow disk they would block the worker.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # nosec B108 # noqa: S108 - only an inode of it is used
 
-# config.middleware.request_id writes the one line of a request.
+# config.middleware.request_log writes the one line of a request.
 accesslog = None
 logger_class = QuietLogger
 errorlog = "-"

@@ -168,29 +168,24 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    # Outermost, so that no answer lacks its headers.
-    "config.middleware.browser_policy.BrowserPolicyMiddleware",
-    # Before all others, so that everything later can name the request by its id.
-    "config.middleware.request_id.RequestIdMiddleware",
-    # Before all that answers, so that a page may read each answer.
-    "config.middleware.cross_origin.CrossOriginMiddleware",
+    # Outermost, so that no answer lacks its id, headers and log line, and all that follows knows the client's address.
+    "config.middleware.edge.EdgeMiddleware",
     # Before anything that can refuse or redirect a probe.
     "config.middleware.health.HealthMiddleware",
-    # Before anything that reads the client's address or forwarded headers.
-    "config.middleware.client_address.ClientAddressMiddleware",
+    # Around all that can fail.
     "config.api.handlers.ProblemMiddleware",
+    # Leads to https before anything else is said.
     "django.middleware.security.SecurityMiddleware",
-    "config.middleware.compression.CompressionMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    # Files are for everybody: no limit counts them.
+    "config.middleware.public_files.PublicFilesMiddleware",
+    # What is refused here costs no session and no query.
     "config.ratelimits.limits.AddressLimitMiddleware",
     "config.middleware.body_limits.BodyLimitMiddleware",
-    "config.middleware.pages.PageSessionMiddleware",
+    # Checks the host.
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
-    "config.middleware.pages.PageAuthenticationMiddleware",
-    # Looks at the device of a session when a page asks whether it was proved.
-    "django_otp.middleware.OTPMiddleware",
-    "config.middleware.pages.PageMessageMiddleware",
+    # Session, user, second factor and messages, of pages alone.
+    "config.middleware.pages.PageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 
@@ -491,7 +486,7 @@ LOGGING = {
     "loggers": {
         # Removes Django's own handlers: a console and mails.
         "django": {"handlers": []},
-        # These write paths and messages, which may carry tokens; config.middleware.request_id logs the route.
+        # These write paths and messages, which may carry tokens; config.middleware.request_log logs the route.
         "django.request": {"handlers": ["nowhere"], "propagate": False},
         "django.security": {"handlers": ["nowhere"], "propagate": False},
         # Each command would log a line for each task at its start.

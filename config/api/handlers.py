@@ -23,7 +23,8 @@ from config.api.problems import (
     PermissionRefused,
     Problem,
 )
-from config.middleware.request_id import id_of, route_of
+from config.middleware.request_id import id_of
+from config.middleware.request_log import route_of
 
 CONTENT_TYPE = "application/problem+json"
 CHALLENGE = 'Bearer realm="shell"'

@@ -1,18 +1,17 @@
 """Finds the address of the client: the one that rate limits count and the audit log keeps.
 
 ``X-Forwarded-*`` and ``Forwarded`` are claims. The service believes them only if the peer, the other end of the
-connection, is in ``TRUSTED_PROXIES``. From other peers the middleware removes them, so that later code may trust
-them. A trusted proxy must set ``X-Forwarded-Proto`` itself and
-append the peer's address to ``X-Forwarded-For``, as nginx and cloud load balancers do.
+connection, is in ``TRUSTED_PROXIES``. From other peers they are removed, so that later code may trust them. A trusted
+proxy must set ``X-Forwarded-Proto`` itself and append the peer's address to ``X-Forwarded-For``, as nginx and cloud
+load balancers do.
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest
 from rest_framework.request import Request
 
 Address = IPv4Address | IPv6Address
@@ -26,35 +25,29 @@ WITH_PORT = re.compile(r"\[(?P<six>[^\]]+)\](?::\d{1,5})?|(?P<four>[\d.]+):\d{1,
 CLAIM = re.compile(r"HTTP_(X_)?FORWARDED")
 
 
-class ClientAddressMiddleware:
+def find(request: HttpRequest) -> None:
     """Finds the client's address, and removes a proxy's headers from requests of other peers."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        client = peer = _peer(request.META.get("REMOTE_ADDR") or "")
-        if _trusted(peer):
-            # The client is the rightmost address that is no trusted proxy; anybody may have written the entries to its
-            # left. A malformed entry ends the search at the last good one.
-            for entry in reversed(request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")):
-                address = _parsed(entry)
-                if address is None:
-                    break
-                client = address
-                if not _trusted(client):
-                    break
-        elif claims := [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]:
-            for name in claims:
-                del request.META[name]
-            # Django's cached copy of the headers may still have the claims.
-            request.__dict__.pop("headers", None)
-        request.META[META_KEY] = str(client)
-        return self.get_response(request)
+    client = peer = _peer(request.META.get("REMOTE_ADDR") or "")
+    if _trusted(peer):
+        # The client is the rightmost address that is no trusted proxy; anybody may have written the entries to its
+        # left. A malformed entry ends the search at the last good one.
+        for entry in reversed(request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")):
+            address = _parsed(entry)
+            if address is None:
+                break
+            client = address
+            if not _trusted(client):
+                break
+    elif claims := [name for name in request.META if "FORWARDED" in name and CLAIM.match(name)]:
+        for name in claims:
+            del request.META[name]
+        # Django's cached copy of the headers may still have the claims.
+        request.__dict__.pop("headers", None)
+    request.META[META_KEY] = str(client)
 
 
 def address_of(request: HttpRequest | Request) -> str:
-    """Returns the client's address in its shortest form, or the peer's where the middleware has not run."""
+    """Returns the client's address in its shortest form, or the peer's where it was not looked for."""
     known: str | None = request.META.get(META_KEY)
     return known or str(_peer(request.META.get("REMOTE_ADDR") or ""))
 

@@ -1,58 +1,29 @@
-"""Gives every request an id and one log line.
+"""The id of every request: the caller's ``X-Request-ID`` if it is well-formed, else a new one.
 
-The id is the caller's ``X-Request-ID`` if it is well-formed, else a new one. The answer, every problem and, through
-:func:`current`, every log line written during the request carry it. The request's line names the route and never the
-path, which may carry a token.
+The answer, every problem and, through :func:`current`, every log line written during the request carry it.
 """
 
-import logging
 import re
-from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from http import HTTPStatus
-from time import perf_counter
 
-from django.contrib.auth import SESSION_KEY
-from django.http import FileResponse, HttpRequest, HttpResponseBase, StreamingHttpResponse
-from django.utils.functional import LazyObject
+from django.http import HttpRequest
 
 from config.db.uuid7 import timed_uuid
-from config.middleware.client_address import address_of
 
 HEADER = "X-Request-ID"
 SANE = re.compile(r"[A-Za-z0-9._-]{8,64}")
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
-log = logging.getLogger(__name__)
 _current: ContextVar[str] = ContextVar("request_id", default="")
 
 
-class RequestIdMiddleware:
-    """The outermost middleware: sets the request's id, and logs the request when its answer or stream has ended."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        started = perf_counter()
-        given = request.META.get("HTTP_X_REQUEST_ID", "")
-        request_id = given if SANE.fullmatch(given) else str(timed_uuid())
-        request.id = request_id  # type: ignore[attr-defined]
-        # Not reset afterwards: the server may still log about this answer, and the thread's next request sets its own.
-        _current.set(request_id)
-        response = self.get_response(request)
-        response[HEADER] = request_id
-        if response.status_code == HTTPStatus.NOT_MODIFIED:
-            # Django writes 0; RFC 9110, 8.6 allows the length of the full answer or none.
-            del response["Content-Length"]
-        # The server must be able to send a file by itself, so a file is not wrapped.
-        if isinstance(response, StreamingHttpResponse) and not isinstance(response, FileResponse):
-            response.streaming_content = _Stream(request, response, started)
-        else:
-            length = response.headers.get("Content-Length", "")
-            size = int(length) if length.isdecimal() else len(getattr(response, "content", b""))
-            _log(request, response, started, size, None)
-        return response
+def begin(request: HttpRequest) -> str:
+    """Sets and returns the id of a request that has just come."""
+    given = request.META.get("HTTP_X_REQUEST_ID", "")
+    named = given if SANE.fullmatch(given) else str(timed_uuid())
+    request.id = named  # type: ignore[attr-defined]
+    # Not reset afterwards: the server may still log about this answer, and the thread's next request sets its own.
+    _current.set(named)
+    return named
 
 
 def current() -> str:
@@ -63,77 +34,3 @@ def current() -> str:
 def id_of(request: HttpRequest) -> str:
     """Returns the id of a given request."""
     return getattr(request, "id", "") or current()
-
-
-def route_of(request: HttpRequest) -> str:
-    """Returns the name of a request's route, or its pattern; ``-`` without a route."""
-    match = request.resolver_match
-    if match is None:
-        return "-"
-    return match.view_name if match.url_name else match.route
-
-
-class _Stream:
-    """Wraps the chunks of a streamed answer; counts bytes, and logs the request when Django closes it."""
-
-    def __init__(
-        self, request: HttpRequest, response: StreamingHttpResponse, started: float
-    ) -> None:
-        self._facts = request, response, started
-        self._chunks: Iterator[bytes] = iter(response.streaming_content)  # type: ignore[arg-type]
-        self._size = 0
-        self._ended = "cut"
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            chunk = next(self._chunks)
-        except StopIteration:
-            self._ended = "done"
-            raise
-        except BaseException:
-            self._ended = "failed"
-            raise
-        self._size += len(chunk)
-        return chunk
-
-    def close(self) -> None:
-        """Django calls it once, after the answer was sent or its client has left."""
-        request, response, started = self._facts
-        # They name the answer, which names this: a circle, and all of a call hangs on it.
-        del self._facts, self._chunks
-        # The view may know better how its stream ended.
-        reported: Callable[[], str | None] = getattr(response, "how_ended", lambda: None)
-        _log(request, response, started, self._size, reported() or self._ended)
-
-
-def _log(
-    request: HttpRequest, response: HttpResponseBase, started: float, size: int, ended: str | None
-) -> None:
-    try:
-        facts = {
-            "method": request.method if request.method in METHODS else "OTHER",
-            "route": route_of(request),
-            "status": response.status_code,
-            "duration_ms": round((perf_counter() - started) * 1000, 1),
-            "bytes": size,
-            "ended": ended,
-            "problem": getattr(response, "problem_code", None),
-            "user": _user_of(request),
-            "address": address_of(request),
-        }
-        log.info("request", extra=facts)
-    except Exception:
-        # Django drops errors raised while it closes an answer.
-        log.exception("request_without_facts")
-
-
-def _user_of(request: HttpRequest) -> object:
-    """Returns the id of the caller if it is known already; a log line causes no query."""
-    user = getattr(request, "user", None)
-    if isinstance(user, LazyObject):
-        # Django's user of a session, not yet loaded.
-        return request.session.get(SESSION_KEY) if request.session.accessed else None
-    return getattr(user, "pk", None)

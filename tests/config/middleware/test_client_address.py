@@ -1,11 +1,11 @@
 from ipaddress import ip_network
 
 import pytest
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.test import RequestFactory
 from pytest_django import Settings
 
-from config.middleware.client_address import ClientAddressMiddleware, address_of
+from config.middleware.client_address import address_of, find
 
 PROXY, SECOND_PROXY, CLIENT = "10.0.0.1", "10.0.0.2", "203.0.113.7"
 
@@ -16,17 +16,11 @@ def _proxies(settings: Settings) -> None:
 
 
 def passed_on(peer: str, **meta: str) -> HttpRequest:
-    """A request from this peer as those behind the middleware see it."""
-    seen: list[HttpRequest] = []
-
-    def view(request: HttpRequest) -> HttpResponse:
-        seen.append(request)
-        return HttpResponse()
-
+    """A request from this peer as what comes after sees it."""
     request = RequestFactory().get("/", **{"REMOTE_ADDR": peer, **meta})
     request.headers.get("X-Request-ID")
-    ClientAddressMiddleware(view)(request)
-    return seen[0]
+    find(request)
+    return request
 
 
 @pytest.mark.parametrize(

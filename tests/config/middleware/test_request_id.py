@@ -20,7 +20,8 @@ from django.utils.functional import SimpleLazyObject
 
 from config.api import handlers
 from config.middleware import request_id as request_ids
-from config.middleware.request_id import RequestIdMiddleware
+from config.middleware import request_log
+from config.middleware.edge import EdgeMiddleware
 from tests.config.written import Written
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -215,7 +216,7 @@ def test_a_request_whose_facts_fail_is_still_logged(
     def fail(*_: Any) -> dict[str, object]:
         raise RuntimeError
 
-    monkeypatch.setattr(request_ids, "address_of", fail)
+    monkeypatch.setattr(request_log, "address_of", fail)
     response = served("/named/things/secret")
     response.close()
     assert [
@@ -248,7 +249,7 @@ def test_a_view_may_report_how_its_stream_ended(
         response.how_ended = lambda: told  # type: ignore[attr-defined]
         return response
 
-    answer = RequestIdMiddleware(view)(RequestFactory().get("/"))
+    answer = EdgeMiddleware(view)(RequestFactory().get("/"))
     assert b"".join(cast("StreamingHttpResponse", answer)) == b"1234567"
     answer.close()
     assert written.requests()[0]["ended"] == ended
@@ -280,7 +281,7 @@ def user_in_line(written: Written, user: Any, **state: Any) -> Any:
         request.__dict__.update(state)
         return HttpResponse()
 
-    RequestIdMiddleware(view)(RequestFactory().get("/")).close()
+    EdgeMiddleware(view)(RequestFactory().get("/")).close()
     return written.requests()[0].get("user")
 
 
@@ -319,7 +320,7 @@ def test_concurrent_requests_keep_separate_ids() -> None:
             seen[name] = request_ids.current()
             return HttpResponse()
 
-        RequestIdMiddleware(view)(RequestFactory().get("/", headers={"X-Request-ID": name}))
+        EdgeMiddleware(view)(RequestFactory().get("/", headers={"X-Request-ID": name}))
 
     threads = [threading.Thread(target=serve, args=(f"thread-{n:04}",)) for n in range(4)]
     for thread in threads:
@@ -339,7 +340,7 @@ def test_greenlets_of_one_thread_keep_separate_ids() -> None:
             seen[name] = request_ids.current()
             return HttpResponse()
 
-        RequestIdMiddleware(view)(RequestFactory().get("/", headers={"X-Request-ID": name}))
+        EdgeMiddleware(view)(RequestFactory().get("/", headers={"X-Request-ID": name}))
 
     gevent.joinall(
         [gevent.spawn(serve, f"greenlet-{n:04}") for n in range(4)], timeout=10, raise_error=True

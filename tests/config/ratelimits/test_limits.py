@@ -11,7 +11,7 @@ from django.test import RequestFactory
 from django_ratelimit import core
 from pytest_django import Settings
 
-from config.middleware.client_address import ClientAddressMiddleware
+from config.middleware.edge import EdgeMiddleware
 from config.ratelimits.limits import AddressLimitMiddleware, RateLimited, count
 from config.ratelimits.table import DEFAULTS
 from tests.config.own_redis import OwnRedis, own_redis, round_trips
@@ -63,7 +63,7 @@ def answered(
     view: Callable[[HttpRequest], HttpResponse] = lambda request: HttpResponse(),
 ) -> HttpResponse:
     request = RequestFactory().generic(method, path, REMOTE_ADDR=address)
-    response = ClientAddressMiddleware(AddressLimitMiddleware(view))(request)
+    response = EdgeMiddleware(AddressLimitMiddleware(view))(request)
     assert isinstance(response, HttpResponse)
     return response
 
@@ -215,7 +215,7 @@ def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
 
 
 def test_a_forged_address_spends_the_limit_of_its_sender() -> None:
-    middleware = ClientAddressMiddleware(AddressLimitMiddleware(lambda request: HttpResponse()))
+    middleware = EdgeMiddleware(AddressLimitMiddleware(lambda request: HttpResponse()))
     for number in range(4):
         request = RequestFactory().get(
             "/v1/auth/login", REMOTE_ADDR=HERE, HTTP_X_FORWARDED_FOR=f"198.51.100.{number}"
@@ -226,7 +226,7 @@ def test_a_forged_address_spends_the_limit_of_its_sender() -> None:
 
 def test_clients_behind_a_trusted_proxy_have_limits_of_their_own(settings: Settings) -> None:
     settings.TRUSTED_PROXIES = [ip_network("10.0.0.1/32")]
-    middleware = ClientAddressMiddleware(AddressLimitMiddleware(lambda request: HttpResponse()))
+    middleware = EdgeMiddleware(AddressLimitMiddleware(lambda request: HttpResponse()))
     for number in range(4):
         request = RequestFactory().get(
             "/v1/auth/login", REMOTE_ADDR="10.0.0.1", HTTP_X_FORWARDED_FOR=f"198.51.100.{number}"
