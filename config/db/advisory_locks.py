@@ -4,7 +4,7 @@ The database releases a lock when its holder ends, however it ends.
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from time import sleep
 
@@ -41,7 +41,12 @@ def alone(name: str) -> Iterator[bool]:
     with closing(psycopg.connect(**options)) as holder:
         holder.execute(_LIFT_LIMITS)
         row = holder.execute("SELECT pg_try_advisory_xact_lock(%s)", [_number(name)]).fetchone()
-        yield bool(row and row[0])
+        try:
+            yield bool(row and row[0])
+        finally:
+            # The server notices a closed connection a moment later, and whoever comes next would find the lock taken.
+            with suppress(psycopg.OperationalError):
+                holder.rollback()
 
 
 def lock_until_commit(name: str) -> None:
