@@ -1,6 +1,9 @@
 """Password hashing: argon2id with OWASP's 19 MiB, t=2, p=1, one hash at a time per process."""
 
+from hashlib import sha256
+
 from argon2 import PasswordHasher, Type
+from argon2.exceptions import InvalidHashError, VerificationError
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from config.greenlets import run_exclusively
@@ -40,3 +43,16 @@ class GatedArgon2Hasher(Argon2PasswordHasher):
 TOKEN_HASHER = PasswordHasher(
     time_cost=1, memory_cost=1024, parallelism=1, hash_len=32, type=Type.ID
 )
+
+
+def token_matches(stored: str, presented: bytes | str) -> bool:
+    """Whether a hash of ``TOKEN_HASHER`` is of this token."""
+    try:
+        return TOKEN_HASHER.verify(stored, presented)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def plain_hash(secret: str) -> str:
+    """The SHA-256 of a secret with enough random bits of its own."""
+    return sha256(secret.encode("utf-8", "replace")).hexdigest()

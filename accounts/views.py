@@ -4,7 +4,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import AllowAny, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -33,7 +33,7 @@ from accounts.sessions.revocation import end_session, revoke_all, sign_out
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, account_of, sign_in
 from config.api.problems import NotFound
-from config.api.schema import problems
+from config.api.schema import no_content, problems
 from config.api.views import ViewSet
 from config.middleware.client_address import address_of
 from config.middleware.request_id import current as request_id
@@ -50,6 +50,7 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 )
 
 
+@extend_schema(tags=["access"])
 class AccessViewSet(ViewSet):
     """Login, refresh and logout, without an access token."""
 
@@ -57,12 +58,7 @@ class AccessViewSet(ViewSet):
     permission_classes = (AllowAny,)
 
     @problems("invalid_credentials")
-    @extend_schema(
-        operation_id="login",
-        request=LoginSerializer,
-        responses=TokenPairSerializer,
-        tags=["access"],
-    )
+    @extend_schema(operation_id="login", request=LoginSerializer, responses=TokenPairSerializer)
     def login(self, request: Request) -> Response:
         """Sign in with email and password."""
         given = validated(LoginSerializer, request)
@@ -85,7 +81,6 @@ class AccessViewSet(ViewSet):
         parameters=[IDEMPOTENCY_KEY],
         request=RefreshSerializer,
         responses=TokenPairSerializer,
-        tags=["access"],
     )
     def refresh(self, request: Request) -> Response:
         """Exchange a refresh token for the next pair. Each refresh token is good for one use."""
@@ -102,8 +97,7 @@ class AccessViewSet(ViewSet):
     @extend_schema(
         operation_id="logout",
         request=LogoutSerializer,
-        responses={204: OpenApiResponse(description="Signed out, whatever the token was.")},
-        tags=["access"],
+        responses=no_content("Signed out, whatever the token was."),
     )
     def logout(self, request: Request) -> Response:
         """End the session of a refresh token."""
@@ -117,24 +111,26 @@ class AccessViewSet(ViewSet):
         return Response(status=204)
 
 
+@extend_schema(tags=["access"])
 class MeViewSet(ViewSet):
     """The caller."""
 
     permission_classes = (IsAuthenticated,)
 
-    @extend_schema(operation_id="me", responses=MeSerializer, tags=["access"])
+    @extend_schema(operation_id="me", responses=MeSerializer)
     def retrieve(self, request: Request) -> Response:
         """The signed-in person and their client."""
         shape = MeSerializer(request.user)
         return Response(shape.data, headers={"Cache-Control": "private, no-cache"})
 
 
+@extend_schema(tags=["access"])
 class SessionViewSet(ViewSet):
     """The caller's sessions."""
 
     permission_classes = (IsAuthenticated,)
 
-    @extend_schema(operation_id="sessions", responses=SessionListSerializer, tags=["access"])
+    @extend_schema(operation_id="sessions", responses=SessionListSerializer)
     def list(self, request: Request) -> Response:
         """The caller's live sessions, the newest first."""
         sessions = Session.objects.filter(user=request.user.pk).live(at=timezone.now())
@@ -147,8 +143,7 @@ class SessionViewSet(ViewSet):
     @extend_schema(
         operation_id="end_session",
         parameters=[OpenApiParameter("id", UUID, OpenApiParameter.PATH)],
-        responses={204: OpenApiResponse(description="Ended.")},
-        tags=["access"],
+        responses=no_content("Ended."),
     )
     def destroy(self, request: Request, id: UUID) -> Response:  # noqa: A002 - as the path says it
         """End one of the caller's sessions; the device has to sign in again."""
@@ -161,9 +156,7 @@ class SessionViewSet(ViewSet):
         return Response(status=204)
 
     @extend_schema(
-        operation_id="end_all_sessions",
-        responses={204: OpenApiResponse(description="Every session has ended.")},
-        tags=["access"],
+        operation_id="end_all_sessions", responses=no_content("Every session has ended.")
     )
     def destroy_all(self, request: Request) -> Response:
         """Sign out everywhere: ends every session, this one included."""
@@ -178,6 +171,7 @@ class SessionViewSet(ViewSet):
         return Response(status=204)
 
 
+@extend_schema(tags=["access"])
 class PasswordViewSet(ViewSet):
     """The caller's own password."""
 
@@ -187,8 +181,7 @@ class PasswordViewSet(ViewSet):
     @extend_schema(
         operation_id="change_password",
         request=PasswordChangeSerializer,
-        responses={204: OpenApiResponse(description="Changed; every session has ended.")},
-        tags=["access"],
+        responses=no_content("Changed; every session has ended."),
     )
     def change(self, request: Request) -> Response:
         """Change the caller's password, which ends every session, this one included."""
@@ -207,6 +200,7 @@ class PasswordViewSet(ViewSet):
         return Response(status=204)
 
 
+@extend_schema(tags=["access"])
 class PasswordResetViewSet(ViewSet):
     """Resets a forgotten password by a mailed link."""
 
@@ -216,12 +210,9 @@ class PasswordResetViewSet(ViewSet):
     @extend_schema(
         operation_id="reset_password",
         request=PasswordResetSerializer,
-        responses={
-            204: OpenApiResponse(
-                description="A mail is queued if the email belongs to a user; the answer does not reveal it."
-            )
-        },
-        tags=["access"],
+        responses=no_content(
+            "A mail is queued if the email belongs to a user; the answer does not reveal it."
+        ),
     )
     def reset(self, request: Request) -> Response:
         """Request a mailed link to set a new password, good for one use within 30 minutes."""

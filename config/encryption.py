@@ -8,6 +8,7 @@ bound to nothing; they are read until they are renewed.
 
 import secrets
 from functools import lru_cache
+from typing import ClassVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -37,6 +38,25 @@ def decrypt(value: bytes, *, place: str) -> bytes:
         if (plain := _opened(value, key, place)) is not None:
             return plain
     raise CannotDecrypt
+
+
+class Sealed:
+    """A row with encrypted columns, which are bound to its table, the column and the fields named by ``bound_to``."""
+
+    bound_to: ClassVar[tuple[str, ...]]
+
+    def place(self, column: str) -> str:
+        table = self._meta.db_table  # type: ignore[attr-defined]  # Django's documented API
+        return " ".join(
+            [f"{table}.{column}", *(str(getattr(self, name)) for name in self.bound_to)]
+        )
+
+    def seal(self, column: str, plain: bytes) -> None:
+        setattr(self, column, encrypt(plain, place=self.place(column)))
+
+    def unseal(self, column: str) -> bytes:
+        """Raises ``CannotDecrypt``."""
+        return decrypt(bytes(getattr(self, column)), place=self.place(column))
 
 
 def is_current(value: bytes, *, place: str) -> bool:

@@ -14,6 +14,7 @@ from django.db import connection
 from psycopg.types.numeric import Int8
 
 from licensing.callers import Caller
+from licensing.models import Plan
 from usage.periods import Period
 
 # Fewer output tokens than this count as none: an answer that is cut at once is useless.
@@ -33,11 +34,12 @@ class PlanCaps:
     daily: int | None
 
     @classmethod
-    def of(cls, caller: Caller) -> "PlanCaps":
+    def of(cls, plan: Caller | Plan) -> "PlanCaps":
+        """The numbers of a plan, or of a caller's."""
         return cls(
-            monthly_input=caller.monthly_input_tokens,
-            monthly_output=caller.monthly_output_tokens,
-            daily=caller.daily_tokens,
+            monthly_input=plan.monthly_input_tokens,
+            monthly_output=plan.monthly_output_tokens,
+            daily=plan.daily_tokens,
         )
 
     def values(self) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from django.http import HttpRequest
 from accounts.admin.fields import ClientField
 from accounts.admin.person_action import ENDS, PersonAction
 from accounts.models import User
-from accounts.people.users import add_user, disable, enable
+from accounts.people.access import disable, enable
+from accounts.people.users import add_user
 from accounts.sessions.revocation import revoke_all
 from config.console.actions import Action, BulkAction, Result
 

@@ -9,7 +9,6 @@ import re
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from hashlib import sha256
 from uuid import UUID
 
 from django.db import transaction
@@ -17,10 +16,11 @@ from django.db import transaction
 from accounts.connections import oauth
 from accounts.connections.oauth import Asked
 from accounts.connections.providers import find
+from accounts.hashers import plain_hash
 from accounts.models import ConnectionAttempt
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem
-from config.encryption import CannotDecrypt, decrypt, encrypt
+from config.encryption import CannotDecrypt
 
 LIFETIME = timedelta(minutes=10)
 # Per person; a further authorisation replaces the oldest.
@@ -66,7 +66,7 @@ def begin(
         lock_user(user_id)
         _make_room(user_id, now=now)
         attempt = ConnectionAttempt(
-            state_hash=_hash(asked.state),
+            state_hash=plain_hash(asked.state),
             user_id=user_id,
             session_id=session_id,
             provider=provider,
@@ -74,7 +74,7 @@ def begin(
             began_at=now,
             expires_at=expires_at,
         )
-        attempt.verifier = encrypt(asked.verifier.encode(), place=attempt.place("verifier"))
+        attempt.seal("verifier", asked.verifier.encode())
         attempt.save(force_insert=True)
     url = oauth.authorization_url(party, asked)
     return Begun(authorization_url=url, state=asked.state, expires_at=expires_at)
@@ -96,13 +96,13 @@ def consume(*, user_id: UUID, session_id: UUID, provider: str, state: str, now: 
     Raises ``StateInvalid``. A use by another person or session does not consume the state.
     """
     attempts = ConnectionAttempt.objects.filter(
-        state_hash=_hash(state), user=user_id, session=session_id, provider=provider
+        state_hash=plain_hash(state), user=user_id, session=session_id, provider=provider
     )
     attempt = attempts.filter(expires_at__gt=now).first()
     if attempt is None or not attempts.filter(pk=attempt.pk).delete()[0]:
         raise StateInvalid
     try:
-        verifier = decrypt(bytes(attempt.verifier), place=attempt.place("verifier")).decode()
+        verifier = attempt.unseal("verifier").decode()
     except CannotDecrypt:
         # The encryption key was removed within these ten minutes.
         raise StateInvalid from None
@@ -118,7 +118,3 @@ def _make_room(user_id: UUID, *, now: datetime) -> None:
     theirs = ConnectionAttempt.objects.filter(user=user_id)
     kept = theirs.filter(expires_at__gt=now).order_by("-pk")[: MOST_AT_A_TIME - 1]
     theirs.exclude(pk__in=list(kept.values_list("pk", flat=True))).delete()
-
-
-def _hash(state: str) -> str:
-    return sha256(state.encode("utf-8", "replace")).hexdigest()

@@ -23,7 +23,7 @@ from accounts.models import Connection, ConnectionAttempt, ConnectionRevocation
 from config.api.problems import Problem
 from config.clock import clock_from
 from config.db.connections import release_connection
-from config.encryption import CannotDecrypt, decrypt, encrypt
+from config.encryption import CannotDecrypt
 
 GIVEN_UP_AFTER = timedelta(days=14)
 FIRST_PAUSE = timedelta(seconds=5)
@@ -75,7 +75,7 @@ def revoke_later(
     known = {hint: token for hint, token in zip(HINTS, tokens, strict=True) if token}
     with transaction.atomic():
         row = ConnectionRevocation(provider=provider, user_id=user_id, asked_at=now, due_at=now)
-        row.tokens = encrypt(json.dumps(known).encode(), place=row.place("tokens"))
+        row.seal("tokens", json.dumps(known).encode())
         row.save(force_insert=True)
         _queue(row.pk, now)
     return row
@@ -83,12 +83,8 @@ def revoke_later(
 
 def tokens_of(connection: Connection) -> list[str | None]:
     """A connection's refresh token and access token. Raises ``CannotDecrypt``."""
-    columns = ("refresh_token", "access_token")
-    stored = ((each, getattr(connection, each)) for each in columns)
-    return [
-        None if value is None else decrypt(bytes(value), place=connection.place(column)).decode()
-        for column, value in stored
-    ]
+    refresh = connection.unseal("refresh_token").decode() if connection.refresh_token else None
+    return [refresh, connection.unseal("access_token").decode()]
 
 
 def is_revocable(provider: str) -> bool:
@@ -153,7 +149,7 @@ def forget_revocations(
 
 
 def _tokens_in(row: ConnectionRevocation) -> dict[str, str]:
-    tokens: dict[str, str] = json.loads(decrypt(bytes(row.tokens), place=row.place("tokens")))
+    tokens: dict[str, str] = json.loads(row.unseal("tokens"))
     return tokens
 
 

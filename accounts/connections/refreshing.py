@@ -26,7 +26,7 @@ from accounts.connections.provider_settings import OAuthProvider
 from accounts.models import Connection
 from config.clock import clock_from
 from config.db.connections import release_connection
-from config.encryption import decrypt, encrypt
+from config.encryption import encrypt
 
 LEASE = timedelta(seconds=25)
 # A short outage of the database must not lose a refresh token that only this process knows.
@@ -76,8 +76,7 @@ def refresh(lease: Lease, *, provider: OAuthProvider, by: Actor, now: datetime) 
     """
     connection = lease.connection
     assert connection.refresh_token is not None
-    place = connection.place("refresh_token")
-    refresh_token = decrypt(bytes(connection.refresh_token), place=place).decode()
+    refresh_token = connection.unseal("refresh_token").decode()
     release_connection()
     clock = clock_from(now)
     try:

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import cast
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,7 +28,7 @@ from accounts.people.operators import actor_of
 from accounts.serializers import validated
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import still_there
-from config.api.schema import problems
+from config.api.schema import no_content, problems
 from config.api.views import ViewSet
 from config.ratelimits import limits as ratelimits
 
@@ -42,14 +42,13 @@ FAILURES = ("not_configured", "provider_error", "provider_unavailable", "provide
 UNSHARED = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
+@extend_schema(tags=["connections"])
 class ConnectionViewSet(ViewSet):
     """The caller's connections to third parties. A shell receives access tokens only; all other secrets stay here."""
 
     permission_classes = (IsAuthenticated,)
 
-    @extend_schema(
-        operation_id="connections", responses=ConnectionListSerializer, tags=["connections"]
-    )
+    @extend_schema(operation_id="connections", responses=ConnectionListSerializer)
     def list(self, request: Request) -> Response:
         """The caller's connections, and the providers that can be connected."""
         rows = Connection.objects.filter(user=request.user.pk).order_by("provider")
@@ -66,7 +65,6 @@ class ConnectionViewSet(ViewSet):
         parameters=[PROVIDER],
         request=AuthorizeSerializer,
         responses=AuthorizationSerializer,
-        tags=["connections"],
     )
     def authorize(self, request: Request, provider: str) -> Response:
         """Begin an authorisation, to be completed within ten minutes, and get the address for the person's browser."""
@@ -87,7 +85,6 @@ class ConnectionViewSet(ViewSet):
         parameters=[PROVIDER],
         request=CompleteSerializer,
         responses={201: ConnectionSerializer},
-        tags=["connections"],
     )
     def complete(self, request: Request, provider: str) -> Response:
         """Complete an authorisation with the parameters of the provider's redirect."""
@@ -113,7 +110,6 @@ class ConnectionViewSet(ViewSet):
         parameters=[PROVIDER],
         request={"application/json": ConnectionTokenSerializer},
         responses=AccessSerializer,
-        tags=["connections"],
     )
     def token(self, request: Request, provider: str) -> Response:
         """An access token for the third party, renewed if necessary. The body may be left out."""
@@ -133,12 +129,9 @@ class ConnectionViewSet(ViewSet):
     @extend_schema(
         operation_id="disconnect",
         parameters=[PROVIDER],
-        responses={
-            204: OpenApiResponse(
-                description="Deleted here, and revoked at the provider as soon as that can be reached."
-            )
-        },
-        tags=["connections"],
+        responses=no_content(
+            "Deleted here, and revoked at the provider as soon as that can be reached."
+        ),
     )
     def destroy(self, request: Request, provider: str) -> Response:
         """Disconnect."""

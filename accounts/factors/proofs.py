@@ -10,9 +10,9 @@ from django_otp.models import Device
 
 from accounts.audit import Actor, record
 from accounts.factors.devices import authenticators, kind_of, recovery_codes
-from accounts.factors.setting_up import as_typed
 from accounts.models import RecoveryCodes, User
 from accounts.people import mails
+from accounts.typed_codes import as_typed
 from config.api.problems import Fault, InvalidRequest
 
 # Wrong codes of one kind in a row after which the operator is mailed: so many are no slips of a finger.

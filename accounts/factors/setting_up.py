@@ -2,7 +2,6 @@
 
 import secrets
 from datetime import datetime, timedelta
-from hashlib import sha256
 from uuid import UUID
 
 from django.db import transaction
@@ -13,19 +12,18 @@ from django_otp_webauthn.models import WebAuthnCredential
 from accounts.audit import Actor, check_reason, record
 from accounts.factors import console_sessions
 from accounts.factors.devices import devices, forget_devices, has_factor, kind_of
-from accounts.hashers import TOKEN_HASHER
+from accounts.hashers import TOKEN_HASHER, plain_hash
 from accounts.models import Authenticator, RecoveryCodes, SetUpCode, User
 from accounts.people import mails
-from accounts.people.one_time_passwords import LETTERS, MISREAD
+from accounts.people.access import check_not_oneself
 from accounts.people.rights import check_owner
-from accounts.people.users import check_not_oneself
 from accounts.sessions.revocation import lock_user
+from accounts.typed_codes import as_typed, grouped, new_code
 from config.api.problems import Fault, InvalidRequest, instant
-from config.encryption import encrypt
 
 SET_UP_WITHIN = timedelta(minutes=30)
 # 23 letters of 32 are 115 random bits, for which a plain hash does; 16 are 80, for which argon2id does.
-SET_UP_LETTERS, RECOVERY_LETTERS, GROUP = 23, 16, 4
+SET_UP_LETTERS, RECOVERY_LETTERS = 23, 16
 RECOVERY_CODES = 10
 KEY_BYTES = 20
 NAME_LENGTH = 64
@@ -59,12 +57,12 @@ def make_set_up_code(*, user_id: UUID, by: Actor, now: datetime, reason: str = "
     Raises ``NotAnOwner``, ``NotAnOperator``, ``HasFactor``, and ``NotYourself``.
     """
     check_not_oneself(user_id, by)
-    secret, expires_at = _letters(SET_UP_LETTERS), now + SET_UP_WITHIN
+    secret, expires_at = new_code(SET_UP_LETTERS), now + SET_UP_WITHIN
     with transaction.atomic():
         user = _lock_operator(user_id, by=by)
         if has_factor(user_id):
             raise HasFactor
-        kept = {"secret_hash": _hash(secret), "expires_at": expires_at}
+        kept = {"secret_hash": plain_hash(secret), "expires_at": expires_at}
         SetUpCode.objects.update_or_create(user=user, defaults=kept)
         after = {"expires_at": instant(expires_at)}
         record("operator:set_up_code_made", user, by=by, now=now, reason=reason, after=after)
@@ -75,7 +73,7 @@ def use_set_up_code(*, user: User, code: str, by: Actor, now: datetime) -> None:
     """Uses a set-up code up. Raises ``WrongSetUpCode``."""
     with transaction.atomic():
         live = SetUpCode.objects.filter(user=user, expires_at__gt=now)
-        used, _ = live.filter(secret_hash=_hash(as_typed(code))).delete()
+        used, _ = live.filter(secret_hash=plain_hash(as_typed(code))).delete()
         # An app that was begun with an earlier code may be known to whoever had that one.
         Authenticator.objects.filter(user=user, confirmed=False).delete()
         record(
@@ -96,7 +94,7 @@ def begin_authenticator(*, user: User, now: datetime) -> Authenticator:
     begun: Authenticator | None = unconfirmed.first()
     if begun is None:
         begun = Authenticator(user=user, confirmed=False, name="Authenticator app")
-        begun.key = encrypt(secrets.token_bytes(KEY_BYTES), place=begun.place("key"))
+        begun.seal("key", secrets.token_bytes(KEY_BYTES))
         begun.save()
     return begun
 
@@ -156,7 +154,7 @@ def remove(*, user: User, device_id: str, by: Actor, now: datetime) -> None:
 
 def make_recovery_codes(*, user: User, by: Actor, now: datetime) -> list[str]:
     """Makes new recovery codes, to be shown once; the earlier ones stop working."""
-    codes = [_letters(RECOVERY_LETTERS) for _ in range(RECOVERY_CODES)]
+    codes = [new_code(RECOVERY_LETTERS) for _ in range(RECOVERY_CODES)]
     kept = {"name": "Recovery codes", "hashes": [TOKEN_HASHER.hash(each) for each in codes]}
     with transaction.atomic():
         RecoveryCodes.objects.update_or_create(user=user, defaults=kept)
@@ -182,15 +180,6 @@ def reset(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
     return removed
 
 
-def as_typed(code: str) -> str:
-    """A code as it was made, from what somebody typed."""
-    return "".join(code.split()).replace("-", "").upper().translate(MISREAD)
-
-
-def grouped(secret: str) -> str:
-    return "-".join(secret[at : at + GROUP] for at in range(0, len(secret), GROUP))
-
-
 def _own(user: User, device_id: str) -> Device | None:
     return next((each for each in devices(user.pk) if each.persistent_id == device_id), None)
 
@@ -202,11 +191,3 @@ def _lock_operator(user_id: UUID, *, by: Actor) -> User:
     if not (user.is_active and user.is_staff):
         raise NotAnOperator
     return user
-
-
-def _letters(number: int) -> str:
-    return "".join(secrets.choice(LETTERS) for _ in range(number))
-
-
-def _hash(secret: str) -> str:
-    return sha256(secret.encode("utf-8", "replace")).hexdigest()

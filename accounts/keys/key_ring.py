@@ -26,7 +26,6 @@ from accounts.models import SigningKey
 from accounts.models.keys import Stage
 from config.api.problems import ServiceUnavailable
 from config.db.connections import release_connection
-from config.encryption import decrypt
 
 RELOAD_SECONDS = 5.0
 # The shortest time between two readings on account of unknown kids, and before the next after a failed reading.
@@ -71,8 +70,7 @@ class KeyRing:
         row = max(ready, key=lambda each: each.signs_from)
         private = self._private.get(row.kid)
         if private is None:
-            pem = decrypt(bytes(row.private_key), place=row.place("private_key"))
-            key = load_pem_private_key(pem, password=None)
+            key = load_pem_private_key(row.unseal("private_key"), password=None)
             assert isinstance(key, RSAPrivateKey)
             private = self._private[row.kid] = key
         return row.kid, private

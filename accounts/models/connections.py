@@ -9,6 +9,7 @@ from django.db.models import F, Q
 
 from accounts.models.people import User
 from accounts.models.sessions import Session
+from config.encryption import Sealed
 
 PROVIDER_LENGTH = 40
 _PROVIDER = r"^[a-z0-9][a-z0-9_-]*$"
@@ -18,7 +19,7 @@ AHEAD = timedelta(minutes=5)
 LAST_SECONDS = timedelta(seconds=10)
 
 
-class Connection(models.Model):
+class Connection(Sealed, models.Model):
     """A person's grant at one third party, with encrypted tokens.
 
     ``generation`` counts the sets of tokens: a response to a request of an earlier generation changes nothing.
@@ -43,6 +44,7 @@ class Connection(models.Model):
         FAILED = "failed", "failed, or answered something that is no answer"
         CLIENT_REFUSED = "client_refused", "does not know our client, or its secret"
 
+    bound_to = ("user_id", "provider")
     id = models.BigAutoField(primary_key=True)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="connections")
     provider = models.CharField(max_length=PROVIDER_LENGTH)
@@ -90,10 +92,6 @@ class Connection(models.Model):
     def __str__(self) -> str:
         return f"{self.provider} of {self.user_id}"
 
-    def place(self, column: str) -> str:
-        """What an encrypted column is bound to."""
-        return f"accounts_connection.{column} {self.user_id} {self.provider}"
-
     def state(self, *, at: datetime) -> State:
         """The state by the row alone."""
         ended = self.expires_at is not None and self.expires_at <= at
@@ -116,9 +114,10 @@ class Connection(models.Model):
         return at >= self.expires_at - min(margin, life / share)
 
 
-class ConnectionAttempt(models.Model):
+class ConnectionAttempt(Sealed, models.Model):
     """An open authorisation, deleted by its one use; its state is stored as a hash only."""
 
+    bound_to = ("state_hash", "user_id")
     id = models.BigAutoField(primary_key=True)
     state_hash = models.CharField(max_length=64, unique=True, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="connection_attempts")
@@ -143,17 +142,14 @@ class ConnectionAttempt(models.Model):
     def __str__(self) -> str:
         return f"{self.provider} {self.pk}"
 
-    def place(self, column: str) -> str:
-        """What an encrypted column is bound to."""
-        return f"accounts_connectionattempt.{column} {self.state_hash} {self.user_id}"
 
-
-class ConnectionRevocation(models.Model):
+class ConnectionRevocation(Sealed, models.Model):
     """A pending revocation of an ended connection's grant, kept until the provider confirms it.
 
     The row outlives the connection and the person, whom it names by value.
     """
 
+    bound_to = ("user_id", "provider")
     id = models.BigAutoField(primary_key=True)
     provider = models.CharField(max_length=PROVIDER_LENGTH)
     user_id = models.UUIDField("user")
@@ -176,7 +172,3 @@ class ConnectionRevocation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.provider} {self.pk}"
-
-    def place(self, column: str) -> str:
-        """What an encrypted column is bound to."""
-        return f"accounts_connectionrevocation.{column} {self.user_id} {self.provider}"

@@ -4,16 +4,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from argon2.exceptions import InvalidHashError, VerificationError
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
 from django_otp.models import Device, ThrottlingMixin, TimestampMixin
 from django_otp.oath import TOTP
 
-from accounts.hashers import TOKEN_HASHER
+from accounts.hashers import token_matches
 from accounts.models.people import User
-from config.encryption import decrypt
+from config.encryption import Sealed
 
 DIGITS = 6
 # A clock that is wrong by a step of 30 seconds is tolerated.
@@ -56,9 +55,10 @@ class CodeDevice(TimestampMixin, ThrottlingMixin, Device):
         raise NotImplementedError
 
 
-class Authenticator(CodeDevice):
+class Authenticator(Sealed, CodeDevice):
     """An app that shows a new code every 30 seconds (RFC 6238). Its key is encrypted."""
 
+    bound_to = ("user_id",)
     key = models.BinaryField(editable=False)
     # The step of the latest code that was used: neither it nor an older one is good again.
     last_step = models.BigIntegerField(default=-1, editable=False)
@@ -72,17 +72,10 @@ class Authenticator(CodeDevice):
     def __str__(self) -> str:
         return self.name
 
-    def place(self, column: str) -> str:
-        """What an encrypted column is bound to."""
-        return f"accounts_authenticator.{column} {self.user_id}"
-
-    def plain_key(self) -> bytes:
-        return decrypt(bytes(self.key), place=self.place("key"))
-
     def use_up(self, token: str) -> bool:
         if len(token) != DIGITS or not (token.isascii() and token.isdigit()):
             return False
-        codes = TOTP(self.plain_key(), digits=DIGITS)
+        codes = TOTP(self.unseal("key"), digits=DIGITS)
         codes.time = timezone.now().timestamp()
         if not codes.verify(int(token), tolerance=TOLERATED_STEPS, min_t=self.last_step + 1):
             return False
@@ -105,7 +98,7 @@ class RecoveryCodes(CodeDevice):
         return self.name
 
     def use_up(self, token: str) -> bool:
-        used = next((each for each in self.hashes if _matches(each, token)), None)
+        used = next((each for each in self.hashes if token_matches(each, token)), None)
         if used is not None:
             self.hashes.remove(used)
         return used is not None
@@ -156,10 +149,3 @@ class ConsoleSession(models.Model):
 
     def __str__(self) -> str:
         return f"console session {str(self.pk)[:8]}"
-
-
-def _matches(stored: str, presented: str) -> bool:
-    try:
-        return TOKEN_HASHER.verify(stored, presented)
-    except (VerificationError, InvalidHashError):
-        return False

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from django.db import models
 from django.db.models import F, Q
 
+from config.encryption import Sealed
+
 # How long after its last signature a key verifies; a token itself lasts an hour.
 VERIFYING = timedelta(days=90)
 
@@ -30,12 +32,13 @@ class SigningKeyQuerySet(models.QuerySet["SigningKey"]):
         return self.exclude(_STAGES[Stage.RETIRED](at))
 
 
-class SigningKey(models.Model):
+class SigningKey(Sealed, models.Model):
     """An RSA key pair; the private half is encrypted.
 
     ``published_at`` ≤ ``signs_from`` ≤ ``superseded_at``; ``revoked_at`` voids all its signatures at once.
     """
 
+    bound_to = ("kid",)
     kid = models.CharField(primary_key=True, max_length=43, help_text="RFC 7638 thumbprint")
     public_pem = models.TextField()
     private_key = models.BinaryField()
@@ -61,10 +64,6 @@ class SigningKey(models.Model):
 
     def __str__(self) -> str:
         return self.kid
-
-    def place(self, column: str) -> str:
-        """What an encrypted column is bound to."""
-        return f"accounts_signingkey.{column} {self.kid}"
 
     def stage(self, *, at: datetime) -> Stage:
         """The stage at an instant."""

@@ -28,8 +28,9 @@ from accounts.models import (
     Session,
     User,
 )
+from accounts.people.access import check_not_oneself
 from accounts.people.rights import check_owner_left, check_touch
-from accounts.people.users import check_not_oneself, lock_person, replace_signatures
+from accounts.people.users import lock_person, replace_signatures
 from accounts.sessions.revocation import revoke_all
 from config.api.problems import Fault, InvalidRequest
 

@@ -44,69 +44,52 @@ def signed_out(*, token: RefreshToken, replayed_from: str | None, now: datetime)
     session = token.session
     _queue(
         "signed_out",
-        to=session.user.email,
-        subject="One of your devices was signed out",
+        session.user.email,
+        "One of your devices was signed out",
         device=session.device_fp,
-        started_at=session.started_at.astimezone(UTC),
-        used_at=token.replaced_at and token.replaced_at.astimezone(UTC),
+        started_at=session.started_at,
+        used_at=token.replaced_at,
         used_from=token.replaced_from,
-        replayed_at=now.astimezone(UTC),
+        replayed_at=now,
         replayed_from=replayed_from,
     )
 
 
 def signed_in_elsewhere(*, user: User, device: str, address: str | None, now: datetime) -> None:
     """Informs the person of a sign-in from a device and a network that no session of theirs knows."""
-    _queue(
-        "elsewhere",
-        to=user.email,
-        subject="A sign-in from a new device and place",
-        device=device,
-        address=address,
-        at=now.astimezone(UTC),
-    )
+    subject = "A sign-in from a new device and place"
+    _queue("elsewhere", user.email, subject, device=device, address=address, at=now)
 
 
 def personal_key_made(*, user: User, address: str | None, ends: datetime, now: datetime) -> None:
     """Informs the person of a new personal key, which the mail does not contain, nor its name: that may be anything."""
-    _queue(
-        "key",
-        to=user.email,
-        subject="A personal key was made",
-        address=address,
-        ends=ends.astimezone(UTC),
-        at=now.astimezone(UTC),
-    )
+    _queue("key", user.email, "A personal key was made", address=address, ends=ends, at=now)
 
 
 def password_changed(*, user: User, now: datetime) -> None:
     """Informs the person that their password was changed."""
-    _queue("changed", to=user.email, subject="Your password was changed", at=now.astimezone(UTC))
+    _queue("changed", user.email, "Your password was changed", at=now)
 
 
 def one_time_password_set(*, user: User, now: datetime) -> None:
     """Informs the person that an operator replaced their password by a one-time password, which it does not contain."""
-    subject = "You were given a one-time password"
-    _queue("one_time", to=user.email, subject=subject, at=now.astimezone(UTC))
+    _queue("one_time", user.email, "You were given a one-time password", at=now)
 
 
 def email_changed(*, was: str, now: datetime) -> None:
     """Informs the previous address of a change, without the new address: its owner may not have made the change."""
-    subject = "The email of your account was changed"
-    _queue("email_changed", to=was, subject=subject, at=now.astimezone(UTC))
+    _queue("email_changed", was, "The email of your account was changed", at=now)
 
 
 def factor_changed(*, user: User, change: str, now: datetime) -> None:
     """Informs an operator of a change of their second factor."""
-    subject = "Your second factor was changed"
-    at = now.astimezone(UTC)
-    _queue("factor", to=user.email, subject=subject, change=change, at=at)
+    _queue("factor", user.email, "Your second factor was changed", change=change, at=now)
 
 
 def codes_refused(*, user: User, number: int, address: str | None, now: datetime) -> None:
     """Informs an operator that somebody gave their password and then one wrong code after the other."""
-    subject, at = "Wrong codes after your password", now.astimezone(UTC)
-    _queue("codes", to=user.email, subject=subject, number=number, address=address, at=at)
+    subject = "Wrong codes after your password"
+    _queue("codes", user.email, subject, number=number, address=address, at=now)
 
 
 def send_password_link(*, to: str, kind: PasswordLink.Kind, secret: str) -> None:
@@ -119,7 +102,10 @@ def send_password_link(*, to: str, kind: PasswordLink.Kind, secret: str) -> None
     deliver(to=[to], subject=subject, **_bodies(kind.value, {"email": to, "link": link}))
 
 
-def _queue(template: str, *, to: str, subject: str, **values: object) -> None:
+def _queue(template: str, to: str, subject: str, **values: Any) -> None:
+    """Queues a mail whose instants are in UTC."""
+    for name, value in values.items():
+        values[name] = value.astimezone(UTC) if isinstance(value, datetime) else value
     queue_for_person(to=to, subject=subject, **_bodies(template, {"email": to, **values}))
 
 

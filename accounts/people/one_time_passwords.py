@@ -4,7 +4,6 @@ The operator sees it once. It replaces the password, ends every session and is g
 account page within a day. It signs nobody in, so an operator never knows a working password.
 """
 
-import secrets
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -19,12 +18,11 @@ from accounts.people.password_links import Disabled, LinkSpent, find_link, make_
 from accounts.people.rights import check_right, check_touch
 from accounts.people.users import lock_person
 from accounts.sessions.revocation import revoke_all
+from accounts.typed_codes import as_typed, grouped, new_code
 from config.api.problems import instant
 
-# Without letters that are easily misread; 23 characters of 32 are 115 random bits, enough for a plain hash.
-LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-LENGTH, GROUP = 23, 4
-MISREAD = str.maketrans("OIL", "011")
+# 23 letters of 32 are 115 random bits, enough for a plain hash.
+LENGTH = 23
 ACTION = "user:one_time_password_set"
 
 
@@ -42,7 +40,7 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
     Raises ``Disabled`` for a person who may not sign in, ``Erased``, and ``InvalidRequest`` without a reason.
     """
     check_reason(reason)
-    secret = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
+    secret = new_code(LENGTH)
     with transaction.atomic():
         user = lock_person(user_id)
         check_right(by=by, right="accounts.user_one_time", before_roles="accounts.change_user")
@@ -59,17 +57,13 @@ def set_one_time_password(*, user_id: UUID, reason: str, by: Actor, now: datetim
         after = {"expires_at": instant(link.expires_at)}
         record(ACTION, user, by=by, now=now, reason=reason, after=after)
         mails.one_time_password_set(user=user, now=now)
-    return OneTime(_grouped(secret), link.expires_at, ended)
+    return OneTime(grouped(secret), link.expires_at, ended)
 
 
 def find_one_time(*, email: str, password: str, now: datetime) -> str:
     """The secret of a typed one-time password, for ``use_link``. Raises ``LinkSpent``."""
-    secret = "".join(password.split()).replace("-", "").upper().translate(MISREAD)
+    secret = as_typed(password)
     link = find_link(secret, now=now)
     if link.kind != PasswordLink.Kind.ONE_TIME or link.user.email != email.strip().lower():
         raise LinkSpent
     return secret
-
-
-def _grouped(secret: str) -> str:
-    return "-".join(secret[at : at + GROUP] for at in range(0, LENGTH, GROUP))

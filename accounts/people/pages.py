@@ -1,5 +1,6 @@
 """The pages where a person sets a password, by a mailed link or a one-time password, without script or cookie."""
 
+from datetime import datetime
 from typing import Any
 
 from django import forms
@@ -27,20 +28,25 @@ ONE_TIME_SPENT = (
 )
 
 
+def password_field(
+    label: str, autocomplete: str, help_text: Any = "", **attributes: Any
+) -> forms.CharField:
+    return forms.CharField(
+        label=label,
+        strip=False,
+        max_length=MAX_PASSWORD,
+        widget=forms.PasswordInput(attrs={"autocomplete": autocomplete, **attributes}),
+        help_text=help_text,
+    )
+
+
 class PasswordForm(forms.Form):
-    password = forms.CharField(
-        label="New password",
-        max_length=MAX_PASSWORD,
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="At least 12 characters. Several words that do not belong together make a good password.",
+    password = password_field(
+        "New password",
+        "new-password",
+        "At least 12 characters. Several words that do not belong together make a good password.",
     )
-    again = forms.CharField(
-        label="Repeat the password",
-        max_length=MAX_PASSWORD,
-        strip=False,
-        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )
+    again = password_field("Repeat the password", "new-password")
     use_required_attribute = False
 
     def clean(self) -> dict[str, Any]:
@@ -106,22 +112,9 @@ class PasswordPage(AccountPage):
         form = PasswordForm(request.POST)
         try:
             link = find_link(secret, now=now)
-            if form.is_valid():
-                use_link(
-                    presented=secret,
-                    password=form.cleaned_data["password"],
-                    address=address_of(request),
-                    request_id=request_id(),
-                    now=now,
-                )
+            return _set_password(request, form, secret, now=now) or _page(request, link, form)
         except LinkSpent:
             return _spent(request)
-        except InvalidRequest as refusal:
-            show_refusal(form, refusal)
-        if not form.is_valid():
-            return _page(request, link, form)
-        # The redirect removes the secret from the address bar and makes a reload harmless.
-        return HttpResponseRedirect(reverse("account:password-set"))
 
 
 @method_decorator(csrf_exempt, name="dispatch")
@@ -136,25 +129,15 @@ class OneTimePage(AccountPage):
     def post(self, request: HttpRequest) -> HttpResponse:
         now = timezone.now()
         form = OneTimeForm(request.POST)
+        done: HttpResponse | None = None
         try:
             if form.is_valid():
-                given = form.cleaned_data
-                use_link(
-                    presented=find_one_time(
-                        email=given["email"], password=given["one_time"], now=now
-                    ),
-                    password=given["password"],
-                    address=address_of(request),
-                    request_id=request_id(),
-                    now=now,
-                )
+                email, password = form.cleaned_data["email"], form.cleaned_data["one_time"]
+                secret = find_one_time(email=email, password=password, now=now)
+                done = _set_password(request, form, secret, now=now)
         except LinkSpent:
             form.add_error("one_time", ONE_TIME_SPENT)
-        except InvalidRequest as refusal:
-            show_refusal(form, refusal)
-        if not form.is_valid():
-            return _one_time_page(request, form)
-        return HttpResponseRedirect(reverse("account:password-set"))
+        return done or _one_time_page(request, form)
 
 
 class PasswordSetPage(AccountPage):
@@ -162,6 +145,24 @@ class PasswordSetPage(AccountPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         return render(request, "account/set.html")
+
+
+def _set_password(
+    request: HttpRequest, form: PasswordForm, secret: str, *, now: datetime
+) -> HttpResponse | None:
+    """Uses a link by a valid form; a refusal is shown in the form, and returns None. Raises ``LinkSpent``."""
+    if not form.is_valid():
+        return None
+    password, address = form.cleaned_data["password"], address_of(request)
+    try:
+        use_link(
+            presented=secret, password=password, address=address, request_id=request_id(), now=now
+        )
+    except InvalidRequest as refusal:
+        show_refusal(form, refusal)
+        return None
+    # The redirect removes the secret from the address bar and makes a reload harmless.
+    return HttpResponseRedirect(reverse("account:password-set"))
 
 
 def _page(request: HttpRequest, link: PasswordLink, form: PasswordForm) -> HttpResponse:

@@ -8,7 +8,6 @@ import logging
 import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from hashlib import sha256
 from threading import Lock
 from time import monotonic
 from uuid import UUID
@@ -18,6 +17,7 @@ from procrastinate.contrib.django import app
 
 from accounts.audit import Actor, record
 from accounts.factors.devices import lacks_factor
+from accounts.hashers import plain_hash
 from accounts.models import PasswordLink, User
 from accounts.people import mails
 from accounts.people.users import hash_password, put_password
@@ -169,7 +169,7 @@ def find_link(presented: str, *, now: datetime) -> PasswordLink:
     link = (
         PasswordLink.objects.live(at=now)
         .select_related("user")
-        .filter(secret_hash=_hash(presented))
+        .filter(secret_hash=plain_hash(presented))
         .first()
     )
     if link is None:
@@ -230,7 +230,7 @@ def make_link(user: User, *, kind: PasswordLink.Kind, secret: str, now: datetime
     return PasswordLink.objects.create(
         user=user,
         kind=kind,
-        secret_hash=_hash(secret),
+        secret_hash=plain_hash(secret),
         epoch=user.epoch,
         made_at=now,
         expires_at=now + LIFETIMES[kind],
@@ -255,7 +255,3 @@ def _has_reached_limit(user: User, *, again: bool, now: datetime) -> bool:
     if again:
         resets = resets.filter(used_at=None)
     return resets.count() >= RESETS_AT_A_TIME
-
-
-def _hash(secret: str) -> str:
-    return sha256(secret.encode("utf-8", "replace")).hexdigest()

@@ -9,8 +9,9 @@ from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
 from accounts.models import Role, User
+from accounts.people.access import check_not_oneself
 from accounts.people.rights import check_owner, check_owner_left
-from accounts.people.users import check_not_oneself, lock_person
+from accounts.people.users import lock_person
 from config.api.problems import Fault, InvalidRequest
 
 NO_ROLE = Fault("/roles", "required", "Choose at least one role.")

@@ -1,4 +1,4 @@
-"""Rules for people: adding, changing, moving, disabling and deleting them. A loss of access takes effect at once."""
+"""Rules for people: adding and moving them, and changing their email and password."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -9,15 +9,14 @@ from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
-from django.db.models import ProtectedError, QuerySet
+from django.db.models import QuerySet
 
 from accounts.audit import Actor, check_reason, record, record_each
-from accounts.connections.disconnecting import disconnect_all
 from accounts.hooks import above
 from accounts.models import Client, PasswordLink, Role, Session, User
 from accounts.people import mails
 from accounts.people.emails import is_email
-from accounts.people.rights import check_owner_left, check_right, check_touch
+from accounts.people.rights import check_right, check_touch
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.problems import Fault, InvalidRequest
@@ -32,25 +31,10 @@ OPERATORS_HAVE_NONE = Fault(
 )
 
 
-class NotYourself(InvalidRequest):
-    """Operators cannot lock themselves out: each may be the last one."""
-
-    default_detail = "You cannot do this to yourself. Ask another operator."
-
-
 class WrongPassword(InvalidRequest):
     """A wrong current password. Not a 401: the caller stays signed in."""
 
     default_detail = "That is not your current password."
-
-
-class StillNeeded(InvalidRequest):
-    """A person cannot be deleted while rows that must stay refer to them."""
-
-    default_detail = (
-        "Records that must stay refer to this person, such as usage in the ledger. "
-        "The person can be disabled or erased, not deleted."
-    )
 
 
 class Erased(InvalidRequest):
@@ -102,7 +86,7 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
         except IntegrityError:
             raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
         operator.put_roles({Role.OWNER})
-        after = {**_seen(operator), "roles": sorted(operator.roles)}
+        after = {**described(operator), "roles": sorted(operator.roles)}
         record("operator:added", operator, by=by, now=now, after=after)
     return operator
 
@@ -119,7 +103,7 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
         user = lock_person(user_id)
         check_right(by=by, right="accounts.user_email", before_roles="accounts.change_user")
         check_touch(user, by=by)
-        before = _seen(user)
+        before = described(user)
         user.email = email.lower()
         if user.email == before["email"]:
             return user
@@ -254,68 +238,7 @@ def _wrong_password() -> WrongPassword:
     return WrongPassword(errors=[Fault("/current", "wrong", WrongPassword.default_detail)])
 
 
-def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
-    """Ends a person's access until :func:`enable` and all connections; returns the number of ended sessions."""
-    check_not_oneself(user_id, by)
-    check_reason(reason)
-    with transaction.atomic():
-        _set_enabled(user_id, enabled=False, reason=reason, by=by, now=now)
-        disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
-        why = Session.Ended.DISABLED
-        return revoke_all(user_id=user_id, by=by, reason=reason, why=why, now=now)
-
-
-def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
-    """Lets a disabled person sign in again, with the same password."""
-    check_reason(reason)
-    with transaction.atomic():
-        _set_enabled(user_id, enabled=True, reason=reason, by=by, now=now)
-
-
-def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
-    """Deletes a person with sessions and tokens. Raises ``StillNeeded`` for a person with usage."""
-    check_not_oneself(user_id, by)
-    check_reason(reason)
-    with transaction.atomic():
-        user = lock_user(user_id)
-        check_touch(user, by=by)
-        check_owner_left(user)
-        before = _seen(user)
-        disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
-        try:
-            user.delete()
-        except ProtectedError:
-            raise StillNeeded from None
-        email = user.email
-        record(
-            "user:deleted", email, by=by, now=now, target_id=user_id, reason=reason, before=before
-        )
-
-
-def _set_enabled(user_id: UUID, *, enabled: bool, reason: str, by: Actor, now: datetime) -> None:
-    user = lock_person(user_id)
-    check_touch(user, by=by)
-    if not enabled:
-        check_owner_left(user)
-    User.objects.filter(pk=user_id).update(is_active=enabled)
-    before, after = {"enabled": user.is_active}, {"enabled": enabled}
-    record(
-        "user:enabled" if enabled else "user:disabled",
-        user,
-        by=by,
-        now=now,
-        reason=reason,
-        before=before,
-        after=after,
-    )
-
-
-def check_not_oneself(user_id: UUID, by: Actor) -> None:
-    if by.id == user_id:
-        raise NotYourself
-
-
-def _seen(user: User) -> dict[str, Any]:
+def described(user: User) -> dict[str, Any]:
     """The members of an audit event about a person."""
     return {"email": user.email, "client": user.client.name if user.client else None}
 

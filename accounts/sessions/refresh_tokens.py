@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import Self
 from uuid import UUID
 
-from argon2.exceptions import InvalidHashError, VerificationError
-
-from accounts.hashers import TOKEN_HASHER
+from accounts.hashers import TOKEN_HASHER, token_matches
 
 SIZE = 32
 TEXT_LENGTH = 43
@@ -51,7 +49,4 @@ class RefreshSecret:
         return TOKEN_HASHER.hash(self.raw)
 
     def matches(self, token_hash: str) -> bool:
-        try:
-            return TOKEN_HASHER.verify(token_hash, self.raw)
-        except (VerificationError, InvalidHashError):
-            return False
+        return token_matches(token_hash, self.raw)

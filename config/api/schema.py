@@ -20,6 +20,7 @@ from django.conf import settings
 from drf_spectacular.drainage import error, set_override
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiResponse
 
 from config.api.negotiation import WhateverAccept
 from config.api.problem_schema import (
@@ -53,6 +54,11 @@ def problems(*codes: str) -> Callable[[F], F]:
         return action_or_view
 
     return note
+
+
+def no_content(description: str) -> dict[int, OpenApiResponse]:
+    """The response without a body."""
+    return {204: OpenApiResponse(description=description)}
 
 
 class Schema(AutoSchema):

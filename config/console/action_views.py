@@ -28,18 +28,10 @@ from config.console.actions import (
     Result,
     show_refusal,
 )
+from config.console.double_submit import ResultRedirect
 
 MOST_CHOSEN = 500
-ALREADY_SUBMITTED = "You already submitted this form; it was applied once."
 NOT_AVAILABLE = "This action is not available for this row."
-
-
-class ResultRedirect(HttpResponseRedirect):
-    """The redirect after a submission, with a message about its outcome."""
-
-    def __init__(self, address: str, message: str = "", level: int = messages.INFO) -> None:
-        super().__init__(address)
-        self.message, self.level = message, level
 
 
 class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
@@ -177,11 +169,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         # Without a transaction, it is claimed first: a repeated one may arrive while it runs.
         claimed = None if atomic else self._list()
         with transaction.atomic() if atomic and request.POST else nullcontext():
-            address = double_submit.where_it_led(request, claimed=claimed)
-            repeated = (
-                ResultRedirect(address, ALREADY_SUBMITTED, messages.WARNING) if address else None
-            )
-            response = repeated or answer()
+            response = double_submit.repeated(request, claimed=claimed) or answer()
         if claimed and not isinstance(response, ResultRedirect):
             double_submit.keep(request, None)
         if isinstance(response, ResultRedirect):

@@ -7,19 +7,35 @@ number and all other values of the form: a form that is changed and sent again i
 from hashlib import sha256
 from uuid import uuid4
 
+from django.contrib import messages
 from django.contrib.sessions.models import Session
 from django.db import transaction
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 
 from config.console.session_store import row_key
 
 FIELD = "once"
 KEPT = "sent"
 MOST_KEPT = 20
+ALREADY_SUBMITTED = "You already submitted this form; it was applied once."
+
+
+class ResultRedirect(HttpResponseRedirect):
+    """The redirect after a submission, with a message about its outcome."""
+
+    def __init__(self, address: str, message: str = "", level: int = messages.INFO) -> None:
+        super().__init__(address)
+        self.message, self.level = message, level
 
 
 def new_number() -> str:
     return uuid4().hex
+
+
+def repeated(request: HttpRequest, *, claimed: str | None) -> ResultRedirect | None:
+    """The answer to a submission that was made before; None for a new one. ``claimed``: see ``where_it_led``."""
+    address = where_it_led(request, claimed=claimed)
+    return ResultRedirect(address, ALREADY_SUBMITTED, messages.WARNING) if address else None
 
 
 def where_it_led(request: HttpRequest, *, claimed: str | None) -> str | None:

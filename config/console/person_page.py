@@ -18,8 +18,8 @@ from accounts.admin.passwords import SendReset, SetOneTimePassword
 from accounts.admin.people import AddPerson, Disable, Enable, RevokeAll
 from accounts.admin.person_action import PersonAction
 from accounts.models import Session, User
+from accounts.people.access import delete_user
 from accounts.people.operators import may_touch
-from accounts.people.users import delete_user
 from config.console.actions import Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
@@ -145,12 +145,7 @@ def _month(user: User, *, now: datetime) -> Summary | None:
     licence = Licence.objects.select_related("plan").filter(client__users=user).first()
     if licence is None:
         return None
-    caps = PlanCaps(
-        monthly_input=licence.plan.monthly_input_tokens,
-        monthly_output=licence.plan.monthly_output_tokens,
-        daily=licence.plan.daily_tokens,
-    )
-    return summary(user_id=user.pk, plan=caps, now=now)
+    return summary(user_id=user.pk, plan=PlanCaps.of(licence.plan), now=now)
 
 
 # Roles are groups, which actions on a person give and take; config.roles has their rights.

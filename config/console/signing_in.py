@@ -3,7 +3,6 @@
 import logging
 from typing import Any
 
-from django import forms
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import PasswordChangeForm
@@ -16,26 +15,14 @@ from django.utils import timezone
 
 from accounts.models import User
 from accounts.people.operators import actor_of
+from accounts.people.pages import password_field
 from accounts.people.users import WrongPassword, change_password
 from accounts.sessions.known_places import limits_of_holder, limits_of_operator
-from accounts.sessions.sign_in import MAX_PASSWORD
 from config.api.problems import InvalidRequest
 from config.middleware.client_address import address_of
 from config.ratelimits.failed_logins import attempt
 
 log = logging.getLogger(__name__)
-
-
-def password_field(
-    label: str, autocomplete: str, help_text: Any = "", **attributes: Any
-) -> forms.CharField:
-    return forms.CharField(
-        label=label,
-        strip=False,
-        max_length=MAX_PASSWORD,
-        widget=forms.PasswordInput(attrs={"autocomplete": autocomplete, **attributes}),
-        help_text=help_text,
-    )
 
 
 class OperatorSignIn(AdminAuthenticationForm):

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -12,7 +12,7 @@ from accounts.people.operators import actor_of
 from accounts.serializers import validated
 from accounts.sessions.authentication import still_there
 from config.api.problems import NotFound
-from config.api.schema import problems
+from config.api.schema import no_content, problems
 from config.api.views import ViewSet
 from licensing.callers import caller_of
 from llmproxy.keys.personal_keys import MOST_DAYS, end_key, make_key
@@ -20,14 +20,13 @@ from llmproxy.keys.serializers import KeyListSerializer, MadeKeySerializer, NewK
 from llmproxy.models import PersonalKey
 
 
+@extend_schema(tags=["personal keys"])
 class KeyViewSet(ViewSet):
     """The caller's personal keys, for editors and command lines. A key itself is no access to them."""
 
     permission_classes = (IsAuthenticated,)
 
-    @extend_schema(
-        operation_id="personal_keys", responses=KeyListSerializer, tags=["personal keys"]
-    )
+    @extend_schema(operation_id="personal_keys", responses=KeyListSerializer)
     def list(self, request: Request) -> Response:
         """List the caller's live personal keys, the newest first."""
         keys = PersonalKey.objects.filter(user=request.user.pk).live(at=timezone.now())
@@ -39,7 +38,6 @@ class KeyViewSet(ViewSet):
         operation_id="make_personal_key",
         request=NewKeySerializer,
         responses={201: MadeKeySerializer},
-        tags=["personal keys"],
     )
     def create(self, request: Request) -> Response:
         """Make a personal key, good for model calls alone. The answer is the only one that shows it."""
@@ -60,8 +58,7 @@ class KeyViewSet(ViewSet):
     @extend_schema(
         operation_id="end_personal_key",
         parameters=[OpenApiParameter("id", UUID, OpenApiParameter.PATH)],
-        responses={204: OpenApiResponse(description="Ended; its running calls end within 15 s.")},
-        tags=["personal keys"],
+        responses=no_content("Ended; its running calls end within 15 s."),
     )
     def destroy(self, request: Request, id: UUID) -> Response:  # noqa: A002 - as the path says it
         """End one of the caller's personal keys."""

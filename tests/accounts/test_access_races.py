@@ -14,7 +14,8 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
-from accounts.people.users import change_password, delete_user, disable, set_password
+from accounts.people.access import delete_user, disable
+from accounts.people.users import change_password, set_password
 from accounts.sessions.access_tokens import AccessToken
 from accounts.sessions.authentication import AccessRevoked, AccessTokenAuthentication
 from accounts.sessions.refresh_tokens import RefreshSecret

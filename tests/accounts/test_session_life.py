@@ -27,7 +27,8 @@ from hypothesis.stateful import (
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, RefreshToken, Session, User
-from accounts.people.users import change_password, disable, enable
+from accounts.people.access import disable, enable
+from accounts.people.users import change_password
 from accounts.pruning import prune_refresh_tokens
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.retries import wipe_expired

@@ -55,7 +55,7 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     console: Browser, operator: User, published: Pipeline, settings: Settings, now: datetime
 ) -> None:
     def troubles() -> str:
-        return " ".join(each.says for each in at_a_glance(operator=operator, now=now).alerts)
+        return " ".join(each.says for each in at_a_glance(operator=operator, now=now)["alerts"])
 
     settings.CDN_PURGE = "purge"
     live = Publication.objects.of("stable")[0]

@@ -22,8 +22,9 @@ from pytest_django.fixtures import Settings
 from accounts.admin.fields import ClientField, PersonField
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Authenticator, Role, User
+from accounts.people.access import disable
 from accounts.people.clients import rename_client
-from accounts.people.users import add_user, disable
+from accounts.people.users import add_user
 from config.console.action_views import ActionAdmin
 from config.console.actions import Action, BulkAction
 from licensing.licences import create_client

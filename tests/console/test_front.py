@@ -38,12 +38,12 @@ def job(status: str, scheduled_at: datetime | None = None) -> None:
 
 
 def troubles(now: datetime) -> str:
-    return " ".join(trouble.says for trouble in at_a_glance(operator=ALL_RIGHTS, now=now).alerts)
+    return " ".join(trouble.says for trouble in at_a_glance(operator=ALL_RIGHTS, now=now)["alerts"])
 
 
 def test_nothing_needs_attention_where_all_is_well(signing_key: None, now: datetime) -> None:
     beat(now)
-    assert at_a_glance(operator=ALL_RIGHTS, now=now).alerts == []
+    assert at_a_glance(operator=ALL_RIGHTS, now=now)["alerts"] == []
 
 
 def test_a_missing_or_silent_worker_is_told(signing_key: None, now: datetime) -> None:
@@ -93,11 +93,11 @@ def test_a_key_that_signs_only_later_is_none_yet(signing_key: None, now: datetim
 
 
 def test_calls_in_flight_and_those_nobody_settled(world: World, now: datetime) -> None:
-    assert at_a_glance(operator=ALL_RIGHTS, now=now).in_flight == 8
+    assert at_a_glance(operator=ALL_RIGHTS, now=now)["in_flight"] == 8
     UsageRecord.objects.open().filter(user=world.person).update(
         expires_at=now - timedelta(minutes=10)
     )
-    assert at_a_glance(operator=ALL_RIGHTS, now=now).in_flight == 7
+    assert at_a_glance(operator=ALL_RIGHTS, now=now)["in_flight"] == 7
     assert "expired and is still held: 1" in troubles(now)
 
 
@@ -117,12 +117,12 @@ def test_licences_are_counted_by_status_and_graces_that_end_are_named(
     world: World, now: datetime
 ) -> None:
     glance = at_a_glance(operator=ALL_RIGHTS, now=now)
-    assert [(status, number) for status, number, _ in glance.licences] == [
+    assert [(status, number) for status, number, _ in glance["licences"]] == [
         ("active", 1),
         ("grace", 1),
         ("suspended", 0),
     ]
-    assert [licence.client.name for licence in glance.graces] == ["Acme"]
+    assert [licence.client.name for licence in glance["graces"]] == ["Acme"]
 
 
 def test_the_last_run_of_every_nightly_job_is_shown(
@@ -156,8 +156,8 @@ def test_the_page_shows_it_and_every_link_of_it_leads_somewhere(
     glance = response.context["glance"]
     assert "Jobs that failed for good: 1." in text
     assert "licence:operator_set" in text
-    links = [url for _, _, url in glance.licences] + [glance.in_flight_url]
-    links += [trouble.path for trouble in glance.alerts if trouble.path]
+    links = [url for _, _, url in glance["licences"]] + [glance["in_flight_url"]]
+    links += [trouble.path for trouble in glance["alerts"] if trouble.path]
     for link in links:
         assert console.get(link).status_code == 200, link
 

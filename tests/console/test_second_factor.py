@@ -15,8 +15,8 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
-from accounts.factors import setting_up
 from accounts.factors.setting_up import make_set_up_code
+from accounts.hashers import plain_hash
 from accounts.models import (
     AuditEvent,
     Authenticator,
@@ -73,7 +73,7 @@ def whole(half: Browser, operator: User, by: Actor, now: datetime) -> Browser:
 
 def code_of(user: User, *, later: int = 0) -> str:
     """What the operator's app shows, now or some steps later."""
-    codes = TOTP(Authenticator.objects.get(user=user).plain_key())
+    codes = TOTP(Authenticator.objects.get(user=user).unseal("key"))
     codes.time = timezone.now().timestamp() + 30 * later
     return f"{codes.token():06}"
 
@@ -178,7 +178,7 @@ def test_an_app_is_set_up_its_key_encrypted_and_its_recovery_codes_shown_once(
 ) -> None:
     device = Authenticator.objects.get()
     assert (device.name, device.confirmed) == ("Phone", True)
-    assert device.plain_key() not in bytes(device.key)
+    assert device.unseal("key") not in bytes(device.key)
     page = whole.post(RECOVERY).content.decode()
     codes = re.findall(r"<code>([0-9A-Z]{4}(?:-[0-9A-Z]{4}){3})</code>", page)
     assert len(set(codes)) == 10
@@ -202,7 +202,7 @@ def test_the_picture_of_a_key_is_an_image_that_the_policy_allows(
     assert "img-src 'self' data:" in page.headers["Content-Security-Policy"]
     assert "no-store" in page.headers["Cache-Control"]
     (shown,) = re.findall(r'id="key">([A-Z2-7-]+)<', text)
-    assert b32decode(shown.replace("-", "")) == Authenticator.objects.get().plain_key()
+    assert b32decode(shown.replace("-", "")) == Authenticator.objects.get().unseal("key")
 
 
 def test_a_sign_in_wants_the_code_after_the_password_and_says_both(
@@ -252,7 +252,7 @@ def test_the_codes_of_one_app_make_no_other_app_wait(whole: Browser, operator: U
     tablet.save()
     for device in (tablet, tablet, tablet, phone):
         Authenticator.objects.update(last_step=-1)
-        codes = TOTP(device.plain_key())
+        codes = TOTP(device.unseal("key"))
         codes.time = timezone.now().timestamp()
         assert whole.post(PROVE, {"code": f"{codes.token():06}"}).status_code == 302
 
@@ -439,7 +439,7 @@ def test_a_mailed_reset_sets_the_password_and_leaves_the_factor(
 ) -> None:
     assert send_reset(email=operator.email, address=None, request_id="", now=now)
     link = PasswordLink.objects.get()
-    PasswordLink.objects.update(secret_hash=setting_up._hash("k" * 43))
+    PasswordLink.objects.update(secret_hash=plain_hash("k" * 43))
     assert link.kind == PasswordLink.Kind.RESET
     new = "another good horse battery"
     fresh = Browser()

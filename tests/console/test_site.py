@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, User
-from accounts.people.users import delete_user
+from accounts.people.access import delete_user
 from tests.accounts.test_access_races import until_somebody_waits
 from tests.conftest import PASSWORD, Browser
 

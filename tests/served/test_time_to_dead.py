@@ -13,8 +13,8 @@ from threading import Event
 import pytest
 
 from accounts.models import PasswordLink, User
+from accounts.people.access import disable
 from accounts.people.password_links import use_link
-from accounts.people.users import disable
 from accounts.sessions.revocation import revoke_all
 from tests.served.browser import Browser
 from tests.served.conftest import Ground, SignIn

@@ -24,6 +24,7 @@ from accounts.factors.proofs import prove_by_code, prove_by_recovery_code, recor
 from accounts.models import ConsoleSession, User
 from accounts.people.operators import actor_of
 from accounts.sessions.known_places import limits_of_factor
+from accounts.typed_codes import grouped
 from config.api.problems import InvalidRequest
 from config.console.actions import show_refusal
 from config.ratelimits.failed_logins import attempt
@@ -110,11 +111,11 @@ def authenticator(request: HttpRequest) -> HttpResponse:
     if _takes(form, check, user=user, now=now):
         return HttpResponseRedirect(_after_adding(user))
     begun = setting_up.begin_authenticator(user=user, now=now)
-    secret = b32encode(begun.plain_key()).decode()
+    secret = b32encode(begun.unseal("key")).decode()
     label = quote(f"{ISSUER}:{user.email}")
     address = f"otpauth://totp/{label}?{urlencode({'secret': secret, 'issuer': ISSUER})}"
     picture = segno.make(address, error="m").svg_data_uri(scale=4, light="white")
-    shown = {"form": form, "secret": setting_up.grouped(secret), "picture": picture}
+    shown = {"form": form, "secret": grouped(secret), "picture": picture}
     return _page(request, "authenticator", "Authenticator app", **shown)
 
 

@@ -32,7 +32,7 @@ from accounts.models import (
     Session,
     User,
 )
-from accounts.people.users import delete_user, disable
+from accounts.people.access import delete_user, disable
 from accounts.tasks import revoke_connection
 from tests.accounts.connections.conftest import REDIRECT, configure
 from tests.accounts.connections.party import Party, Said, says

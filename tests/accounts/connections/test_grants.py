@@ -26,7 +26,7 @@ from accounts.connections.grants import (
 )
 from accounts.connections.providers import find
 from accounts.models import AuditEvent, Connection, ConnectionRevocation, Session, User
-from accounts.people.users import disable
+from accounts.people.access import disable
 from config.api.problems import ProviderError, ProviderUnavailable
 from config.encryption import decrypt
 from tests.accounts.connections.conftest import REDIRECT, configure, connected

@@ -15,19 +15,12 @@ from django.db import IntegrityError, connection, models, transaction
 from accounts.audit import Actor
 from accounts.hooks import above
 from accounts.models import AuditEvent, Client, PasswordLink, RefreshToken, Session, User
+from accounts.people.access import NotYourself, enable
 from accounts.people.clients import set_alert_email
 from accounts.people.erasure import _belongings, erase_user, preview
 from accounts.people.password_links import request_link, request_reset, send_link
 from accounts.people.roles import make_operator
-from accounts.people.users import (
-    Erased,
-    NotYourself,
-    add_user,
-    change_email,
-    enable,
-    move_user,
-    set_password,
-)
+from accounts.people.users import Erased, add_user, change_email, move_user, set_password
 from accounts.sessions.rotation import rotate
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
 from config.api.problems import InvalidRequest

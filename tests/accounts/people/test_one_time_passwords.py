@@ -13,17 +13,17 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, Session, User
+from accounts.people.access import disable
 from accounts.people.one_time_passwords import (
     LENGTH,
-    LETTERS,
     OneTime,
     find_one_time,
     set_one_time_password,
 )
 from accounts.people.password_links import Disabled, LinkSpent, find_link, use_link
-from accounts.people.users import disable
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import Device, InvalidCredentials, TokenPair, sign_in
+from accounts.typed_codes import LETTERS
 from config.api.problems import InvalidRequest, instant
 from tests.conftest import PASSWORD, Browser
 from tests.races import race

@@ -20,6 +20,7 @@ from procrastinate.jobs import Job
 from accounts import tasks
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, PasswordLink, Session, User
+from accounts.people.access import disable, enable
 from accounts.people.password_links import (
     Disabled,
     LinkSpent,
@@ -30,7 +31,7 @@ from accounts.people.password_links import (
     send_reset,
     use_link,
 )
-from accounts.people.users import change_email, disable, enable, set_password
+from accounts.people.users import change_email, set_password
 from accounts.sessions.revocation import revoke_all
 from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from config.api.problems import InvalidRequest

@@ -13,6 +13,7 @@ from django.test import RequestFactory
 from accounts.admin.passwords import SetOneTimePassword
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, Operator, Role, User
+from accounts.people.access import delete_user, disable
 from accounts.people.erasure import erase_user
 from accounts.people.one_time_passwords import find_one_time, set_one_time_password
 from accounts.people.password_links import use_link
@@ -27,7 +28,7 @@ from accounts.people.roles import (
     dismiss_operator,
     make_operator,
 )
-from accounts.people.users import add_user, change_email, delete_user, disable, move_user
+from accounts.people.users import add_user, change_email, move_user
 from config.api.problems import InvalidRequest, Problem
 from config.roles import RIGHTS
 from tests.console.conftest import password_hash

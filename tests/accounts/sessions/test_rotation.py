@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from accounts.keys.key_ring import KeyRing
 from accounts.models import AuditEvent, RefreshToken, Session, User
-from accounts.people.users import delete_user, disable
+from accounts.people.access import delete_user, disable
 from accounts.sessions.refresh_tokens import RefreshSecret
 from accounts.sessions.retries import checked_key, unseal, wipe_expired
 from accounts.sessions.revocation import end_session, revoke_all, sign_out

@@ -12,9 +12,10 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, Session, User
+from accounts.people.access import disable, enable
 from accounts.people.clients import delete_client
 from accounts.people.erasure import erase_user
-from accounts.people.users import disable, enable, move_user, set_password
+from accounts.people.users import move_user, set_password
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import end_session, revoke_all, revoke_everything
 from accounts.sessions.sign_in import TokenPair

@@ -1,0 +1,91 @@
+"""Rules that take a person's access and give it back. A loss of access takes effect at once."""
+
+from datetime import datetime
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import ProtectedError
+
+from accounts.audit import Actor, check_reason, record
+from accounts.connections.disconnecting import disconnect_all
+from accounts.models import Session, User
+from accounts.people.rights import check_owner_left, check_touch
+from accounts.people.users import described, lock_person
+from accounts.sessions.revocation import lock_user, revoke_all
+from config.api.problems import InvalidRequest
+
+
+class NotYourself(InvalidRequest):
+    """Operators cannot lock themselves out: each may be the last one."""
+
+    default_detail = "You cannot do this to yourself. Ask another operator."
+
+
+class StillNeeded(InvalidRequest):
+    """A person cannot be deleted while rows that must stay refer to them."""
+
+    default_detail = (
+        "Records that must stay refer to this person, such as usage in the ledger. "
+        "The person can be disabled or erased, not deleted."
+    )
+
+
+def check_not_oneself(user_id: UUID, by: Actor) -> None:
+    if by.id == user_id:
+        raise NotYourself
+
+
+def disable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> int:
+    """Ends a person's access until :func:`enable` and all connections; returns the number of ended sessions."""
+    check_not_oneself(user_id, by)
+    check_reason(reason)
+    with transaction.atomic():
+        _set_enabled(user_id, enabled=False, reason=reason, by=by, now=now)
+        disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
+        why = Session.Ended.DISABLED
+        return revoke_all(user_id=user_id, by=by, reason=reason, why=why, now=now)
+
+
+def enable(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
+    """Lets a disabled person sign in again, with the same password."""
+    check_reason(reason)
+    with transaction.atomic():
+        _set_enabled(user_id, enabled=True, reason=reason, by=by, now=now)
+
+
+def delete_user(*, user_id: UUID, reason: str, by: Actor, now: datetime) -> None:
+    """Deletes a person with sessions and tokens. Raises ``StillNeeded`` for a person with usage."""
+    check_not_oneself(user_id, by)
+    check_reason(reason)
+    with transaction.atomic():
+        user = lock_user(user_id)
+        check_touch(user, by=by)
+        check_owner_left(user)
+        before = described(user)
+        disconnect_all(user_id=user_id, by=by, now=now, reason=reason)
+        try:
+            user.delete()
+        except ProtectedError:
+            raise StillNeeded from None
+        email = user.email
+        record(
+            "user:deleted", email, by=by, now=now, target_id=user_id, reason=reason, before=before
+        )
+
+
+def _set_enabled(user_id: UUID, *, enabled: bool, reason: str, by: Actor, now: datetime) -> None:
+    user = lock_person(user_id)
+    check_touch(user, by=by)
+    if not enabled:
+        check_owner_left(user)
+    User.objects.filter(pk=user_id).update(is_active=enabled)
+    before, after = {"enabled": user.is_active}, {"enabled": enabled}
+    record(
+        "user:enabled" if enabled else "user:disabled",
+        user,
+        by=by,
+        now=now,
+        reason=reason,
+        before=before,
+        after=after,
+    )
