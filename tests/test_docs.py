@@ -202,6 +202,11 @@ def test_every_decision_is_listed_and_short() -> None:
         assert 10 <= len(text.splitlines()) <= 32, f"{name} is not one short page"
 
 
+def test_the_docs_are_at_most_so_long() -> None:
+    words = [word for page in (ROOT / "docs").rglob("*.md") for word in page.read_text().split()]
+    assert len(words) <= 20_000
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= 180
 
