@@ -36,7 +36,7 @@ class PublishInProgress(Problem):
 
 
 @dataclass(slots=True)
-class Lease:
+class PublishLease:
     """The exclusive right to write a channel, until its end."""
 
     channel: str
@@ -67,7 +67,7 @@ class Lease:
             raise PublishInProgress("This took too long, and another publish has taken over.")
 
 
-def take(*, channel: str) -> Lease:
+def take(*, channel: str) -> PublishLease:
     """Takes the lease of a channel, which it creates if necessary; raises ``PublishInProgress``.
 
     Call it in a transaction, which excludes others until it ends.
@@ -78,20 +78,22 @@ def take(*, channel: str) -> Lease:
     )
     if not free.update(fence=F("fence") + 1, leased_until=Now() + LEASE):
         raise PublishInProgress
-    return Lease(channel, ShellChannel.objects.values_list("fence", flat=True).get(pk=channel))
+    return PublishLease(
+        channel, ShellChannel.objects.values_list("fence", flat=True).get(pk=channel)
+    )
 
 
-def seize(*, channel: str) -> Lease:
+def seize(*, channel: str) -> PublishLease:
     """Takes the lease of an existing channel from its holder, because an operator does not wait for a publish.
 
     The holder stops at its next step with ``PublishInProgress``.
     """
     channels = ShellChannel.objects.filter(pk=channel)
     channels.update(fence=F("fence") + 1, leased_until=Now() + LEASE)
-    return Lease(channel, channels.values_list("fence", flat=True).get())
+    return PublishLease(channel, channels.values_list("fence", flat=True).get())
 
 
-def give_back(lease: Lease) -> None:
+def give_back(lease: PublishLease) -> None:
     """Ends a lease early. Without the database the lease ends by itself."""
     try:
         lease.end()

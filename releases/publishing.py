@@ -29,7 +29,7 @@ from config.clock import clock_from
 from config.db.connections import release_connection
 from releases import leases
 from releases.delivery import purging, storage, storage_sync
-from releases.leases import Lease
+from releases.leases import PublishLease
 from releases.manifests import artifacts
 from releases.manifests.artifacts import Found
 from releases.manifests.version_rules import Decision, decide
@@ -43,7 +43,7 @@ LISTED_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedRelease:
     """The channel serves ``version`` at ``url``; ``created`` unless it did before.
 
     ``purged``: whether the CDN serves it too; None for a dry run or without a configured purge.
@@ -56,7 +56,7 @@ class Published:
     created: bool
 
 
-def publish(*, submission: Submission, by: Actor, now: datetime) -> Published:
+def publish(*, submission: Submission, by: Actor, now: datetime) -> PublishedRelease:
     """Publishes, or with ``dry_run`` only checks.
 
     Raises ``TokenServed``, ``InvalidRequest`` for the document and its signature, ``ArtifactRejected``,
@@ -82,7 +82,7 @@ def _update_key() -> PublicKey:
     return PublicKey.of(settings.UPDATE_PUBLIC_KEY)
 
 
-def _try(signed: Signed, key: PublicKey, *, rollback: bool) -> Published:
+def _try(signed: Signed, key: PublicKey, *, rollback: bool) -> PublishedRelease:
     """Checks without a lease, and stores nothing."""
     decision = decide(signed, rollback=rollback)
     release_connection()
@@ -93,7 +93,7 @@ def _try(signed: Signed, key: PublicKey, *, rollback: bool) -> Published:
 
 def _publish(
     signed: Signed, key: PublicKey, *, rollback: bool, by: Actor, now: datetime
-) -> Published:
+) -> PublishedRelease:
     with transaction.atomic():
         lease = leases.take(channel=signed.manifest.channel)
         decision = decide(signed, rollback=rollback)
@@ -120,7 +120,7 @@ def _recorded(
     decision: Decision,
     found: list[Found],
     *,
-    lease: Lease,
+    lease: PublishLease,
     by: Actor,
     now: datetime,
 ) -> Publication:
@@ -168,7 +168,7 @@ def _finish(
     publication: Publication,
     *,
     repeated: bool,
-    lease: Lease,
+    lease: PublishLease,
     by: Actor,
     now: datetime,
     over_at: datetime,
@@ -216,9 +216,9 @@ def _record_refusal(submission: Submission, refusal: Problem, *, by: Actor, now:
     )
 
 
-def _answer(signed: Signed, *, created: bool, purged: bool | None) -> Published:
+def _answer(signed: Signed, *, created: bool, purged: bool | None) -> PublishedRelease:
     channel = signed.manifest.channel
-    return Published(
+    return PublishedRelease(
         channel=channel,
         version=str(signed.manifest.version),
         url=f"{settings.CDN_URL}/{storage.pointer_path(channel)}",

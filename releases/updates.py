@@ -31,7 +31,7 @@ class NoSuchUpdate(NotFound):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class ReleaseOffer:
     """A publication in the form of an answer. ``signature`` is base64; ``etag`` identifies manifest and signature."""
 
     version: Version
@@ -53,7 +53,7 @@ class Offer:
 
 def offered(
     *, channel: str, system: str, arch: str | None, current_version: str | None
-) -> Offer | None:
+) -> ReleaseOffer | None:
     """The offer of a channel, or None if there is none newer than the shell, or the channel is halted.
 
     ``arch`` None: any architecture. Raises ``NoSuchUpdate`` for an unknown channel, for a platform without an artifact
@@ -68,7 +68,7 @@ def offered(
     return None if is_halted or not offer.is_newer_than(current) else offer
 
 
-def stored_offer(channel: str) -> tuple[Offer | None, bool]:
+def stored_offer(channel: str) -> tuple[ReleaseOffer | None, bool]:
     """The stored offer of a channel, and whether the channel is halted."""
     known = (
         Publication.objects.filter(release__channel=channel)
@@ -100,11 +100,11 @@ def version_of(text: str) -> Version:
 
 
 @lru_cache(maxsize=OFFERS_KEPT)
-def _prepared(number: int, stored_at: object) -> Offer:
+def _prepared(number: int, stored_at: object) -> ReleaseOffer:
     """The key includes the time of storing, because a restored database assigns numbers again."""
     publication = Publication.objects.select_related("release").get(pk=number)
     manifest, signature = bytes(publication.release.manifest), bytes(publication.signature)
-    return Offer(
+    return ReleaseOffer(
         version=publication.release.parsed_version,
         platforms=frozenset(map(base_of, publication.release.platforms)),
         manifest=manifest,

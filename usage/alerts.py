@@ -40,7 +40,7 @@ class Checked(NamedTuple):
     noticed: int
     people: int
     percentile: float | None
-    told: int
+    mailed: int
 
 
 def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: datetime) -> None:
@@ -113,7 +113,7 @@ def check(*, now: datetime, dry_run: bool = False) -> Checked:
     noticed = _notice(shares)
     if percentile is not None and percentile >= SHARE_PERCENT:
         _note_percentile(month, percent=int(percentile), people=len(percents), now=now)
-    return Checked(noticed, len(percents), percentile, tell(now=now))
+    return Checked(noticed, len(percents), percentile, mail_waiting(now=now))
 
 
 def _shares(month: date, *, now: datetime) -> list[Alert]:
@@ -178,7 +178,7 @@ def _crossed(share: Alert) -> Iterator[Alert]:
         yield Alert(user_id=share.user_id, kind=_ALL[kind], period=share.period, **numbers)
 
 
-def tell(*, now: datetime) -> int:
+def mail_waiting(*, now: datetime) -> int:
     """Queues mail to operators for the waiting alerts; returns their number.
 
     One mail for each alert, or one for all of them if that would be more than a few in an hour. Alerts about erased

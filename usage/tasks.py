@@ -27,7 +27,7 @@ def tell(timestamp: int) -> None:
     """Looks for abandoned calls and mails the waiting usage alerts to operators, every minute."""
     now = timezone.now()
     alerts.notice_abandoned(now=now)
-    alerts.tell(now=now)
+    alerts.mail_waiting(now=now)
 
 
 @periodic(cron="* * * * *")

@@ -19,7 +19,7 @@ from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, moment, yes_no
 
 
-def roles_shown(operator: User) -> str:
+def role_names(operator: User) -> str:
     """The roles of an operator; rights from before there were roles are named as what they are."""
     if not operator.is_staff:
         return "none: no operator"
@@ -68,7 +68,7 @@ class ChangeRoles(OperatorAction):
         return target.is_staff and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
-        yield f"Roles of {target} now: {roles_shown(target)}."
+        yield f"Roles of {target} now: {role_names(target)}."
         yield "The change counts from the next request on. Single rights from before roles end."
 
     def initial(self, target: User, *, by: HttpRequest) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class ChangeRoles(OperatorAction):
     def do(self, target: User, **given: Any) -> Result:
         change_roles(user_id=target.pk, **given)
         changed = User.objects.get(pk=target.pk)
-        return Result(f"Roles of {target}: {roles_shown(changed)}.", target)
+        return Result(f"Roles of {target}: {role_names(changed)}.", target)
 
 
 class DismissOperator(OperatorAction):
@@ -146,4 +146,4 @@ class OperatorAdmin(ConsoleAdmin):
 
     @admin.display(description="roles")
     def roles(self, operator: Operator) -> str:
-        return roles_shown(operator)
+        return role_names(operator)

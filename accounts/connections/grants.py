@@ -111,23 +111,23 @@ def access_token(
     clock, renewed, allowed = clock_from(now), False, False
     while True:
         at = clock()
-        held = _read(user_id, provider, refused=refused, at=at)
-        if renewed or held.is_fresh(at):
-            return held.given()
+        stored = _read(user_id, provider, refused=refused, at=at)
+        if renewed or stored.is_fresh(at):
+            return stored.as_access()
         try:
             if not allowed:
                 before_asking()
                 allowed = True
-            renewed = _renew(held, party, by=by, at=at)
+            renewed = _renew(stored, party, by=by, at=at)
         except Problem:
-            if held.is_usable(at):
-                return held.given()
+            if stored.is_usable(at):
+                return stored.as_access()
             raise
         if renewed:
             continue
         # Another process is renewing it.
-        if held.is_usable(at):
-            return held.given()
+        if stored.is_usable(at):
+            return stored.as_access()
         if at - now > PATIENCE:
             raise RefreshUnderWay
         release_connection()
@@ -135,7 +135,7 @@ def access_token(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
+class _StoredTokens:
     """A connection as it was read. ``is_refused``: the third party refuses its access token."""
 
     connection: Connection
@@ -149,11 +149,11 @@ class _Held:
     def is_usable(self, at: datetime) -> bool:
         return not self.is_refused and self.connection.is_usable(at=at)
 
-    def given(self) -> Access:
+    def as_access(self) -> Access:
         return Access(access_token=self.access, expires_at=self.connection.expires_at)
 
 
-def _read(user_id: UUID, provider: str, *, refused: str | None, at: datetime) -> _Held:
+def _read(user_id: UUID, provider: str, *, refused: str | None, at: datetime) -> _StoredTokens:
     rows = Connection.objects.select_related("user")
     connection = rows.filter(user=user_id, provider=provider).first()
     if connection is None:
@@ -171,14 +171,16 @@ def _read(user_id: UUID, provider: str, *, refused: str | None, at: datetime) ->
         refused.encode("utf-8", "replace"), access.encode()
     )
     is_refused = theirs and connection.refreshed_at <= at - TRUSTED
-    return _Held(connection=connection, refresh=refresh, access=access, is_refused=is_refused)
+    return _StoredTokens(
+        connection=connection, refresh=refresh, access=access, is_refused=is_refused
+    )
 
 
-def _renew(held: _Held, party: OAuthProvider, *, by: Actor, at: datetime) -> bool:
+def _renew(stored: _StoredTokens, party: OAuthProvider, *, by: Actor, at: datetime) -> bool:
     """Renews the tokens; returns False if another process is renewing them, or the grant is over."""
-    connection = held.connection
-    if held.refresh is None:
-        if not held.is_usable(at):
+    connection = stored.connection
+    if stored.refresh is None:
+        if not stored.is_usable(at):
             rows = refreshing.of_generation(connection)
             refreshing.lapse(rows, connection, Connection.Lapse.EXPIRED, by=by, now=at)
         raise ReauthorisationNeeded
@@ -227,15 +229,15 @@ def _put(
     user: User, party: OAuthProvider, tokens: Tokens, before: Connection | None, *, now: datetime
 ) -> Connection:
     connection = before or Connection(user=user, provider=party.name)
-    kept = refreshing.held(connection, tokens, now=now)
-    kept["connected_at"] = now
+    columns = refreshing.token_columns(connection, tokens, now=now)
+    columns["connected_at"] = now
     if tokens.scopes is None:
-        kept["scopes"] = sorted(party.scopes)
+        columns["scopes"] = sorted(party.scopes)
     if before is None:
-        return Connection.objects.create(user=user, provider=party.name, **kept)
+        return Connection.objects.create(user=user, provider=party.name, **columns)
     # A refresh of the previous grant that is still under way matches neither fence nor generation.
     rows = Connection.objects.filter(pk=before.pk)
-    rows.update(**kept, generation=F("generation") + 1, fence=F("fence") + 1)
+    rows.update(**columns, generation=F("generation") + 1, fence=F("fence") + 1)
     return rows.get()
 
 

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class RefreshLease:
     """The right to renew the tokens of one generation of a connection."""
 
     connection: Connection
@@ -47,7 +47,7 @@ class Lease:
         return of_generation(self.connection).filter(fence=self.fence)
 
 
-def take(connection: Connection) -> Lease | None:
+def take(connection: Connection) -> RefreshLease | None:
     """Takes the lease of this generation; returns None if another process has it or the row has changed."""
     free = Q(leased_until__isnull=True) | Q(leased_until__lte=Now())
     with transaction.atomic():
@@ -66,10 +66,10 @@ def take(connection: Connection) -> Lease | None:
         if not taken:
             return None
         fence = Connection.objects.values_list("fence", flat=True).get(pk=connection.pk)
-    return Lease(connection=connection, fence=fence)
+    return RefreshLease(connection=connection, fence=fence)
 
 
-def refresh(lease: Lease, *, provider: OAuthProvider, by: Actor, now: datetime) -> bool:
+def refresh(lease: RefreshLease, *, provider: OAuthProvider, by: Actor, now: datetime) -> bool:
     """Renews the tokens and stores the result; returns whether there are new tokens.
 
     Raises ``ProviderFailed`` after a failure, which leaves the grant unchanged.
@@ -87,7 +87,7 @@ def refresh(lease: Lease, *, provider: OAuthProvider, by: Actor, now: datetime) 
         _note(lease, failure, now=clock())
         raise
     else:
-        if _keep(connection, tokens, now=now):
+        if _store(connection, tokens, now=now):
             return True
         _give_up(connection, tokens, provider=provider, now=now)
     return False
@@ -119,22 +119,22 @@ def lapse(
     return bool(lapsed)
 
 
-def _keep(connection: Connection, tokens: Tokens, *, now: datetime) -> bool:
+def _store(connection: Connection, tokens: Tokens, *, now: datetime) -> bool:
     """Stores new tokens, with retries while the database is unavailable; returns False for a late response."""
-    kept = held(connection, tokens, now=now)
+    columns = token_columns(connection, tokens, now=now)
     if tokens.scopes is None:
-        del kept["scopes"]
+        del columns["scopes"]
     for pause in KEEPING_PAUSES:
         try:
-            return bool(of_generation(connection).update(**kept, generation=F("generation") + 1))
+            return bool(of_generation(connection).update(**columns, generation=F("generation") + 1))
         except (OperationalError, InterfaceError):
             log.warning("connection_tokens_not_kept_yet")
             release_connection()
             time.sleep(pause)
-    return bool(of_generation(connection).update(**kept, generation=F("generation") + 1))
+    return bool(of_generation(connection).update(**columns, generation=F("generation") + 1))
 
 
-def held(connection: Connection, tokens: Tokens, *, now: datetime) -> dict[str, Any]:
+def token_columns(connection: Connection, tokens: Tokens, *, now: datetime) -> dict[str, Any]:
     """The values of the columns that new tokens set or clear."""
     access, refresh = (connection.place(each) for each in ("access_token", "refresh_token"))
     return {
@@ -175,14 +175,14 @@ def _give_up(
         )
 
 
-def _lapse(lease: Lease, *, by: Actor, now: datetime) -> None:
+def _lapse(lease: RefreshLease, *, by: Actor, now: datetime) -> None:
     # Only for this generation and lease: a refusal may be due to the success of a concurrent refresh.
     lost = of_generation(lease.connection).filter(answer_lost=True).exists()
     why = Connection.Lapse.ANSWER_LOST if lost else Connection.Lapse.REFUSED
     lapse(lease.mine(), lease.connection, why, by=by, now=now)
 
 
-def _note(lease: Lease, failure: ProviderFailed, *, now: datetime) -> None:
+def _note(lease: RefreshLease, failure: ProviderFailed, *, now: datetime) -> None:
     """Stores the provider's failure and releases the lease."""
     if failure.kind == Connection.Failure.CLIENT_REFUSED:
         log.error("connection_client_refused", extra={"provider": lease.connection.provider})

@@ -40,7 +40,7 @@ STORE_OVERDUE = timedelta(minutes=5)
 AHEAD = timedelta(minutes=2)
 
 
-class Alert(NamedTuple):
+class Condition(NamedTuple):
     """One condition: ``says`` on the front page, linked to ``path``; with a ``subject`` it is mailed as well."""
 
     name: str
@@ -50,14 +50,14 @@ class Alert(NamedTuple):
     text: str = ""
 
 
-def alerts(*, now: datetime, operator: User | None = None) -> Iterator[Alert]:
+def alerts(*, now: datetime, operator: User | None = None) -> Iterator[Condition]:
     """The conditions that hold now and that this operator may see, the most urgent first."""
     for permission, find in CONDITIONS:
         if operator is None or operator.has_perm(permission):
             yield from find(now)
 
 
-def alerts_by_mail(*, now: datetime) -> Iterator[Alert]:
+def alerts_by_mail(*, now: datetime) -> Iterator[Condition]:
     """The conditions that are mailed: those of the worker and what it does."""
     for find in (_worker, _queue, _nights, _syslog):
         yield from (alert for alert in find(now) if alert.subject)
@@ -67,7 +67,7 @@ def _list_of(model: str) -> str:
     return reverse(f"admin:{model}_changelist")
 
 
-def _worker(now: datetime) -> Iterator[Alert]:
+def _worker(now: datetime) -> Iterator[Condition]:
     jobs = _list_of("procrastinate_procrastinatejob")
     beat = ProcrastinateWorker.objects.aggregate(last=Max("last_heartbeat"))["last"]
     tick = _last_tick()
@@ -76,7 +76,7 @@ def _worker(now: datetime) -> Iterator[Alert]:
     life = max(past, default=None)
     stands_still = life is None or life < now - STILL_AFTER
     if stands_still or beat is None or beat < now - BEAT_OVERDUE:
-        yield Alert(
+        yield Condition(
             "worker",
             "No worker is running: mail waits, and abandoned calls are not settled.",
             jobs,
@@ -85,7 +85,7 @@ def _worker(now: datetime) -> Iterator[Alert]:
             "is sent, abandoned model calls hold their tokens, and nothing queued is done. Nothing is lost.",
         )
     if tick and tick >= now + AHEAD:
-        yield Alert(
+        yield Condition(
             "clock",
             "The clock of a worker is ahead.",
             jobs,
@@ -105,31 +105,31 @@ def _last_tick() -> datetime | None:
     return datetime.fromtimestamp(tick, UTC) if tick else None
 
 
-def _signing_key(now: datetime) -> Iterator[Alert]:
+def _signing_key(now: datetime) -> Iterator[Condition]:
     if not any(key.verifies(at=now) and key.signs_from <= now for key in SigningKey.objects.all()):
-        yield Alert(
+        yield Condition(
             "signing key",
             "No signing key: nobody can sign in. Run manage.py rotate_signing_key.",
             _list_of("accounts_signingkey"),
         )
 
 
-def _clients(now: datetime) -> Iterator[Alert]:
+def _clients(now: datetime) -> Iterator[Condition]:
     if bare := Client.objects.filter(licence=None).count():
         says = f"Clients without a licence, whose people cannot sign in: {bare}."
-        yield Alert("clients", says, _list_of("accounts_client"))
+        yield Condition("clients", says, _list_of("accounts_client"))
 
 
-def _suspensions(now: datetime) -> Iterator[Alert]:
+def _suspensions(now: datetime) -> Iterator[Condition]:
     for held in Brake.objects.filter(ended_at=None, confirmed_at=None):
-        yield Alert(
+        yield Condition(
             f"suspensions: {held.job}",
             f"{held.job} waits for you: it would suspend {len(held.licence_ids)} of {held.clients} clients.",
             reverse("admin:licensing_brake_change", args=[held.pk]),
         )
 
 
-def _queue(now: datetime) -> Iterator[Alert]:
+def _queue(now: datetime) -> Iterator[Condition]:
     jobs = _list_of("procrastinate_procrastinatejob")
     since = now - QUEUE_OVERDUE
     # A job that is due at once has no scheduled time.
@@ -139,7 +139,7 @@ def _queue(now: datetime) -> Iterator[Alert]:
         failed=Count("pk", filter=Q(status="failed"), distinct=True),
     )
     if waiting := number["waiting"]:
-        yield Alert(
+        yield Condition(
             "queue",
             f"Jobs that should have begun by now: {waiting}.",
             f"{jobs}?status=todo",
@@ -148,7 +148,7 @@ def _queue(now: datetime) -> Iterator[Alert]:
             "that do are busy: start another (manage.py work), or one with a higher --concurrency.",
         )
     if failed := number["failed"]:
-        yield Alert(
+        yield Condition(
             "failed jobs",
             f"Jobs that failed for good: {failed}.",
             f"{jobs}?status=failed",
@@ -157,10 +157,10 @@ def _queue(now: datetime) -> Iterator[Alert]:
         )
 
 
-def _nights(now: datetime) -> Iterator[Alert]:
+def _nights(now: datetime) -> Iterator[Condition]:
     for run in nightly.missed(now=now):
         ended = f"last succeeded {instant(run.done_at)}" if run.done_at else "has never succeeded"
-        yield Alert(
+        yield Condition(
             f"night: {run.job}",
             f"A nightly job has not succeeded for more than a night: {run.job}.",
             f"{_list_of('accounts_auditevent')}?subject=nightly",
@@ -171,10 +171,10 @@ def _nights(now: datetime) -> Iterator[Alert]:
         )
 
 
-def _syslog(now: datetime) -> Iterator[Alert]:
+def _syslog(now: datetime) -> Iterator[Condition]:
     oldest = forwarding.waiting() if settings.AUDIT_SYSLOG_URL else None
     if oldest and oldest.at < now - SYSLOG_OVERDUE:
-        yield Alert(
+        yield Condition(
             "syslog",
             f"The syslog server has taken no audit event since {instant(oldest.at)}.",
             _list_of("accounts_auditevent"),
@@ -184,33 +184,33 @@ def _syslog(now: datetime) -> Iterator[Alert]:
         )
 
 
-def _budgets(now: datetime) -> Iterator[Alert]:
+def _budgets(now: datetime) -> Iterator[Condition]:
     for budget in warned(month=Period.of(now).month):
         page = reverse("admin:accounts_client_change", args=[budget.client_id])
-        yield Alert(f"budget: {budget.client_id}", standing(budget), page)
+        yield Condition(f"budget: {budget.client_id}", standing(budget), page)
     if Budget.objects.exists() and (warning := unpriced_warning()):
-        yield Alert("unpriced models", warning, _list_of("llmproxy_route"))
+        yield Condition("unpriced models", warning, _list_of("llmproxy_route"))
 
 
-def _calls(now: datetime) -> Iterator[Alert]:
+def _calls(now: datetime) -> Iterator[Condition]:
     if abandoned := UsageRecord.objects.abandoned(at=now - SWEEP_OVERDUE).count():
         says = f"Calls whose reservation has expired and is still held: {abandoned}."
-        yield Alert("calls", says, _list_of("usage_runningcall"))
+        yield Condition("calls", says, _list_of("usage_runningcall"))
 
 
-def _operators(now: datetime) -> Iterator[Alert]:
+def _operators(now: datetime) -> Iterator[Condition]:
     if wrong := Operator.objects.filter(client__isnull=False).count():
         says = f"Operators who belong to a client, as nobody new can: {wrong}."
-        yield Alert("operators", says, f"{_list_of('accounts_operator')}?client=some")
+        yield Condition("operators", says, f"{_list_of('accounts_operator')}?client=some")
 
 
-def _models(now: datetime) -> Iterator[Alert]:
+def _models(now: datetime) -> Iterator[Condition]:
     if default_is_off():
         says = "The default model is off: calls that name no model are refused."
-        yield Alert("default model", says, _list_of("llmproxy_languagemodel"))
+        yield Condition("default model", says, _list_of("llmproxy_languagemodel"))
 
 
-def _releases(now: datetime) -> Iterator[Alert]:
+def _releases(now: datetime) -> Iterator[Condition]:
     newest = Publication.objects.order_by("release__channel_id", "-pk").distinct(
         "release__channel_id"
     )
@@ -226,20 +226,20 @@ def _releases(now: datetime) -> Iterator[Alert]:
             yield _of_channel("not purged", purge.channel_id, says)
 
 
-def _of_channel(name: str, channel: str, says: str) -> Alert:
+def _of_channel(name: str, channel: str, says: str) -> Condition:
     page = reverse("admin:releases_shellchannel_change", args=[channel])
-    return Alert(f"{name}: {channel}", says, page)
+    return Condition(f"{name}: {channel}", says, page)
 
 
-def _connections(now: datetime) -> Iterator[Alert]:
+def _connections(now: datetime) -> Iterator[Condition]:
     if lost := ConnectionRevocation.objects.filter(gave_up_at__isnull=False).count():
         says = f"Connections that could not be revoked at their provider: {lost}."
         page = f"{_list_of('accounts_connectionrevocation')}?state=given_up"
-        yield Alert("connections", says, page)
+        yield Condition("connections", says, page)
 
 
 # Each with the permission that shows it to an operator.
-CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Alert]]], ...] = (
+CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Condition]]], ...] = (
     ("procrastinate.view_procrastinatejob", _worker),
     ("accounts.view_signingkey", _signing_key),
     ("accounts.view_client", _clients),

@@ -13,7 +13,7 @@ from accounts.admin.audit import events_about, events_of_person, ids_of_person
 from accounts.admin.factors import MakeSetUpCode, ResetFactor
 from accounts.admin.joining import InviteAgain, JoinedFilter, joined
 from accounts.admin.leaving import ChangeEmail, Erase, Move
-from accounts.admin.operators import ChangeRoles, DismissOperator, MakeOperator, roles_shown
+from accounts.admin.operators import ChangeRoles, DismissOperator, MakeOperator, role_names
 from accounts.admin.passwords import SendReset, SetOneTimePassword
 from accounts.admin.people import AddPerson, Disable, Enable, RevokeAll
 from accounts.admin.person_action import PersonAction
@@ -111,7 +111,7 @@ class PersonAdmin(ConsoleAdmin):
 
     @admin.display(description="operator's roles")
     def operator_roles(self, user: User) -> str:
-        return roles_shown(user)
+        return role_names(user)
 
     def row_name(self, row: User) -> str:
         return f"Erased person {str(row.pk)[:8]}" if row.erased_at else str(row)

@@ -78,7 +78,7 @@ def changes(event: Any) -> SafeString:
     lines = []
     both = event.before is not None and event.after is not None
     for name in [*before, *(name for name in after if name not in before)]:
-        was, has = _said(before.get(name)), _said(after.get(name))
+        was, has = _as_text(before.get(name)), _as_text(after.get(name))
         if both and was == has:
             continue
         one = has if event.before is None else was
@@ -86,7 +86,7 @@ def changes(event: Any) -> SafeString:
     return format_html_join(SafeString("<br>"), '<span class="quiet">{}</span> {}', lines)
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None or value in ("", []):
         return NOTHING
     if isinstance(value, bool):
@@ -94,9 +94,9 @@ def _said(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, list):
-        return ", ".join(_said(each) for each in value)
+        return ", ".join(_as_text(each) for each in value)
     if isinstance(value, dict):
-        return "; ".join(f"{name} {_said(each)}" for name, each in value.items())
+        return "; ".join(f"{name} {_as_text(each)}" for name, each in value.items())
     # Instants are shown to the second.
     return INSTANT.sub(r"\1 \2 UTC", str(value))
 

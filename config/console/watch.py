@@ -17,7 +17,7 @@ from django.db import transaction
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
 from config.console import alerts
-from config.console.alerts import Alert
+from config.console.alerts import Condition
 from config.db.advisory_locks import alone
 from config.db.connections import database_now, release_connection
 from config.jobs.mail import Refused, deliver, queue_for_operators
@@ -57,7 +57,7 @@ def _standing() -> dict[str, datetime]:
     return {event.target: event.at for event in newest if event.action == RAISED}
 
 
-def _raise(alert: Alert, *, by_hand: bool, now: datetime) -> None:
+def _raise(alert: Condition, *, by_hand: bool, now: datetime) -> None:
     """Sends the mail and writes the event. A mail that cannot be sent is tried again a minute later.
 
     A mail that is refused for good is not; the console shows the alert.

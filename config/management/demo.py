@@ -14,8 +14,8 @@ from licensing.licences import create_client, set_terms
 from licensing.models import Plan
 from licensing.plans import PlanTerms, change_plan
 from llmproxy.catalogue.offering import write_route
-from llmproxy.catalogue.providers import Terms, add_provider, change_provider
-from llmproxy.catalogue.routing import Way, add_route
+from llmproxy.catalogue.providers import ProviderTerms, add_provider, change_provider
+from llmproxy.catalogue.routing import RouteTerms, add_route
 from llmproxy.models import LanguageModel, Provider
 
 CLIENT = "Demo Company"
@@ -81,7 +81,7 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
 def add_second_provider(address: str, *, now: datetime) -> None:
     """Gives the models of the demo a second route, to a provider of Anthropic's dialect that takes any key."""
     by = Actor.command("seed_demo")
-    terms = Terms(name="second", dialect=Provider.Dialect.ANTHROPIC, base_url=address)
+    terms = ProviderTerms(name="second", dialect=Provider.Dialect.ANTHROPIC, base_url=address)
     with transaction.atomic():
         provider = Provider.objects.filter(name=terms.name).first()
         if provider is None:
@@ -97,8 +97,8 @@ def add_second_provider(address: str, *, now: datetime) -> None:
             )
         for model in LanguageModel.objects.filter(name__in=_models()):
             if not model.routes.filter(provider=provider).exists():
-                way = Way(provider_name=model.name, order=1, surfaces=[])
-                add_route(model=model, provider=provider, way=way, by=by, now=now)
+                way = RouteTerms(provider_name=model.name, order=1, surfaces=[])
+                add_route(model=model, provider=provider, terms=way, by=by, now=now)
 
 
 def _models() -> tuple[str, str]:

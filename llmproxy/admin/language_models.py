@@ -19,7 +19,7 @@ from config.console.base import ConsoleAdmin
 from config.console.columns import moment, tokens, yes_no
 from llmproxy.admin.routes import counted_by
 from llmproxy.catalogue.choosing import as_offered, default_model_warning
-from llmproxy.catalogue.offering import Offer, add_model, change_model
+from llmproxy.catalogue.offering import ModelTerms, add_model, change_model
 from llmproxy.catalogue.unpriced import unpriced_models, unpriced_warning
 from llmproxy.models import PROMPTS_HOLD, LanguageModel
 
@@ -67,7 +67,7 @@ class ChangeModel(Action):
         return OfferForm(data, instance=copy(target))
 
     def do(self, target: LanguageModel, *, by: Actor, now: datetime, **given: Any) -> Result:
-        model = change_model(model_id=target.pk, offer=_offer(given), by=by, now=now)
+        model = change_model(model_id=target.pk, terms=_terms(given), by=by, now=now)
         return Result(f"{model} has been changed.", model)
 
 
@@ -85,12 +85,12 @@ class AddModel(Action):
         return OfferForm(data)
 
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
-        model = add_model(offer=_offer(given), by=by, now=now)
+        model = add_model(terms=_terms(given), by=by, now=now)
         return Result(f"{model} has been added.", model)
 
 
-def _offer(given: dict[str, Any]) -> Offer:
-    return Offer(**{**given, "plans": list(given["plans"])})
+def _terms(given: dict[str, Any]) -> ModelTerms:
+    return ModelTerms(**{**given, "plans": list(given["plans"])})
 
 
 @admin.register(LanguageModel)

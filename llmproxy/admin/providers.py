@@ -19,7 +19,12 @@ from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
 from config.money import shown
 from llmproxy.catalogue.health import MINUTES, health_of
-from llmproxy.catalogue.providers import Terms, add_provider, change_provider, switch_provider
+from llmproxy.catalogue.providers import (
+    ProviderTerms,
+    add_provider,
+    change_provider,
+    switch_provider,
+)
 from llmproxy.models import Provider
 from usage.models import UsageRecord
 
@@ -63,7 +68,7 @@ class AddProvider(Action):
 
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         key = given.pop("api_key")
-        provider = add_provider(terms=Terms(**given), key=key, by=by, now=now)
+        provider = add_provider(terms=ProviderTerms(**given), key=key, by=by, now=now)
         return Result(f"{provider} has been added. Give models a route to it.", provider)
 
 
@@ -88,7 +93,12 @@ class ChangeProvider(Action):
     def do(self, target: Provider, *, by: Actor, now: datetime, **given: Any) -> Result:
         key, reason = given.pop("api_key"), given.pop("reason")
         provider = change_provider(
-            provider_id=target.pk, terms=Terms(**given), key=key, reason=reason, by=by, now=now
+            provider_id=target.pk,
+            terms=ProviderTerms(**given),
+            key=key,
+            reason=reason,
+            by=by,
+            now=now,
         )
         return Result(f"{provider} has been changed.", provider)
 

@@ -15,7 +15,7 @@ from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from llmproxy.admin.prices import FreePrices, SetPrices, priced_at
 from llmproxy.catalogue.factors import HIGHEST, LOWEST, STEP, free_factor, set_factor
-from llmproxy.catalogue.routing import Way, add_route, change_route, remove_route
+from llmproxy.catalogue.routing import RouteTerms, add_route, change_route, remove_route
 from llmproxy.catalogue.trial import MOST_SECONDS, try_route
 from llmproxy.models import Route
 from llmproxy.requests.call_request import Surface
@@ -111,7 +111,7 @@ class AddRoute(Action):
 
     def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
         model, provider = given.pop("model"), given.pop("provider")
-        route = add_route(model=model, provider=provider, way=Way(**given), by=by, now=now)
+        route = add_route(model=model, provider=provider, terms=RouteTerms(**given), by=by, now=now)
         return Result(f"{route} has been added. Try it.", route)
 
 
@@ -128,7 +128,9 @@ class ChangeRoute(Action):
 
     def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
         reason = given.pop("reason")
-        route = change_route(route_id=target.pk, way=Way(**given), reason=reason, by=by, now=now)
+        route = change_route(
+            route_id=target.pk, terms=RouteTerms(**given), reason=reason, by=by, now=now
+        )
         return Result(f"{route} has been changed.", route)
 
 

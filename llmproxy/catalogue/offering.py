@@ -20,7 +20,7 @@ DEFAULT_STAYS = "This is the default model (LLM_DEFAULT_MODEL) for calls that na
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class ModelTerms:
     """The properties of a model. Limits are in tokens; no ``image_tokens`` means the provider's default, no ``plans``
     every plan.
     """
@@ -35,48 +35,48 @@ class Offer:
     input_modalities: Sequence[str] = ()
 
 
-def add_model(*, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
-    """Adds a model. Raises ``InvalidRequest`` for an offer that is not possible."""
+def add_model(*, terms: ModelTerms, by: Actor, now: datetime) -> LanguageModel:
+    """Adds a model. Raises ``InvalidRequest`` for an terms that is not possible."""
     with transaction.atomic():
-        model = _write(LanguageModel(), offer, now=now)
+        model = _write(LanguageModel(), terms, now=now)
         record("language_model:added", model, by=by, now=now, after=_audited(model))
     return model
 
 
-def change_model(*, model_id: int, offer: Offer, by: Actor, now: datetime) -> LanguageModel:
+def change_model(*, model_id: int, terms: ModelTerms, by: Actor, now: datetime) -> LanguageModel:
     """Changes a model; running calls are not affected.
 
-    Raises ``InvalidRequest`` for an offer that is not possible. The default model can be neither renamed nor switched
+    Raises ``InvalidRequest`` for an terms that is not possible. The default model can be neither renamed nor switched
     off, because calls that name no model use it.
     """
     with transaction.atomic():
         model = LanguageModel.objects.select_for_update(no_key=True).get(pk=model_id)
-        if model.name == settings.LLM_DEFAULT_MODEL and offer.name != model.name:
+        if model.name == settings.LLM_DEFAULT_MODEL and terms.name != model.name:
             raise InvalidRequest(errors=[Fault("/name", "invalid", DEFAULT_STAYS)])
         before = _audited(model)
-        model = _write(model, offer, now=now)
+        model = _write(model, terms, now=now)
         after = _audited(model)
         record("language_model:changed", model, by=by, now=now, before=before, after=after)
     return model
 
 
-def _write(model: LanguageModel, offer: Offer, *, now: datetime) -> LanguageModel:
-    if offer.output_limit < LEAST_OUTPUT:
+def _write(model: LanguageModel, terms: ModelTerms, *, now: datetime) -> LanguageModel:
+    if terms.output_limit < LEAST_OUTPUT:
         detail = f"The output limit is at least {LEAST_OUTPUT} tokens."
         raise InvalidRequest(errors=[Fault("/output_limit", "min_value", detail)])
-    if offer.name == settings.LLM_DEFAULT_MODEL and not offer.is_on:
+    if terms.name == settings.LLM_DEFAULT_MODEL and not terms.is_on:
         raise InvalidRequest(errors=[Fault("/is_on", "invalid", DEFAULT_STAYS)])
-    is_renamed = model.name != offer.name
-    model.name, model.provider_name = offer.name, offer.provider_name
-    model.output_limit, model.is_on = offer.output_limit, offer.is_on
-    model.image_tokens, model.context_length = offer.image_tokens, offer.context_length
-    model.input_modalities = list(offer.input_modalities)
+    is_renamed = model.name != terms.name
+    model.name, model.provider_name = terms.name, terms.provider_name
+    model.output_limit, model.is_on = terms.output_limit, terms.is_on
+    model.image_tokens, model.context_length = terms.image_tokens, terms.context_length
+    model.input_modalities = list(terms.input_modalities)
     try:
         with transaction.atomic():
             model.save()
     except IntegrityError:
         raise InvalidRequest(errors=[NAME_TAKEN]) from None
-    model.plans.set(offer.plans)
+    model.plans.set(terms.plans)
     if is_renamed:
         # The ledger may hold calls of another model under the new name.
         model.routes.update(learns_since=now)

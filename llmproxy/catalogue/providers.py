@@ -20,7 +20,7 @@ from llmproxy.models import Provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ProviderTerms:
     """What an operator says of a provider; the address is as the SDK of its dialect takes it.
 
     ``read_timeout`` is in seconds. None: as the settings say, or any number of calls.
@@ -34,7 +34,7 @@ class Terms:
     read_timeout: int | None = None
 
 
-def add_provider(*, terms: Terms, key: str, by: Actor, now: datetime) -> Provider:
+def add_provider(*, terms: ProviderTerms, key: str, by: Actor, now: datetime) -> Provider:
     """Adds a provider, with its key ("" where its server wants none). Raises ``InvalidRequest``."""
     with transaction.atomic():
         provider = _write(Provider(), terms, key=key)
@@ -44,7 +44,7 @@ def add_provider(*, terms: Terms, key: str, by: Actor, now: datetime) -> Provide
 
 
 def change_provider(
-    *, provider_id: int, terms: Terms, key: str, reason: str, by: Actor, now: datetime
+    *, provider_id: int, terms: ProviderTerms, key: str, reason: str, by: Actor, now: datetime
 ) -> Provider:
     """Changes a provider; running calls go on. An empty ``key`` keeps the one that it has.
 
@@ -84,7 +84,7 @@ def _locked(provider_id: int) -> Provider:
     return Provider.objects.select_for_update(no_key=True).get(pk=provider_id)
 
 
-def _write(provider: Provider, terms: Terms, *, key: str) -> Provider:
+def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
     if Provider.DEFAULT in (provider.name, terms.name):
         sentence = (
             "The provider default is the one of the settings (LLM_*), and no other has its name."

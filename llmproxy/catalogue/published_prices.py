@@ -21,7 +21,7 @@ from llmproxy.models import Provider, Route
 from usage.caps import Prices
 
 
-class Published(NamedTuple):
+class PublishedPrices(NamedTuple):
     """Published prices of a model. ``name``: of whom and what; ``is_tiered``: long prompts cost more than these.
 
     No ``context_length`` means that none is published.
@@ -38,7 +38,7 @@ class Comparison:
     """A route's prices beside the published ones; None if its model is in no list."""
 
     route: Route
-    published: Published | None
+    published: PublishedPrices | None
 
     @property
     def is_different(self) -> bool:
@@ -84,7 +84,7 @@ def _write(compared: Comparison, *, by: Actor, now: datetime) -> bool:
     return is_written
 
 
-def _published(route: Route, *, now: datetime) -> Published | None:
+def _published(route: Route, *, now: datetime) -> PublishedPrices | None:
     found = _look_up(route, now=now)
     if found is None:
         return None
@@ -95,7 +95,7 @@ def _published(route: Route, *, now: datetime) -> Published | None:
         return None
     if cached is not None and cached > fresh:
         cached = None
-    return Published(
+    return PublishedPrices(
         # What makes no text, as an embedding, has no price of output.
         prices=Prices(fresh, cached, output or 0, written),
         name=f"{found.provider.id} {found.model.id}",

@@ -13,7 +13,7 @@ from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class RouteTerms:
     """What an operator says of a route. No ``surfaces`` means all those of the provider's dialect."""
 
     provider_name: str
@@ -22,13 +22,13 @@ class Way:
 
 
 def add_route(
-    *, model: LanguageModel, provider: Provider, way: Way, by: Actor, now: datetime
+    *, model: LanguageModel, provider: Provider, terms: RouteTerms, by: Actor, now: datetime
 ) -> Route:
     """Adds a route, without prices until they are looked up or set. Raises ``InvalidRequest``."""
-    _check(provider, way)
+    _check(provider, terms)
     with transaction.atomic():
         route = Route(model=model, provider=provider)
-        _apply(route, way, now=now)
+        _apply(route, terms, now=now)
         try:
             with transaction.atomic():
                 route.save()
@@ -39,19 +39,21 @@ def add_route(
     return route
 
 
-def change_route(*, route_id: int, way: Way, reason: str, by: Actor, now: datetime) -> Route:
+def change_route(
+    *, route_id: int, terms: RouteTerms, reason: str, by: Actor, now: datetime
+) -> Route:
     """Changes a route; running calls go on. Another name at the provider is another model there: it is counted anew,
     and has no prices until they are looked up. Raises ``InvalidRequest``.
     """
     with transaction.atomic():
         route = _locked(route_id)
-        _check(route.provider, way)
+        _check(route.provider, terms)
         is_default = route.provider.name == Provider.DEFAULT
-        if is_default and way.provider_name != route.provider_name:
+        if is_default and terms.provider_name != route.provider_name:
             sentence = "At the provider of the settings, the model's own page says its name."
             raise InvalidRequest(errors=[Fault("/provider_name", "invalid", sentence)])
         before = _audited(route)
-        _apply(route, way, now=now)
+        _apply(route, terms, now=now)
         route.save()
         after = _audited(route)
         record("route:changed", route, by=by, now=now, reason=reason, before=before, after=after)
@@ -76,18 +78,18 @@ def _locked(route_id: int) -> Route:
     return routes.select_related("model", "provider").get(pk=route_id)
 
 
-def _check(provider: Provider, way: Way) -> None:
+def _check(provider: Provider, terms: RouteTerms) -> None:
     if provider.name == Provider.DEFAULT:
         return
     able = set(DIALECTS[provider.dialect].codecs)
-    if unable := sorted(set(way.surfaces) - able):
+    if unable := sorted(set(terms.surfaces) - able):
         sentence = f"Providers of this dialect have no {', '.join(unable)}."
         raise InvalidRequest(errors=[Fault("/surfaces", "invalid", sentence)])
 
 
-def _apply(route: Route, way: Way, *, now: datetime) -> None:
-    rename(route, way.provider_name, now=now)
-    route.order, route.surfaces = way.order, sorted(way.surfaces)
+def _apply(route: Route, terms: RouteTerms, *, now: datetime) -> None:
+    rename(route, terms.provider_name, now=now)
+    route.order, route.surfaces = terms.order, sorted(terms.surfaces)
 
 
 def rename(route: Route, provider_name: str, *, now: datetime) -> None:

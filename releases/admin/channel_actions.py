@@ -23,7 +23,7 @@ def _cdn_follows() -> str:
     )
 
 
-def _said(done: str, *, placed: bool) -> str:
+def _outcome(done: str, *, placed: bool) -> str:
     later = "" if placed else " Storage does not have it yet; a worker keeps trying."
     return f"{done}{later}"
 
@@ -83,7 +83,7 @@ class RollBack(Action):
             channel=target.pk, publication_id=chosen.pk, reason=reason, **given
         )
         done = f"{target} offers {chosen.release.version} again."
-        return Result(_said(done, placed=placed), target)
+        return Result(_outcome(done, placed=placed), target)
 
 
 def _preview(target: ShellChannel, chosen: Publication) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Halt(Action):
 
     def do(self, target: ShellChannel, **given: Any) -> Result:
         placed = channel_control.halt(channel=target.pk, **given)
-        return Result(_said(f"{target} offers nothing.", placed=placed), target)
+        return Result(_outcome(f"{target} offers nothing.", placed=placed), target)
 
 
 class Resume(Action):
@@ -145,7 +145,7 @@ class Resume(Action):
 
     def do(self, target: ShellChannel, **given: Any) -> Result:
         placed = channel_control.resume(channel=target.pk, **given)
-        return Result(_said(f"{target} is resumed.", placed=placed), target)
+        return Result(_outcome(f"{target} is resumed.", placed=placed), target)
 
 
 class RetryPurge(Action):

@@ -15,7 +15,7 @@ from config.db.connections import release_connection
 from releases import leases
 from releases.delivery import purging, storage
 from releases.delivery.storage import StorageUnavailable
-from releases.leases import Lease, PublishInProgress
+from releases.leases import PublishInProgress, PublishLease
 from releases.models import Publication, ShellChannel
 
 # The job runs after the end of the lease, even if its holder was killed.
@@ -40,7 +40,7 @@ def done(*, channel: str) -> None:
     ShellChannel.objects.filter(pk=channel).update(unplaced_since=None)
 
 
-def place_at_once(*, channel: str, lease: Lease, now: datetime) -> bool:
+def place_at_once(*, channel: str, lease: PublishLease, now: datetime) -> bool:
     """Does the work of the queued job under a lease; returns False if the job has to repeat it."""
     try:
         _place(channel, lease, now=now)
@@ -63,7 +63,7 @@ def place(*, channel: str, now: datetime) -> None:
         raise
 
 
-def write(publication: Publication, *, lease: Lease) -> None:
+def write(publication: Publication, *, lease: PublishLease) -> None:
     """Writes the signature, then the manifest, which is the moment of publishing.
 
     Each write starts a term of the lease, which is longer than a write may take. Only a frozen process could write
@@ -77,7 +77,7 @@ def write(publication: Publication, *, lease: Lease) -> None:
     storage.put(path, bytes(release.manifest))
 
 
-def _place(channel: str, lease: Lease, *, now: datetime) -> None:
+def _place(channel: str, lease: PublishLease, *, now: datetime) -> None:
     """Each renewal of the lease gives the connection back before a write to storage."""
     halted = ShellChannel.objects.filter(pk=channel, halted_at__isnull=False).exists()
     shown = None if halted else Publication.objects.of(channel).wanted().first()
@@ -97,7 +97,7 @@ def _place(channel: str, lease: Lease, *, now: datetime) -> None:
     release_connection()
 
 
-def _remove(channel: str, *, lease: Lease) -> None:
+def _remove(channel: str, *, lease: PublishLease) -> None:
     """Removes the manifest first: without it no shell reads the signature."""
     path = storage.pointer_path(channel)
     for name in (path, f"{path}{storage.SIGNATURE_SUFFIX}"):

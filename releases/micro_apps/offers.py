@@ -19,7 +19,7 @@ class NoSuchVersion(NotFound):
     default_detail = "This channel offers no version of the app."
 
 
-class Offer(NamedTuple):
+class AppOffer(NamedTuple):
     """A version and the rule that chose it: ``client``, ``plan`` or ``channel``. ``signature``: a minisign file."""
 
     slug: str
@@ -34,7 +34,7 @@ class Offer(NamedTuple):
         return f"{settings.CDN_URL}/{quote(bundle_path(self.slug, self.version))}"
 
 
-def offered(*, slug: str, client_id: UUID, plan_id: int, channel: str) -> Offer:
+def offered(*, slug: str, client_id: UUID, plan_id: int, channel: str) -> AppOffer:
     """Raises ``NoSuchVersion`` if no rule chooses one. The caller checks entitlements."""
     pins = AppPin.objects.order_by().filter(app=slug)
     choices = (
@@ -52,7 +52,7 @@ def offered(*, slug: str, client_id: UUID, plan_id: int, channel: str) -> Offer:
     if row is None:
         raise NoSuchVersion
     _, chosen_by, version, sha256, signature = row
-    return Offer(slug, version, sha256, bytes(signature), chosen_by)
+    return AppOffer(slug, version, sha256, bytes(signature), chosen_by)
 
 
 class Explained(NamedTuple):

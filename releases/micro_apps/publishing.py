@@ -31,7 +31,7 @@ SLUG_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedApp:
     """``created`` unless the version existed; ``latest``: the version that this channel offers now, if any."""
 
     version: AppVersion
@@ -46,7 +46,7 @@ def bundle_path(slug: str, version: str) -> str:
 
 def publish_app(
     *, slug: str, version: str, bundle: Path, signature: Path, by: Actor, now: datetime
-) -> Published:
+) -> PublishedApp:
     """Verifies and stores a version, and moves ``latest`` to it unless it is older or withdrawn.
 
     A repeat changes nothing: operators may have moved ``latest`` since. Raises ``InvalidRequest``,
@@ -74,7 +74,7 @@ def publish_app(
     storage.put_once(path, content)
     storage.put_once(f"{path}{storage.SIGNATURE_SUFFIX}", bytes(row.signature))
     latest = _finished(row, by=by, now=now)
-    return Published(
+    return PublishedApp(
         version=row, created=created, latest=latest.version.version if latest else None
     )
 

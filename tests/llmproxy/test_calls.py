@@ -416,7 +416,7 @@ class TestEnds:
             each.reported = TokenUsage(input=1, output=1_000_000)
             each.settle(End.DONE)
         assert Alert.objects.count() == 1
-        assert alerts.tell(now=now) == 1
+        assert alerts.mail_waiting(now=now) == 1
         assert Alert.objects.get().told_at == now
 
     def test_delivered_output_is_charged_without_a_report(self, call: Call) -> None:

@@ -11,7 +11,7 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.api.problems import InvalidRequest
 from llmproxy.catalogue.factors import Learned, bounded, free_factor, learn, set_factor
-from llmproxy.catalogue.offering import Offer, change_model
+from llmproxy.catalogue.offering import ModelTerms, change_model
 from llmproxy.models import LanguageModel, Provider, Route
 from usage.models import UsageRecord
 from usage.periods import Period
@@ -107,8 +107,10 @@ def test_reports_on_what_the_model_was_before_teach_nothing(
     reported(user, now, [1.9] * 60, opened_at=now - timedelta(days=2), model="other")
     other = LanguageModel.objects.create(name="other", provider_name="other")
     Route.objects.create(model=other, provider=route.provider, provider_name="other")
-    offer = Offer(name="grand", provider_name="grand-2027", output_limit=99, is_on=True, plans=[])
-    change_model(model_id=route.model_id, offer=offer, by=by, now=now - timedelta(days=1))
+    offer = ModelTerms(
+        name="grand", provider_name="grand-2027", output_limit=99, is_on=True, plans=[]
+    )
+    change_model(model_id=route.model_id, terms=offer, by=by, now=now - timedelta(days=1))
     assert learn(by=by, now=now) == Learned(routes=2, changed=1)
     route.refresh_from_db()
     assert route.token_factor == Route.FIRST_FACTOR

@@ -16,7 +16,7 @@ from config.api.problems import InvalidRequest
 from licensing.callers import load_caller
 from llmproxy.calls.admission import admit
 from llmproxy.catalogue.choosing import as_offered
-from llmproxy.catalogue.offering import Offer, change_model
+from llmproxy.catalogue.offering import ModelTerms, change_model
 from llmproxy.catalogue.prices import FIELDS, free_prices, price_text, prices_of, set_prices
 from llmproxy.catalogue.published_prices import compare, update_prices
 from llmproxy.models import LanguageModel, Provider, Route
@@ -264,10 +264,10 @@ class TestSetting:
         self, by: Actor, is_set: bool, left: Prices
     ) -> None:
         one = route("gpt-4o", input_price=9_000_000, output_price=9_000_000, prices_are_set=is_set)
-        offer = Offer(
+        offer = ModelTerms(
             name="gpt-4o", provider_name="gpt-5", output_limit=4_096, is_on=True, plans=[]
         )
-        change_model(model_id=one.model_id, offer=offer, by=by, now=NOW)
+        change_model(model_id=one.model_id, terms=offer, by=by, now=NOW)
         assert prices(one) == left
 
     def test_prices_are_said_for_people(self) -> None:
@@ -314,8 +314,10 @@ class TestOffered:
         self, by: Actor, now: datetime
     ) -> None:
         one = route("gpt-4o", context_length=128_000)
-        offer = Offer(name="gpt-4o", provider_name="grand", output_limit=4096, is_on=True, plans=[])
-        change_model(model_id=one.model_id, offer=offer, by=by, now=now)
+        offer = ModelTerms(
+            name="gpt-4o", provider_name="grand", output_limit=4096, is_on=True, plans=[]
+        )
+        change_model(model_id=one.model_id, terms=offer, by=by, now=now)
         one.refresh_from_db()
         assert one.context_length is None
 

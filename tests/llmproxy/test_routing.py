@@ -13,18 +13,23 @@ from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest
 from config.encryption import CannotDecrypt
 from llmproxy.catalogue.choosing import target_of
-from llmproxy.catalogue.offering import Offer, add_model, change_model
+from llmproxy.catalogue.offering import ModelTerms, add_model, change_model
 from llmproxy.catalogue.prices import set_prices
-from llmproxy.catalogue.providers import Terms, add_provider, change_provider, switch_provider
-from llmproxy.catalogue.routing import Way, add_route, change_route, remove_route
+from llmproxy.catalogue.providers import (
+    ProviderTerms,
+    add_provider,
+    change_provider,
+    switch_provider,
+)
+from llmproxy.catalogue.routing import RouteTerms, add_route, change_route, remove_route
 from llmproxy.models import LanguageModel, Provider, Route
 from usage.caps import Prices
 
 pytestmark = pytest.mark.django_db
 
 KEY = "sk-theirs-0123456789"
-TERMS = Terms(name="second", dialect="anthropic", base_url="https://second.test/")
-WAY = Way(provider_name="theirs", order=1, surfaces=[])
+TERMS = ProviderTerms(name="second", dialect="anthropic", base_url="https://second.test/")
+WAY = RouteTerms(provider_name="theirs", order=1, surfaces=[])
 
 
 @pytest.fixture
@@ -34,13 +39,15 @@ def second(by: Actor, now: datetime) -> Provider:
 
 @pytest.fixture
 def model(by: Actor, now: datetime) -> LanguageModel:
-    offer = Offer(name="large", provider_name="gpt-4o", output_limit=4096, is_on=True, plans=[])
-    return add_model(offer=offer, by=by, now=now)
+    offer = ModelTerms(
+        name="large", provider_name="gpt-4o", output_limit=4096, is_on=True, plans=[]
+    )
+    return add_model(terms=offer, by=by, now=now)
 
 
 @pytest.fixture
 def route(second: Provider, model: LanguageModel, by: Actor, now: datetime) -> Route:
-    return add_route(model=model, provider=second, way=WAY, by=by, now=now)
+    return add_route(model=model, provider=second, terms=WAY, by=by, now=now)
 
 
 def faults(refused: pytest.ExceptionInfo[InvalidRequest]) -> list[str]:
@@ -152,7 +159,7 @@ class TestRoutes:
         self, route: Route, by: Actor, now: datetime
     ) -> None:
         with pytest.raises(InvalidRequest) as refused:
-            add_route(model=route.model, provider=route.provider, way=WAY, by=by, now=now)
+            add_route(model=route.model, provider=route.provider, terms=WAY, by=by, now=now)
         assert faults(refused) == ["/provider"]
 
     def test_surfaces_are_those_of_the_dialect(
@@ -160,7 +167,7 @@ class TestRoutes:
     ) -> None:
         way = replace(WAY, surfaces=["embeddings"])
         with pytest.raises(InvalidRequest) as refused:
-            add_route(model=model, provider=second, way=way, by=by, now=now)
+            add_route(model=model, provider=second, terms=way, by=by, now=now)
         assert faults(refused) == ["/surfaces"]
 
     def test_another_name_is_counted_anew_and_without_prices(
@@ -168,14 +175,14 @@ class TestRoutes:
     ) -> None:
         Route.objects.update(token_factor=2, input_price=1, output_price=1, learns_since=None)
         way = replace(WAY, provider_name="gpt-4o", order=7, surfaces=["chat"])
-        changed = change_route(route_id=route.pk, way=way, reason="x", by=by, now=now)
+        changed = change_route(route_id=route.pk, terms=way, reason="x", by=by, now=now)
         assert (changed.tokenizer, changed.token_factor) == ("o200k_base", Route.FIRST_FACTOR)
         assert (changed.input_price, changed.learns_since) == (None, now)
         assert (changed.order, changed.surfaces) == (7, ["chat"])
         prices = Prices(1, None, 2)
         set_prices(route_id=route.pk, prices=prices, reason="x", by=by, now=now)
         same = change_route(
-            route_id=route.pk, way=replace(way, order=8), reason="x", by=by, now=now
+            route_id=route.pk, terms=replace(way, order=8), reason="x", by=by, now=now
         )
         assert (same.order, same.input_price) == (8, 1)
 
@@ -184,10 +191,10 @@ class TestRoutes:
     ) -> None:
         route = model.routes.get()
         with pytest.raises(InvalidRequest) as refused:
-            change_route(route_id=route.pk, way=WAY, reason="x", by=by, now=now)
+            change_route(route_id=route.pk, terms=WAY, reason="x", by=by, now=now)
         assert faults(refused) == ["/provider_name"]
-        way = Way(provider_name="gpt-4o", order=9, surfaces=["chat"])
-        assert change_route(route_id=route.pk, way=way, reason="x", by=by, now=now).order == 9
+        way = RouteTerms(provider_name="gpt-4o", order=9, surfaces=["chat"])
+        assert change_route(route_id=route.pk, terms=way, reason="x", by=by, now=now).order == 9
 
     def test_the_last_route_stays_and_others_go_for_good(
         self, route: Route, by: Actor, now: datetime
@@ -197,6 +204,8 @@ class TestRoutes:
         remove_route(route_id=default.pk, reason="x", by=by, now=now)
         with pytest.raises(InvalidRequest):
             remove_route(route_id=route.pk, reason="x", by=by, now=now)
-        offer = Offer(name="large", provider_name="gpt-4o", output_limit=99, is_on=True, plans=[])
-        change_model(model_id=model.pk, offer=offer, by=by, now=now)
+        offer = ModelTerms(
+            name="large", provider_name="gpt-4o", output_limit=99, is_on=True, plans=[]
+        )
+        change_model(model_id=model.pk, terms=offer, by=by, now=now)
         assert list(model.routes.all()) == [route]

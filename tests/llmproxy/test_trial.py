@@ -7,8 +7,8 @@ import pytest
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
-from llmproxy.catalogue.providers import Terms, add_provider
-from llmproxy.catalogue.routing import Way, add_route
+from llmproxy.catalogue.providers import ProviderTerms, add_provider
+from llmproxy.catalogue.routing import RouteTerms, add_route
 from llmproxy.catalogue.trial import try_route
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import LanguageModel, Provider, Route
@@ -21,11 +21,11 @@ KEY = "sk-theirs-0123456789"
 
 
 def route_to(url: str, *, dialect: str, by: Actor, now: datetime) -> Route:
-    terms = Terms(name="second", dialect=dialect, base_url=url)
+    terms = ProviderTerms(name="second", dialect=dialect, base_url=url)
     provider = add_provider(terms=terms, key=KEY, by=by, now=now)
     model = LanguageModel.objects.create(name="large", provider_name="large")
-    way = Way(provider_name="theirs", order=1, surfaces=[])
-    return add_route(model=model, provider=provider, way=way, by=by, now=now)
+    way = RouteTerms(provider_name="theirs", order=1, surfaces=[])
+    return add_route(model=model, provider=provider, terms=way, by=by, now=now)
 
 
 def test_a_provider_of_either_dialect_is_asked_with_its_own_key(by: Actor, now: datetime) -> None:

@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 from accounts.audit import Actor
 from config.env.secret_files import Secret
 from releases.pipeline.submissions import Submission
-from releases.publishing import Published, publish
+from releases.publishing import PublishedRelease, publish
 from tests.releases.signing import Signer
 from tests.standins.cdn import Cdn, running_cdn
 
@@ -79,7 +79,9 @@ class Pipeline:
     def release(self, version: str = "1.0.0", channel: str = "stable") -> Release:
         return self.signed(self.document(version, channel))
 
-    def publish(self, release: Release, channel: str = "stable", **options: bool) -> Published:
+    def publish(
+        self, release: Release, channel: str = "stable", **options: bool
+    ) -> PublishedRelease:
         return publish(
             submission=Submission(
                 channel=channel,

@@ -5,14 +5,14 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from releases import leases
-from releases.leases import Lease, PublishInProgress, take
+from releases.leases import PublishInProgress, PublishLease, take
 from releases.models import ShellChannel
 from tests.races import race
 
 pytestmark = pytest.mark.django_db
 
 
-def taken(channel: str = "stable") -> Lease:
+def taken(channel: str = "stable") -> PublishLease:
     with transaction.atomic():
         return take(channel=channel)
 
@@ -69,7 +69,7 @@ def test_keeping_a_lease_asks_the_database_now_and_then_only(
 def test_of_many_who_ask_at_once_exactly_one_gets_it() -> None:
     for round_ in range(1, 11):
         results = race(*[taken] * 8)
-        got = [each for each in results if isinstance(each, Lease)]
+        got = [each for each in results if isinstance(each, PublishLease)]
         assert [each.fence for each in got] == [round_]
         assert all(isinstance(each, PublishInProgress) for each in results if each not in got)
         got[0].end()

@@ -284,7 +284,7 @@ def test_two_hundred_calls_that_cross_at_once_are_noticed_once(user: User) -> No
     assert sum(done) == 200  # type: ignore[arg-type]
     # 80 % and all of it, which are one mail.
     assert sorted(kinds()) == ["output", "output_all"]
-    told = race(*[lambda: alerts.tell(now=NOON) for _ in range(4)])
+    told = race(*[lambda: alerts.mail_waiting(now=NOON) for _ in range(4)])
     assert sum(told) == 2  # type: ignore[arg-type]
     assert Alert.objects.waiting().count() == 0
     assert len([each for each in mails() if user.email in each["subject"]]) == 1
@@ -344,8 +344,8 @@ class TestAbandoned:
 class TestTelling:
     def test_an_operator_can_act_on_the_mail(self, user: User) -> None:
         use(user, 830)
-        assert alerts.tell(now=NOON) == 1
-        assert alerts.tell(now=NOON) == 0
+        assert alerts.mail_waiting(now=NOON) == 1
+        assert alerts.mail_waiting(now=NOON) == 0
         (mail,) = mails()
         assert mail["to"] == ["ops@shell.test"]
         assert mail["subject"] == "ada@acme.test has used 83 % of this month's output tokens"
@@ -361,19 +361,19 @@ class TestTelling:
 
     def test_a_used_up_cap_is_mailed_like_its_eighty_percent(self, user: User) -> None:
         use(user, 830)
-        alerts.tell(now=NOON)
+        alerts.mail_waiting(now=NOON)
         use(user, 170)
-        assert alerts.tell(now=NOON) == 1
+        assert alerts.mail_waiting(now=NOON) == 1
         _, mail = mails()
         assert mail["subject"] == "ada@acme.test has used up this month's output tokens"
         assert "has used 1,000 of 1,000 output tokens of 2026-11" in mail["text"]
         assert "refused (monthly_cap_exceeded) until 2026-12-01 00:00 UTC" in mail["text"]
-        assert alerts.tell(now=NOON) == 0
+        assert alerts.mail_waiting(now=NOON) == 0
 
     def test_a_call_that_uses_up_a_cap_at_once_is_one_mail(self, user: User) -> None:
         use(user, 1_000)
         assert kinds() == ["output", "output_all"]
-        assert alerts.tell(now=NOON) == 2
+        assert alerts.mail_waiting(now=NOON) == 2
         (mail,) = mails()
         assert "used up" in mail["subject"]
         assert Alert.objects.waiting().count() == 0
@@ -387,7 +387,7 @@ class TestTelling:
             for number, output in enumerate((1_000, 1_000, 850)):
                 person = User.objects.create(email=f"p{number}@{name}.test", client=client)
                 use(person, output)
-        alerts.tell(now=NOON)
+        alerts.mail_waiting(now=NOON)
         to_operators = [each for each in mails() if each["to"] == ["ops@shell.test"]]
         assert len(to_operators) == 6
         (mail,) = [each for each in mails() if each not in to_operators]
@@ -403,7 +403,7 @@ class TestTelling:
     ) -> None:
         for each in people(12, plan, by):
             use(each, 1_000)
-        assert alerts.tell(now=NOON) == 24
+        assert alerts.mail_waiting(now=NOON) == 24
         (mail,) = mails()
         assert mail["subject"] == "12 people are near or at a limit of model tokens"
         assert "p003@many.test (Many): 1,000 of 1,000 tokens, output of the month" in mail["text"]
@@ -413,7 +413,7 @@ class TestTelling:
         use(user, 480, plan=daily)
         with pytest.raises(DailyLimitReached):
             ask(user, plan=daily)
-        alerts.tell(now=NOON)
+        alerts.mail_waiting(now=NOON)
         (mail,) = mails()
         assert mail["subject"] == "ada@acme.test has reached the daily limit"
         assert "490 of 500 tokens of 2026-11-20" in mail["text"]
@@ -449,7 +449,7 @@ class TestTelling:
     ) -> None:
         day = NOON.date()
         Alert.objects.create(user=user, kind=kind, period=day, used=25, cap=20, noticed_at=NOON)
-        alerts.tell(now=NOON)
+        alerts.mail_waiting(now=NOON)
         (mail,) = mails()
         assert mail["subject"] == subject
         assert numbers in mail["text"]
@@ -457,13 +457,13 @@ class TestTelling:
         Alert.objects.update(told_at=None)
         for each in people(alerts.MAILS_AN_HOUR, plan, by):
             use(each, 900)
-        alerts.tell(now=NOON)
+        alerts.mail_waiting(now=NOON)
         assert f"ada@acme.test (Acme): {in_a_list}" in mails()[-1]["text"]
 
     def test_many_at_once_are_one_mail(self, plan: Plan, by: Actor) -> None:
         for each in people(60, plan, by):
             use(each, 900)
-        assert alerts.tell(now=NOON) == 60
+        assert alerts.mail_waiting(now=NOON) == 60
         (mail,) = mails()
         assert mail["subject"] == "60 people are near or at a limit of model tokens"
         assert (
@@ -478,9 +478,9 @@ class TestTelling:
         for minute, each in enumerate(everybody):
             at = NOON + timedelta(minutes=minute)
             use(each, 900, now=at)
-            alerts.tell(now=at)
+            alerts.mail_waiting(now=at)
         last = NOON + timedelta(minutes=60)
-        alerts.tell(now=last)
+        alerts.mail_waiting(now=last)
         assert Alert.objects.waiting().count() == 0
         assert alerts.MAILS_AN_HOUR < len(mails()) <= alerts.MAILS_AN_HOUR + 4
         named = "".join(each["subject"] + each["text"] for each in mails())
@@ -497,9 +497,9 @@ class TestTelling:
         with monkeypatch.context() as patched:
             patched.setattr("usage.mails.queue_for_operators", away)
             with pytest.raises(RuntimeError):
-                alerts.tell(now=NOON)
+                alerts.mail_waiting(now=NOON)
         assert Alert.objects.waiting().count() == 1
-        assert alerts.tell(now=NOON) == 1
+        assert alerts.mail_waiting(now=NOON) == 1
 
     def test_of_who_was_erased_during_a_call_nobody_is_told(self, user: User, by: Actor) -> None:
         running, later = ask(user, output=900), ask(user, output=10)
@@ -507,9 +507,9 @@ class TestTelling:
         erase(user, by)
         end(user, running.record_id, output=900)
         assert kinds() == ["output"]
-        assert alerts.tell(now=NOON) == 0
+        assert alerts.mail_waiting(now=NOON) == 0
         end(user, later.record_id, output=10)
-        assert alerts.tell(now=NOON) == 0
+        assert alerts.mail_waiting(now=NOON) == 0
         assert (kinds(), mails()) == ([], [])
 
     def test_without_operators_nothing_breaks_and_nothing_is_queued(
@@ -517,7 +517,7 @@ class TestTelling:
     ) -> None:
         settings.OPERATOR_EMAILS = []
         use(user, 900)
-        assert alerts.tell(now=NOON) == 1
+        assert alerts.mail_waiting(now=NOON) == 1
         assert mails() == []
 
 
@@ -570,7 +570,7 @@ class TestChecking:
         gone, stays = people(2, plan, by)
         use(gone, 900)
         use(stays, 500)
-        alerts.tell(now=NOON)
+        alerts.mail_waiting(now=NOON)
         erase(gone, by)
         before = mails()
         assert alerts.check(now=NOON) == (0, 1, pytest.approx(50), 0)

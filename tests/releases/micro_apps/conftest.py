@@ -13,7 +13,7 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
-from releases.micro_apps.publishing import Published, publish_app
+from releases.micro_apps.publishing import PublishedApp, publish_app
 from releases.models import AppVersion
 from tests.releases.signing import Signer
 
@@ -64,7 +64,7 @@ class Apps:
 
     def publish(
         self, version: str = "1.0.0", *, slug: str = "notes", content: bytes | None = None
-    ) -> Published:
+    ) -> PublishedApp:
         bundle, signature = self.bundle(version, content, slug=slug)
         return publish_app(
             slug=slug, version=version, bundle=bundle, signature=signature, by=BY, now=NOW

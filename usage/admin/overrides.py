@@ -1,0 +1,129 @@
+"""The page of overrides, and the actions that grant and end them."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+
+from accounts.admin.fields import PersonField
+from accounts.audit import Actor
+from config.console.actions import Action, ReasonForm, Result, UtcDateTimeField
+from config.console.base import ConsoleAdmin
+from config.console.columns import ChoiceFilter, moment, tokens, yes_no
+from usage.models import Override
+from usage.overrides import Allowance, end_override, grant_extra, grant_override
+from usage.periods import Period
+
+
+class OverrideForm(ReasonForm):
+    user = PersonField(help_text="By email.")
+    monthly_input_tokens = forms.IntegerField(min_value=0, required=False)
+    monthly_output_tokens = forms.IntegerField(min_value=0, required=False)
+    daily_tokens = forms.IntegerField(
+        min_value=0, required=False, help_text="Both kinds together, per UTC day."
+    )
+    ends_at = UtcDateTimeField(label="Until (UTC)")
+    on_top = forms.ChoiceField(
+        label="These numbers count",
+        choices=(
+            ("", "instead of the plan's"),
+            ("yes", "on top, as an extra allowance for this month"),
+        ),
+        required=False,
+        widget=forms.RadioSelect,
+        help_text="On top: until the end of this month at most.",
+    )
+
+    field_order = ("user", "on_top")
+
+
+class GrantOverride(Action):
+    name = "add"
+    label = "Grant override"
+    permission = "add"
+    form_class = OverrideForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "The numbers count for this one person, from the next model call until their end."
+        yield "Instead of the plan's: an empty number is the plan's, 0 stops model calls; only the latest counts."
+        yield "On top: added to all other numbers, and several add up. The daily limit may have to grow as well."
+
+    def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
+        on_top = "yes" if by.GET.get("on_top") == "yes" else ""
+        ends_at = Period.of(timezone.now()).next_month if on_top else None
+        return {"user": by.GET.get("user"), "on_top": on_top, "ends_at": ends_at}
+
+    def do(self, target: None, *, by: Actor, now: datetime, **given: Any) -> Result:
+        numbers = ("monthly_input_tokens", "monthly_output_tokens", "daily_tokens")
+        override = (grant_extra if given["on_top"] else grant_override)(
+            user_id=given["user"].pk,
+            allowance=Allowance(**{name: given[name] for name in numbers}),
+            ends_at=given["ends_at"],
+            reason=given["reason"],
+            by=by,
+            now=now,
+        )
+        return Result(f"The {_kind(override)} for {given['user']} is in force.", override)
+
+
+class EndOverride(Action):
+    name = "end"
+    label = "End override"
+    destructive = True
+
+    def available(self, target: Override, *, by: HttpRequest) -> bool:
+        return target.ends_at > timezone.now()
+
+    def effects(self, target: Override) -> Iterable[str]:
+        if target.is_extra:
+            yield "Its numbers are not added any more, from the next model call on."
+        else:
+            yield "The plan's numbers count from the next model call on, or those of an earlier override in force."
+
+    def do(self, target: Override, **given: Any) -> Result:
+        end_override(override_id=target.pk, **given)
+        return Result(f"The {_kind(target)} for {target.user} has ended.", target)
+
+
+def _kind(override: Override) -> str:
+    return "extra allowance" if override.is_extra else "override"
+
+
+class InForce(ChoiceFilter):
+    title, parameter_name = "in force", "in_force"
+    choices_of = (("yes", "now"), ("no", "not now"))
+
+    def filtered(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        now = timezone.now()
+        in_force = {"starts_at__lte": now, "ends_at__gt": now}
+        return rows.filter(**in_force) if value == "yes" else rows.exclude(**in_force)
+
+
+@admin.register(Override)
+class OverrideAdmin(ConsoleAdmin):
+    row_actions = (EndOverride(),)
+    add_action = GrantOverride()
+    list_display = (
+        "user",
+        yes_no("is_extra", "on top"),
+        tokens("monthly_input_tokens"),
+        tokens("monthly_output_tokens"),
+        tokens("daily_tokens"),
+        moment("starts_at"),
+        moment("ends_at"),
+        "reason",
+    )
+    list_filter = (InForce, "is_extra")
+    list_select_related = ("user",)
+    date_hierarchy = "ends_at"
+    search_fields = ("user__email", "reason")
+    uuid_fields = ("user_id",)
+    fields = list_display
+
+    def audit_target(self, row: Override) -> object:
+        return row.user_id
