@@ -84,25 +84,25 @@ class CounterCache(BaseCache):
         _process.clear(prefix)
         self._run(lambda counters: counters.clear(prefix))
 
-    def begin_attempt(self, key: str, name: str, *, limit: int) -> int:
-        """Starts an attempt while failures and running attempts are fewer than ``limit``.
+    def take(self, key: str, *, limit: int, seconds: int) -> int:
+        """Counts one while the count is below ``limit``; returns 0, or the milliseconds until it begins anew."""
+        full_key = self.make_key(key)
 
-        Returns ``STARTED``, ``BUSY`` while running attempts take the places that are left, or the milliseconds until
-        the failures are forgotten.
-        """
-        full_key = self._attempts_key(key)
-        return self._run(lambda counters: counters.begin_attempt(full_key, name, limit))
+        def take(counters: Counters) -> int:
+            if counters.increment(full_key, 1, seconds) <= limit:
+                return 0
+            left = counters.milliseconds_left(full_key)
+            counters.give_back(full_key)
+            return left
 
-    def end_attempt(self, key: str, name: str, *, failed_for: int) -> None:
-        """Ends an attempt; a failed one counts for ``failed_for`` seconds from the first failure on."""
-        full_key = self._attempts_key(key)
-        # It may have begun here while Redis was away, and would hold its place for ever.
-        _process.end_attempt(full_key, name, 0)
-        self._run(lambda counters: counters.end_attempt(full_key, name, failed_for))
+        return self._run(take)
 
-    def _attempts_key(self, key: str) -> str:
-        # A cluster keeps keys with the same braces in one slot, which the two keys of one script have to share.
-        return self.make_key(f"{{{key}}}")
+    def give_back(self, key: str) -> None:
+        """Takes back what :meth:`take` has counted, where it is still counted."""
+        full_key = self.make_key(key)
+        # It may have been counted here while Redis was away.
+        if not _process.give_back(full_key):
+            self._run(lambda counters: counters.give_back(full_key))
 
     def _run(self, operation: Callable[[Counters], T]) -> T:
         if self._redis is not None:

@@ -2,11 +2,8 @@
 
 import heapq
 import threading
-from collections import defaultdict
 from math import inf
 from time import monotonic
-
-from config.ratelimits.redis_counters import BUSY, STARTED
 
 # About 15 MB when full.
 ROOM = 50_000
@@ -21,9 +18,8 @@ class ProcessCounters:
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._numbers: dict[str, tuple[int, float]] = {}
-        self._running: defaultdict[str, set[str]] = defaultdict(set)
 
     def increment(self, key: str, by: int, seconds: int | None) -> int:
         with self._lock:
@@ -52,23 +48,21 @@ class ProcessCounters:
             for key in [each for each in self._numbers if each.startswith(prefix)]:
                 del self._numbers[key]
 
-    def begin_attempt(self, key: str, name: str, limit: int) -> int:
+    def give_back(self, key: str) -> bool:
+        """Takes one from a count that still runs; returns whether there is one."""
         with self._lock:
-            failed = self.read(key) or 0
-            if failed >= limit:
-                return max(1, int((self._numbers[key][1] - monotonic()) * 1000))
-            if failed + len(self._running.get(key, ())) >= limit:
-                return BUSY
-            self._running[key].add(name)
-            return STARTED
+            number, ends = self._numbers.get(key, (0, 0.0))
+            if ends <= monotonic():
+                return False
+            if number > 1:
+                self._numbers[key] = number - 1, ends
+            else:
+                del self._numbers[key]
+            return True
 
-    def end_attempt(self, key: str, name: str, failed_for: int) -> None:
-        with self._lock:
-            self._running[key].discard(name)
-            if not self._running[key]:
-                del self._running[key]
-            if failed_for:
-                self.increment(key, 1, failed_for)
+    def milliseconds_left(self, key: str) -> int:
+        _, ends = self._numbers.get(key, (0, 0.0))
+        return max(int((ends - monotonic()) * 1000), 1)
 
     def _make_room(self) -> None:
         if len(self._numbers) < self._room:

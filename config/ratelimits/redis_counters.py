@@ -7,14 +7,12 @@ costs requests neither errors nor time.
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
 
-from config.batches import Batches, Execution
-from config.ratelimits.servers import CLUSTER, SOCKET_SECONDS, client_of
+from config.ratelimits.servers import SOCKET_SECONDS, client_of
 
 log = logging.getLogger(__name__)
 
@@ -22,43 +20,19 @@ T = TypeVar("T")
 
 PAUSE_SECONDS = 1.5
 CONNECTIONS = 32
-# Longer than any attempt runs. An attempt of a killed process ends by itself after this time.
-ATTEMPT_SECONDS = 60
-STARTED, BUSY = 0, -1
 
-# ARGV: of each key the number to add and the seconds to live, or 0.
+# ARGV: the number to add, and the seconds that a new count lives, or 0.
 COUNT = """
-local counts = {}
-for place, key in ipairs(KEYS) do
-    local number, seconds = tonumber(ARGV[2 * place - 1]), tonumber(ARGV[2 * place])
-    counts[place] = redis.call('INCRBY', key, number)
-    if counts[place] == number and seconds > 0 then
-        redis.call('EXPIRE', key, seconds)
-    end
-end
-return counts
-"""
-# KEYS: failures, running attempts. ARGV: limit, the longest time of an attempt in ms, its name.
-BEGIN_ATTEMPT = """
-local failed = tonumber(redis.call('GET', KEYS[1]) or 0)
-if failed >= tonumber(ARGV[1]) then
-    return math.max(redis.call('PTTL', KEYS[1]), 1)
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[2])
-if failed + redis.call('ZCARD', KEYS[2]) >= tonumber(ARGV[1]) then
-    return -1
-end
-redis.call('ZADD', KEYS[2], now, ARGV[3])
-redis.call('PEXPIRE', KEYS[2], ARGV[2])
-return 0
-"""
-# KEYS as above. ARGV: the attempt's name, the window in seconds or 0 unless it failed.
-END_ATTEMPT = """
-redis.call('ZREM', KEYS[2], ARGV[1])
-if tonumber(ARGV[2]) > 0 and redis.call('INCR', KEYS[1]) == 1 then
+local number = redis.call('INCRBY', KEYS[1], ARGV[1])
+if number == tonumber(ARGV[1]) and tonumber(ARGV[2]) > 0 then
     redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+return number
+"""
+# A count that has ended meanwhile does not begin below zero.
+GIVE_BACK = """
+if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('DECR', KEYS[1]) <= 0 then
+    redis.call('DEL', KEYS[1])
 end
 """
 
@@ -67,50 +41,28 @@ class Away(Exception):
     """Redis does not answer at the moment."""
 
 
-class _Count(Execution):
-    """One count: its key, and the number it has come to once it is over."""
-
-    __slots__ = ("by", "key", "number", "seconds")
-
-    def __init__(self, key: str, by: int, seconds: int | None) -> None:
-        super().__init__(Away())
-        self.key, self.by, self.seconds, self.number = key, by, seconds or 0, 0
-
-
-class RedisCounters(Batches[_Count]):
-    """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails.
-
-    Counts of this process that meet share a round trip, except in a cluster, which keeps their keys apart.
-    """
+class RedisCounters:
+    """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails."""
 
     def __init__(self, address: str) -> None:
-        super().__init__()
         self._address = address
-        self._is_cluster = address.startswith(CLUSTER)
         self._client: Any = None
         self._scripts: dict[str, Any] = {}
         # A burst waits for a moment, instead of opening a thousand connections.
         self._room = threading.BoundedSemaphore(CONNECTIONS)
-        self._turn = threading.Lock()
+        self._turn, self._making = threading.Lock(), threading.Lock()
         self._away = False
         self._next_try = 0.0
 
     def increment(self, key: str, by: int, seconds: int | None) -> int:
-        count = _Count(key, by, seconds)
-        if self._is_cluster:
-            self.fly([count])
-        else:
-            self.execute(count)
-        if count.error is not None:
-            raise Away
-        return count.number
+        return int(self._script(COUNT, key, by, seconds or 0))
 
-    def fly(self, batch: list[_Count]) -> None:
-        arguments = [number for each in batch for number in (each.by, each.seconds)]
-        with suppress(Away):
-            numbers = self._script(COUNT, [each.key for each in batch], *arguments)
-            for each, number in zip(batch, numbers, strict=True):
-                each.number, each.error = number, None
+    def give_back(self, key: str) -> None:
+        """Takes one from a count that still runs."""
+        self._script(GIVE_BACK, key)
+
+    def milliseconds_left(self, key: str) -> int:
+        return max(int(self.run(lambda client: client.pttl(key))), 1)
 
     def read(self, key: str) -> int | None:
         number = self.run(lambda client: client.get(key))
@@ -126,14 +78,6 @@ class RedisCounters(Batches[_Count]):
         # Never the whole database, which others may share.
         pattern = prefix.translate({ord(sign): f"\\{sign}" for sign in "*?[]\\"}) + "*"
         self.run(lambda client: [client.delete(key) for key in client.scan_iter(pattern, 1000)])
-
-    def begin_attempt(self, key: str, name: str, limit: int) -> int:
-        longest = int(ATTEMPT_SECONDS * 1000)
-        keys = [key, f"{key}:running"]
-        return int(self._script(BEGIN_ATTEMPT, keys, limit, longest, name))
-
-    def end_attempt(self, key: str, name: str, failed_for: int) -> None:
-        self._script(END_ATTEMPT, [key, f"{key}:running"], name, failed_for)
 
     def answers(self) -> bool:
         """Whether Redis answers now, however long it has been away."""
@@ -151,8 +95,8 @@ class RedisCounters(Batches[_Count]):
             self._next_try = monotonic() + PAUSE_SECONDS
         return self._try(operation)
 
-    def _script(self, text: str, keys: list[str], *arguments: str | int) -> Any:
-        return self.run(lambda client: self._known(client, text)(keys, arguments, client))
+    def _script(self, text: str, key: str, *arguments: int) -> Any:
+        return self.run(lambda client: self._known(client, text)([key], arguments, client))
 
     def _known(self, client: Any, text: str) -> Any:
         """The script, which sends its text only to a server that does not know it yet."""
@@ -164,10 +108,10 @@ class RedisCounters(Batches[_Count]):
         if not self._room.acquire(timeout=SOCKET_SECONDS):
             raise Away
         try:
-            # A cluster's client connects as it is made.
-            client = self._client or client_of(self._address)
+            with self._making:
+                # A cluster's client connects as it is made.
+                client = self._client = self._client or client_of(self._address)
             result = operation(client)
-            self._client = client
         # The last is no error of Redis by its class.
         except (RedisError, OSError, RedisClusterException) as error:
             # The idle connections may be as dead as this one, and a cluster may have moved.
