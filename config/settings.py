@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from environs import validate
 
 from accounts.connections import provider_settings
+from config.api.description import description_settings
 from config.db.connections import PooledConnection
 from config.env.addresses import address_or_empty, certificates, redis_address, sentry_dsn
 from config.env.reading import env, seal
@@ -95,21 +96,15 @@ PUBLISH_PLATFORMS: list[str] = env.words("PUBLISH_PLATFORMS", "darwin-aarch64,wi
 # The 42 bytes of a minisign public key.
 UPDATE_PUBLIC_KEY: bytes | None = env.minisign_key("UPDATE_PUBLIC_KEY", "")
 APPS_PUBLIC_KEY: bytes | None = env.minisign_key("APPS_PUBLIC_KEY", "")
-STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or {
-    "kind": "file",
-    "path": "/nonexistent",
-}
+_nowhere = {"kind": "file", "path": "/nonexistent"}
+STORAGE_URL: dict[str, str] = env.storage_url("STORAGE_URL") or _nowhere
 CDN_PURGE: str = env.str("CDN_PURGE", "", validate=CDN_PURGE_FORM)
 
 STRIPE_API_KEY = secret("STRIPE_API_KEY", default="")
 STRIPE_API_BASE: str = env.str("STRIPE_API_BASE", "", validate=address_or_empty) or ""
 GRACE_DAYS: int = env.int("GRACE_DAYS", 14, validate=DAYS) or 14
 # Third parties that people can connect.
-OAUTH_PROVIDERS = secret(
-    "OAUTH_PROVIDERS",
-    default="",
-    check=provider_settings.read,
-)
+OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=provider_settings.read)
 
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
@@ -281,61 +276,24 @@ X_FRAME_OPTIONS = "DENY"
 # What a webview may send: this API's own headers, and what SDKs add by themselves or offer as an option. WebKit asks
 # for `user-agent` too, which Chromium drops.
 CORS_ALLOW_HEADERS = [
-    "accept",
-    "authorization",
-    "content-type",
-    "idempotency-key",
-    "if-none-match",
-    "user-agent",
-    "x-api-key",
-    "x-client-request-id",
-    "x-request-id",
+    "accept", "authorization", "content-type", "idempotency-key", "if-none-match", "user-agent", "x-api-key",
+    "x-client-request-id", "x-request-id",
     # OpenAI's and Anthropic's SDKs, and what stands on them.
-    "anthropic-beta",
-    "anthropic-dangerous-direct-browser-access",
-    "anthropic-user-profile-id",
-    "anthropic-version",
-    "anthropic-workspace-id",
-    "openai-beta",
-    "openai-organization",
-    "openai-project",
-    "x-stainless-arch",
-    "x-stainless-async",
-    "x-stainless-custom-poll-interval",
-    "x-stainless-helper",
-    "x-stainless-helper-method",
-    "x-stainless-lang",
-    "x-stainless-os",
-    "x-stainless-package-version",
-    "x-stainless-poll-helper",
-    "x-stainless-retry-count",
-    "x-stainless-runtime",
-    "x-stainless-runtime-version",
+    "anthropic-beta", "anthropic-dangerous-direct-browser-access", "anthropic-user-profile-id", "anthropic-version",
+    "anthropic-workspace-id", "openai-beta", "openai-organization", "openai-project",
+    "x-stainless-arch", "x-stainless-async", "x-stainless-custom-poll-interval", "x-stainless-helper",
+    "x-stainless-helper-method", "x-stainless-lang", "x-stainless-os", "x-stainless-package-version",
+    "x-stainless-poll-helper", "x-stainless-retry-count", "x-stainless-runtime", "x-stainless-runtime-version",
     "x-stainless-timeout",
     # Tracing.
-    "baggage",
-    "traceparent",
-    "tracestate",
-]
+    "baggage", "traceparent", "tracestate",
+]  # fmt: skip
 CORS_EXPOSE_HEADERS = [
-    "etag",
-    "request-id",
-    "retry-after",
-    "www-authenticate",
-    "x-manifest-signature",
-    "x-output-limit",
-    "x-ratelimit-degraded",
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-requests",
-    "x-ratelimit-reset-tokens",
-    "x-should-retry",
-    "x-request-id",
-    "x-tokens-remaining-month",
-    "x-tokens-remaining-day",
-]
+    "etag", "request-id", "retry-after", "www-authenticate", "x-manifest-signature", "x-output-limit",
+    "x-ratelimit-degraded", "x-ratelimit-limit-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-requests",
+    "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-request-id",
+    "x-should-retry", "x-tokens-remaining-day", "x-tokens-remaining-month",
+]  # fmt: skip
 
 # More than the largest body of any address (a model call); each has its own limit in config/middleware/body_limits.py.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 1024 * 1024 + 1
@@ -360,10 +318,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "NAME": "django.contrib.auth.password_validation.CommonPasswordValidator",
         "OPTIONS": {"password_list_path": BASE_DIR / "accounts/people/common_passwords.txt.gz"},
     },
-    {
-        "NAME": "accounts.people.password_strength.StrengthValidator",
-        "OPTIONS": _password_length,
-    },
+    {"NAME": "accounts.people.password_strength.StrengthValidator", "OPTIONS": _password_length},
 ]
 # Passkeys belong to a host. They refuse addresses of numbers, so at a loopback one the console is opened by name.
 _passkey_host = "localhost" if is_loopback(BASE_URL) else _host
@@ -399,7 +354,7 @@ REST_FRAMEWORK = {
     "DEFAULT_THROTTLE_CLASSES": ["config.ratelimits.throttling.PersonThrottle"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["config.api.parsers.ObjectParser"],
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.api.negotiation.FirstForAll",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.api.negotiation.Negotiation",
     "DEFAULT_METADATA_CLASS": "config.api.metadata.NoMetadata",
     "DEFAULT_SCHEMA_CLASS": "config.api.schema.Schema",
     "EXCEPTION_HANDLER": "config.api.handlers.for_rest_framework",
@@ -410,43 +365,7 @@ REST_FRAMEWORK = {
     "DATETIME_FORMAT": "iso-8601",
 }
 
-SPECTACULAR_SETTINGS: dict[str, Any] = {
-    "TITLE": "Shell backend",
-    "DESCRIPTION": "Sign-in, licences, a metered model proxy, usage and signed updates for the desktop shell.",
-    "VERSION": VERSION,
-    "OAS_VERSION": "3.1.0",
-    "TAGS": [
-        {"name": "access", "description": "Sign-in, sessions, passwords and the keys of tokens."},
-        {"name": "licence", "description": "What the shell may do now."},
-        {"name": "models", "description": "Metered calls to models."},
-        {"name": "personal keys", "description": "Static keys for editors and command lines."},
-        {"name": "usage", "description": "Tokens used, and what is left."},
-        {"name": "releases", "description": "Updates of the shell, and micro apps."},
-        {"name": "telemetry", "description": "Events that shells report."},
-        {"name": "connections", "description": "Access to third parties, by OAuth."},
-        {"name": "operations", "description": "Health checks."},
-    ],
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PUBLIC": True,
-    "SERVE_AUTHENTICATION": [],
-    "SERVE_PERMISSIONS": [],
-    "SERVERS": [{"url": BASE_URL}],
-    "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {"ConnectionState": "accounts.models.Connection.State"},
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
-    "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums",
-        "llmproxy.api.schema.describe_calls",
-        "config.api.schema.describe_problems",
-    ],
-}
-
-# --- Queued work ------------------------------------------------------------------------------------
-
-# Tasks that belong to no app; procrastinate finds those of the apps by itself.
-PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks", "config.management.tasks"]
+SPECTACULAR_SETTINGS = description_settings(version=VERSION, base_url=BASE_URL)
 
 # --- Rate limits ------------------------------------------------------------------------------------
 
@@ -460,13 +379,13 @@ SILENCED_SYSTEM_CHECKS = ["django_ratelimit.W001"]
 
 # --- Jobs, mail, logs -----------------------------------------------------------------------------
 
+# Tasks that belong to no app; procrastinate finds those of the apps by itself.
+PROCRASTINATE_IMPORT_PATHS = ["config.jobs.tasks", "config.management.tasks"]
 # Operators discard and retry failed jobs in the console.
 PROCRASTINATE_READONLY_MODELS = False
 
-EMAIL_BACKEND = _email.get("EMAIL_BACKEND", "")
-EMAIL_FILE_PATH = _email.get("EMAIL_FILE_PATH")
-EMAIL_HOST = _email.get("EMAIL_HOST") or ""
-EMAIL_PORT = _email.get("EMAIL_PORT") or 25
+EMAIL_BACKEND, EMAIL_FILE_PATH = _email.get("EMAIL_BACKEND", ""), _email.get("EMAIL_FILE_PATH")
+EMAIL_HOST, EMAIL_PORT = _email.get("EMAIL_HOST") or "", _email.get("EMAIL_PORT") or 25
 EMAIL_HOST_USER = _email.get("EMAIL_HOST_USER") or ""
 EMAIL_HOST_PASSWORD = _email.get("EMAIL_HOST_PASSWORD") or ""
 EMAIL_USE_TLS = _email.get("EMAIL_USE_TLS", False)
