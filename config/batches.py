@@ -8,19 +8,22 @@ from threading import Event, Lock
 from time import monotonic
 from typing import Generic, TypeVar
 
-# A flight that takes longer may be waiting for a lock; nobody else waits behind it.
+# A flight that takes longer may be waiting for a lock; the next does not wait behind it.
 PATIENCE_SECONDS = 0.05
+WAIT_SECONDS = 15.0
 MOST = 32
+FLIGHTS = 4
 
 
 class Execution:
     """One execution, with an error until it is over and has none."""
 
-    __slots__ = ("error", "has_left", "is_over", "woken")
+    __slots__ = ("error", "has_left", "is_over", "waits_until", "woken")
 
     def __init__(self, error: Exception) -> None:
         self.error: Exception | None = error
         self.has_left = self.is_over = False
+        self.waits_until = monotonic() + WAIT_SECONDS
         # Only for one that has to wait.
         self.woken: Event | None = None
 
@@ -34,9 +37,13 @@ class Batches(Generic[E]):
     def __init__(self) -> None:
         self._lock = Lock()
         self.waiting: deque[E] = deque()
-        # How many flights are out, and when the last one left.
+        # Whether one of them boards the next flight, how many are out, and when the last one left.
+        self._is_boarding = False
         self._flights = 0
         self._left_at = 0.0
+
+    def board(self, until: float) -> None:
+        """Takes what a flight needs, in its leader's thread. Raises what all who wait fail for."""
 
     def fly(self, batch: list[E]) -> None:
         """Executes a batch and notes the result of each."""
@@ -46,61 +53,92 @@ class Batches(Generic[E]):
         """Called before an execution waits, in its own thread."""
 
     def execute(self, execution: E) -> None:
-        """Returns once the execution is over, in a flight that this thread or another leads."""
+        """Returns once the execution is over, in a flight that this thread or another leads, or has waited too long."""
         try:
             self._await(execution)
-        except BaseException:
-            # A killed greenlet: nothing may be done for it any more.
+        finally:
+            # Too late, or a killed greenlet: nothing may be done for it any more.
             with self._lock:
                 if not execution.has_left:
                     self.waiting.remove(execution)
-            raise
+                    self._wake_first()
 
     def _await(self, execution: E) -> None:
-        batch: list[E] = []
         with self._lock:
             self.waiting.append(execution)
-            if not self._flights or monotonic() - self._left_at > PATIENCE_SECONDS:
-                batch = self._leave(execution)
-            else:
-                execution.woken = Event()
-        if not batch:
+            leads = self._may_board()
+        if not leads:
+            execution.woken = Event()
             self.before_waiting()
-        while not batch and not execution.is_over:
-            assert execution.woken is not None
-            execution.woken.wait(PATIENCE_SECONDS)
+            leads = self._wait(execution, execution.woken)
+        if leads:
+            self._lead(execution)
+
+    def _wait(self, execution: E, woken: Event) -> bool:
+        """Whether this execution shall lead; else it is over, or has waited too long."""
+        while True:
+            woken.clear()
             with self._lock:
-                # Not by a search: hundreds may wait.
-                if not execution.has_left:
-                    batch = self._leave(execution)
-        if batch:
-            self._lead(batch)
+                left, has_left = execution.waits_until - monotonic(), execution.has_left
+                if execution.is_over or (left < 0 and not has_left):
+                    return False
+                if not has_left and self._may_board():
+                    return True
+                # Hundreds may wait, so only the first looks up by itself.
+                is_first = not has_left and self.waiting[0] is execution
+            woken.wait(PATIENCE_SECONDS if is_first else None if has_left else left)
 
-    def _leave(self, first: E) -> list[E]:
-        """The next batch: ``first`` and others that wait. Under the lock."""
-        self.waiting.remove(first)
-        batch = [first]
-        while self.waiting and len(batch) < MOST:
-            batch.append(self.waiting.popleft())
-        for each in batch:
-            each.has_left = True
-            if each.woken is not None:
-                each.woken.clear()
-        self._flights += 1
-        self._left_at = monotonic()
-        return batch
+    def _may_board(self) -> bool:
+        """Whether the caller leads the next flight."""
+        is_late = monotonic() - self._left_at > PATIENCE_SECONDS
+        is_free = not self._flights or (is_late and self._flights < FLIGHTS)
+        leads = is_free and not self._is_boarding
+        self._is_boarding |= leads
+        return leads
 
-    def _lead(self, batch: list[E]) -> None:
+    def _lead(self, leader: E) -> None:
+        batch: list[E] = []
         try:
-            self.fly(batch)
+            try:
+                self.board(leader.waits_until)
+            except Exception as error:  # noqa: BLE001 - each caller gets it
+                batch = self._leave(leader, len(self.waiting))
+                for each in batch:
+                    each.error = error
+            else:
+                batch = self._leave(leader, MOST)
+                self.fly(batch)
         finally:
             # Also where this greenlet is killed in flight: nobody knows then what has been done.
-            with self._lock:
-                self._flights -= 1
-                first = self.waiting[0].woken if self.waiting else None
-            if first is not None:
-                first.set()
+            self._land(batch)
+
+    def _leave(self, leader: E, most: int) -> list[E]:
+        """The next batch: its leader and others that wait."""
+        with self._lock:
+            self.waiting.remove(leader)
+            batch = [leader]
+            while self.waiting and len(batch) < most:
+                batch.append(self.waiting.popleft())
             for each in batch:
-                each.is_over = True
-                if each.woken is not None:
-                    each.woken.set()
+                each.has_left = True
+            self._is_boarding = False
+            self._flights += 1
+            self._left_at = monotonic()
+            self._wake_first()
+        return batch
+
+    def _land(self, batch: list[E]) -> None:
+        with self._lock:
+            if batch:
+                self._flights -= 1
+            else:
+                self._is_boarding = False
+            self._wake_first()
+        for each in batch:
+            each.is_over = True
+            if each.woken is not None:
+                each.woken.set()
+
+    def _wake_first(self) -> None:
+        if self.waiting and (woken := self.waiting[0].woken) is not None:
+            woken.set()

@@ -5,6 +5,7 @@ of its kind gather and then go as one transaction through psycopg's pipeline.
 """
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -15,6 +16,7 @@ from django.db import (
     connection,
     connections,
 )
+from psycopg_pool import PoolTimeout
 
 from config.batches import Batches, Execution
 from config.db.connections import StalePlan, in_transaction, release_connection
@@ -22,6 +24,8 @@ from config.db.connections import StalePlan, in_transaction, release_connection
 Row = tuple[Any, ...]
 # A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
 _BEGIN = "BEGIN; SET LOCAL lock_timeout = '100ms'"
+# Without an answer for so long, the server is away rather than busy.
+AWAY_SECONDS = 5.0
 # The server is away: it may have committed before that, and a second try would have to wait as long as the first.
 _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError)
 # The codes of a server that was ended, and of a pooler that has lost it.
@@ -36,6 +40,9 @@ class BatchedStatement(Batches["_Execution"]):
     batches never wait for each other. Inside a transaction of the caller the statement is part of that.
     No execution fails because of another: a batch that the database refuses is rolled back, and each repeated alone.
     """
+
+    # When the server last answered any of them.
+    answered_at = 0.0
 
     def __init__(self, text: str, *, order: Callable[[Any], Any] | None = None) -> None:
         super().__init__()
@@ -59,6 +66,17 @@ class BatchedStatement(Batches["_Execution"]):
         # The leader may need this connection: the pool can be empty because all who wait for it hold one.
         release_connection()
 
+    def board(self, until: float) -> None:
+        """Waits for a connection, as long as the server answers those that have one."""
+        while True:
+            try:
+                return connections[DEFAULT_DB_ALIAS].ensure_connection()
+            except OperationalError as error:
+                busy_until = BatchedStatement.answered_at + AWAY_SECONDS
+                is_busy = isinstance(error.__cause__, PoolTimeout) and monotonic() < busy_until
+                if not is_busy or monotonic() > until:
+                    raise
+
     def fly(self, batch: list["_Execution"]) -> None:
         is_kept = False
         try:
@@ -68,6 +86,7 @@ class BatchedStatement(Batches["_Execution"]):
             ours = connections[DEFAULT_DB_ALIAS]
             ours.ensure_connection()
             self._execute(ours.connection, batch)
+            BatchedStatement.answered_at = monotonic()
             is_kept = len(batch) == 1
         except Exception as error:  # noqa: BLE001 - each caller gets it
             is_undone = len(batch) > 1 and _is_undone(error)
@@ -108,7 +127,7 @@ class _Execution(Execution):
     __slots__ = ("is_undone", "row", "values")
 
     def __init__(self, values: Any) -> None:
-        super().__init__(OperationalError("the leader of the batch was ended"))
+        super().__init__(OperationalError("the statement was not executed"))
         self.values = values
         self.is_undone = False
         self.row: Row | None = None

@@ -22,8 +22,7 @@ FIRST_ANSWER_SECONDS = 5.0
 NEVER_PREPARED = 1_000_000
 # How often a wait looks up, as in psycopg.
 WAKE_SECONDS = 0.1
-# As PostgreSQL writes times in its settings, in seconds.
-_UNITS = {"": 0.001, "ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_LIMIT = "SELECT current_setting('statement_timeout')::interval"
 
 R = TypeVar("R")
 
@@ -49,8 +48,8 @@ class PooledConnection(psycopg.Connection[Any]):
     def connect(cls, conninfo: str = "", **options: Any) -> Self:
         connected = super().connect(conninfo, **options)
         try:
-            row = psycopg.Cursor(connected).execute("SHOW statement_timeout").fetchone()
-            limit = _seconds(row[0]) if row else 0.0
+            row = psycopg.Cursor(connected).execute(_LIMIT).fetchone()
+            limit = row[0].total_seconds() if row else 0.0
             connected.patience = limit + MARGIN_SECONDS if limit else None
             # A batch prepares whatever the threshold, unless there is none.
             if connected.prepare_threshold and connected.prepare_threshold >= NEVER_PREPARED:
@@ -131,11 +130,6 @@ def database_now() -> datetime:
     assert row is not None
     now: datetime = row[0]
     return now
-
-
-def _seconds(setting: str) -> float:
-    number = setting.rstrip("dhimns")
-    return float(number) * _UNITS[setting.removeprefix(number)]
 
 
 def _django() -> Any:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from operator import itemgetter
 from threading import Event
@@ -16,6 +17,7 @@ import pytest
 from django.db import DataError, IntegrityError, OperationalError, connection, transaction
 
 from config import batches
+from config.db import batching
 from config.db.batching import BatchedStatement
 from config.db.connections import close_pool, release_connection
 from tests.config.db.shelf import books, put, shelf
@@ -93,11 +95,16 @@ def _in_thread(statement: BatchedStatement, values: Any) -> Any:
 
 
 def _waits_for(holder: psycopg.Connection[Any]) -> bool:
+    return _waiting_for(holder) > 0
+
+
+def _waiting_for(holder: psycopg.Connection[Any]) -> int:
     holder.execute("SELECT pg_stat_clear_snapshot()")
     row = holder.execute(
         "SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY(pg_blocking_pids(pid))"
     ).fetchone()
-    return bool(row and row[0])
+    assert row is not None
+    return int(row[0])
 
 
 def test_an_execution_that_comes_alone_goes_alone(table: None) -> None:
@@ -413,6 +420,79 @@ def test_executions_that_wait_hold_no_connection_that_their_leader_needs(
         finally:
             may_end.set()
         assert first.result(SECONDS)
+
+
+@contextmanager
+def all_connections_in_use(options: dict[str, Any]) -> Iterator[Event]:
+    """The pool has one, which somebody keeps until the event is set, and little patience."""
+    options["pool"] |= {"max_size": 1, "timeout": 0.2}
+    assert FIND.row(("Emma", "x"))
+    release_connection()
+    is_kept, may_end = Event(), Event()
+
+    def keep() -> None:
+        connection.ensure_connection()
+        is_kept.set()
+        may_end.wait(SECONDS)
+        release_connection()
+
+    with ThreadPoolExecutor(1) as pool:
+        keeping = pool.submit(keep)
+        assert is_kept.wait(SECONDS)
+        try:
+            yield may_end
+        finally:
+            may_end.set()
+            keeping.result(SECONDS)
+
+
+def test_executions_wait_on_while_all_connections_are_in_use(options: dict[str, Any]) -> None:
+    with all_connections_in_use(options) as may_end, ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdefgh")]
+        sleep(1)
+        assert not any(each.done() for each in asking)
+        may_end.set()
+        assert [each.result(SECONDS)[0] for each in asking] == list("abcdefgh")
+
+
+def test_nothing_is_done_for_an_execution_that_has_waited_too_long(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "WAIT_SECONDS", 0.5)
+    with all_connections_in_use(options), ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(_in_thread, PUT, each) for each in named("Dracula", "Ulysses")]
+        ended = [each.exception(SECONDS) for each in asking]
+    assert [type(each) for each in ended] == [OperationalError] * 2
+    assert PUT.row({"book": "Lolita"})
+    assert books() == ["Emma", "Lolita"]
+
+
+def test_all_who_wait_fail_at_once_where_the_server_is_away(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "AWAY_SECONDS", 0.0)
+    with all_connections_in_use(options), ThreadPoolExecutor(8) as pool:
+        began = monotonic()
+        asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdefgh")]
+        ended = [each.exception(SECONDS) for each in asking]
+        assert monotonic() - began < 8 * 0.2
+    assert [type(each) for each in ended] == [OperationalError] * 8
+    assert books() == ["Emma"]
+
+
+def test_a_statement_has_four_flights_at_most(table: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "MOST", 1)
+    with (
+        ThreadPoolExecutor(8) as pool,
+        psycopg.connect(**connection.get_connection_params()) as other,
+    ):
+        other.execute("LOCK TABLE shelf")
+        asking = [pool.submit(_in_thread, PUT, each) for each in named(*"abcdefgh")]
+        until(lambda: _waiting_for(other) == batches.FLIGHTS)
+        sleep(4 * batches.PATIENCE_SECONDS)
+        assert _waiting_for(other) == batches.FLIGHTS == 4
+        other.rollback()
+        assert {each.result(SECONDS)[0] for each in asking} == set("abcdefgh")
 
 
 def test_a_killed_greenlet_takes_no_other_along() -> None:
