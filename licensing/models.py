@@ -4,6 +4,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.functions import RandomUUID
 from django.db import models
 from django.db.models import Case, F, Func, Q, When
 from django.db.models.functions import Coalesce
@@ -63,6 +64,8 @@ class Plan(models.Model):
         db_default=False,
         help_text="Whether people may make keys for editors and command lines.",
     )
+    # Another one after each change of what a higher app offers by plans, so that processes may keep that.
+    catalogue_version = models.UUIDField(db_default=RandomUUID(), editable=False)
 
     class Meta:
         ordering = ("name",)

@@ -1,20 +1,21 @@
 """Finds the models that a caller may use."""
 
 from datetime import datetime
-from decimal import Decimal
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from config.api.problems import Fault, NotFound
-from config.db.batching import BatchedStatement
 from config.encryption import decrypt
 from licensing.callers import Caller
+from licensing.models import Plan
 from licensing.permissions import NotEntitled
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
-from llmproxy.models import LanguageModel, Provider, Route, key_place, tokenizer_of
+from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
 from llmproxy.prompts.estimates import Measure
 from llmproxy.requests.call_request import Surface
 from usage.caps import Prices
@@ -51,165 +52,109 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     surface, ``NotEntitled`` for a model of other plans, ``ProviderUnavailable`` where all its providers are off.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    # PostgreSQL stores no NUL, so no model has one.
-    row = None if "\0" in wanted else _MODEL.row((wanted,))
-    if row is None and wanted == settings.LLM_DEFAULT_MODEL:
-        default = _default()
-        row = (True, default.output_limit, default.image_tokens, default.provider_name, [], [])
-    found = _Found(*row) if row else None
-    if found is None or not found.is_on:
+    model = _model(wanted, caller=caller)
+    if model is None or not model.is_on:
         raise unknown_model(wanted)
-    if found.plans and caller.plan_id not in found.plans:
+    if not _allows(model, caller):
         raise NotEntitled("Your plan does not include this model.")
-    # A release without routes may have added the model.
-    routes = [_Route(*each) for each in found.routes] or [_only_route(found.provider_name)]
-    able = [each for each in routes if surface in _surfaces(each)]
+    routes = _routes(model)
+    able = [each for each in routes if surface in surfaces_of(each)]
     if not able:
-        others = sorted({each for route in routes for each in _surfaces(route)})
+        others = sorted({each for route in routes for each in surfaces_of(route)})
         detail = f"This model does not answer here; it does on: {', '.join(others)}."
         raise NotFound(detail, errors=[Fault("/model", "surface", detail)])
-    targets = tuple(_target(each) for each in able if each.is_on)
+    targets = tuple(target_of(each) for each in able if each.provider.is_on)
     if not targets:
         raise ProviderUnavailable
-    return Choice(wanted, found.output_limit, found.image_tokens, targets)
+    return Choice(wanted, model.output_limit, model.image_tokens, targets)
 
 
-class _Found(NamedTuple):
-    """A model with its plans (none: every plan) and its routes."""
-
-    is_on: bool
-    output_limit: int
-    image_tokens: int | None
-    provider_name: str
-    plans: list[int]
-    routes: list[list[Any]]
+# Models with their plans and routes, by name and plan, each as of a version of the catalogue.
+_kept: dict[tuple[str, int], tuple[UUID, LanguageModel]] = {}
 
 
-class _Route(NamedTuple):
-    """A route and its provider, in the order of the statement."""
+def _model(name: str, *, caller: Caller) -> LanguageModel | None:
+    """The model of this name; without a row for it, the default one.
 
-    id: int | None
-    model: str
-    surfaces: list[str]
-    tokenizer: str
-    factor: str
-    input_price: int | None
-    cached_input_price: int | None
-    output_price: int | None
-    cache_write_price: int | None
-    provider: str
-    is_on: bool
-    dialect: str
-    base_url: str
-    api_key: str | None
-    members: str
-    calls_per_minute: int | None = None
-    read_timeout: int | None = None
-
-
-# Every call makes this query; the ORM takes longer to write it than the database to answer it.
-_MODEL = BatchedStatement(
+    It is read again once the caller's plan has another version, which triggers set with each change of the catalogue.
     """
-SELECT model.is_on, model.output_limit, model.image_tokens, model.provider_name,
-       ARRAY(SELECT plan_id FROM llmproxy_languagemodel_plans WHERE languagemodel_id = model.id),
-       COALESCE(routes.listed, '[]')
-FROM llmproxy_languagemodel AS model
-CROSS JOIN LATERAL (
-    SELECT json_agg(json_build_array(
-               route.id, route.provider_name, route.surfaces, route.tokenizer, route.token_factor::text,
-               route.input_price, route.cached_input_price, route.output_price,
-               route.cache_write_price, provider.name, provider.is_on, provider.dialect, provider.base_url,
-               encode(provider.api_key, 'hex'), provider.members,
-               provider.calls_per_minute, provider.read_timeout
-           ) ORDER BY route."order", route.id) AS listed
-    FROM llmproxy_route AS route JOIN llmproxy_provider AS provider ON provider.id = route.provider_id
-    WHERE route.model_id = model.id
-) AS routes
-WHERE model.name = %s
-"""
-)
+    assert caller.plan_id is not None
+    kept = _kept.get((name, caller.plan_id))
+    if kept is not None and kept[0] == caller.catalogue_version:
+        return kept[1]
+    # Before the model, which so is never older.
+    plan = Plan.objects.only("catalogue_version").get(pk=caller.plan_id)
+    # PostgreSQL stores no NUL, so no model has one.
+    model = None if "\0" in name else _with_routes().filter(name=name).first()
+    if model is None and name == settings.LLM_DEFAULT_MODEL:
+        model = _default()
+    if model is not None:
+        _kept[name, plan.pk] = plan.catalogue_version, model
+    return model
 
 
-def _only_route(provider_name: str) -> _Route:
+def _with_routes() -> QuerySet[LanguageModel]:
+    return LanguageModel.objects.prefetch_related("plans", "routes__provider")
+
+
+def _routes(model: LanguageModel) -> list[Route]:
+    """The routes of a model, the first to be asked first."""
+    # A release without routes may have added the model.
+    return (list(model.routes.all()) if model.pk else []) or [_only_route(model.provider_name)]
+
+
+def _only_route(provider_name: str) -> Route:
     """The route of a model without any: to the provider of the settings, without prices."""
-    by, factor = tokenizer_of(provider_name), str(Route.FIRST_FACTOR)
-    at_default = (Provider.DEFAULT, True, "", "", None, Provider.Members.LISTED)
-    return _Route(None, provider_name, [], by, factor, None, None, None, None, *at_default)
+    provider = Provider(name=Provider.DEFAULT, members=Provider.Members.LISTED)
+    return Route(
+        provider=provider, provider_name=provider_name, tokenizer=tokenizer_of(provider_name)
+    )
 
 
-def _dialect(route: _Route) -> Dialect:
-    is_default = route.provider == Provider.DEFAULT
-    return DIALECTS[settings.LLM_PROVIDER if is_default else route.dialect]
+def _dialect(provider: Provider) -> Dialect:
+    is_default = provider.name == Provider.DEFAULT
+    return DIALECTS[settings.LLM_PROVIDER if is_default else provider.dialect]
 
 
-def _surfaces(route: _Route) -> set[Surface]:
-    """Where the model answers by this route."""
-    able = set(_dialect(route).codecs)
+def surfaces_of(route: Route) -> set[Surface]:
+    """Where a model answers by this route."""
+    able = set(_dialect(route.provider).codecs)
     if route.surfaces:
         return able & set(map(Surface, route.surfaces))
     # A model makes embeddings or text, and its name tells which.
-    embeds = "embed" in route.model.lower()
+    embeds = "embed" in route.provider_name.lower()
     return {each for each in able if (each == Surface.EMBEDDINGS) == embeds}
 
 
-def _target(route: _Route) -> Target:
-    is_default = route.provider == Provider.DEFAULT
+def target_of(route: Route) -> Target:
+    """Where a route leads, whatever its model or provider is switched to."""
+    provider = route.provider
+    is_default = provider.name == Provider.DEFAULT
     return Target(
-        provider=route.provider,
-        dialect=_dialect(route),
-        base_url=settings.LLM_BASE_URL if is_default else route.base_url,
-        key=settings.LLM_API_KEY if is_default else partial(_key_of, route),
-        model=route.model,
-        measure=Measure(route.tokenizer, Decimal(route.factor)),
+        provider=provider.name,
+        dialect=_dialect(provider),
+        base_url=settings.LLM_BASE_URL if is_default else provider.base_url,
+        key=settings.LLM_API_KEY if is_default else partial(_key_of, provider),
+        model=route.provider_name,
+        measure=Measure(route.tokenizer, route.token_factor),
         prices=Prices(
             route.input_price,
             route.cached_input_price,
             route.output_price,
             route.cache_write_price,
         ),
-        passes_all=route.members == Provider.Members.ALL,
-        route_id=route.id,
-        calls_per_minute=route.calls_per_minute,
-        read_timeout=route.read_timeout,
+        passes_all=provider.members == Provider.Members.ALL,
+        route_id=route.pk,
+        calls_per_minute=provider.calls_per_minute,
+        read_timeout=provider.read_timeout,
     )
 
 
-def target_of(route: Route) -> Target:
-    """Where a route leads, whatever its model or provider is switched to."""
-    return _target(_read(route))
-
-
-def surfaces_of(route: Route) -> set[Surface]:
-    return _surfaces(_read(route))
-
-
-def _read(route: Route) -> _Route:
-    at = route.provider
-    return _Route(
-        route.pk,
-        route.provider_name,
-        route.surfaces,
-        route.tokenizer,
-        str(route.token_factor),
-        route.input_price,
-        route.cached_input_price,
-        route.output_price,
-        route.cache_write_price,
-        at.name,
-        at.is_on,
-        at.dialect,
-        at.base_url,
-        None if at.api_key is None else bytes(at.api_key).hex(),
-        at.members,
-    )
-
-
-def _key_of(route: _Route) -> str:
+def _key_of(provider: Provider) -> str:
     """The key of a provider, empty where its server wants none. Raises ``CannotDecrypt``."""
-    if route.api_key is None:
+    if provider.api_key is None:
         return ""
-    place = key_place(name=route.provider, base_url=route.base_url)
-    return decrypt(bytes.fromhex(route.api_key), place=place).decode()
+    return decrypt(bytes(provider.api_key), place=provider.place("api_key")).decode()
 
 
 class Offered(NamedTuple):
@@ -226,7 +171,7 @@ class Offered(NamedTuple):
 
 def offered(*, caller: Caller) -> list[Offered]:
     """The models that a caller may use, by name."""
-    rows = list(LanguageModel.objects.prefetch_related("plans", "routes__provider"))
+    rows = list(_with_routes())
     models = [row for row in rows if row.is_on and _allows(row, caller)]
     if all(row.name != settings.LLM_DEFAULT_MODEL for row in rows):
         models.append(_default())
@@ -238,11 +183,10 @@ def as_offered(model: LanguageModel) -> Offered:
 
     By several routes a call may go, so the shortest published context counts.
     """
-    rows = model.routes.all() if model.pk else []
-    routes = [_read(each) for each in rows] or [_only_route(model.provider_name)]
-    able = {each for route in routes for each in _surfaces(route)}
+    routes = _routes(model)
+    able = {each for route in routes for each in surfaces_of(route)}
     embeds = able == {Surface.EMBEDDINGS}
-    published = [each.context_length for each in rows if each.context_length is not None]
+    published = [each.context_length for each in routes if each.context_length is not None]
     known = ["text"] if model.image_tokens is None or embeds else ["text", "image"]
     return Offered(
         name=model.name,
@@ -278,7 +222,7 @@ def default_model_warning() -> str | None:
 
 
 def _allows(model: LanguageModel, caller: Caller) -> bool:
-    plans = {plan.pk for plan in model.plans.all()}
+    plans = {plan.pk for plan in model.plans.all()} if model.pk else set()
     return not plans or caller.plan_id in plans
 
 
