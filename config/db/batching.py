@@ -19,7 +19,7 @@ from django.db import (
 from psycopg_pool import PoolTimeout
 
 from config.batches import Batches, Execution
-from config.db.connections import StalePlan, in_transaction, release_connection
+from config.db.connections import StalePlan, release_connection
 
 Row = tuple[Any, ...]
 # A batch waits for no lock for long: then each of its executions is repeated alone, with the patience of the server.
@@ -51,7 +51,7 @@ class BatchedStatement(Batches["_Execution"]):
 
     def row(self, values: Any) -> Row | None:
         """The row for these values. Types must be clear from the text or the values."""
-        if in_transaction():
+        if connections[DEFAULT_DB_ALIAS].in_atomic_block:
             with connection.cursor() as cursor:
                 cursor.execute(self.text, values)
                 row: Row | None = cursor.fetchone()

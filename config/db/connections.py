@@ -117,11 +117,6 @@ def close_pool() -> None:
     _django().close_pool()
 
 
-def in_transaction() -> bool:
-    """Whether this thread has a transaction open."""
-    return bool(_django().in_atomic_block)
-
-
 def database_now() -> datetime:
     """The time by the database, for what must not depend on one host's clock."""
     with connection.cursor() as cursor:
