@@ -150,8 +150,8 @@ class Dialect(NamedTuple):
 class Target(NamedTuple):
     """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
 
-    ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members that are not of the dialect pass too.
-    ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
+    ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members of a request that are not of the dialect
+    pass too. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
     """
 
     provider: str

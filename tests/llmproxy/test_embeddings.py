@@ -119,12 +119,10 @@ def test_the_usage_is_in_whole_numbers_and_has_the_prompt(usage: Any) -> None:
     assert dumps(told, sort_keys=True) == '{"prompt_tokens": 4, "total_tokens": 4}'
 
 
-def test_members_of_an_answer_in_no_list_pass_only_where_all_do() -> None:
-    body = dumps({"data": [VECTOR], "our_account": "a", "cost": 1}).encode()
+def test_members_of_an_answer_pass_but_for_costs() -> None:
+    body = dumps({"data": [{**VECTOR, "price": 1}], "region": "a", "cost": 1}).encode()
     answer, _, _ = Embeddings().answer(body, target=target())
-    assert answer.keys() == {"data", "usage"}
-    answer, _, _ = Embeddings().answer(body, target=target()._replace(passes_all=True))
-    assert answer["our_account"] == "a"
+    assert answer == {"data": [VECTOR], "region": "a", "usage": {}}
 
 
 def test_what_an_embedding_is_for_passes() -> None:

@@ -9,7 +9,7 @@ import pytest
 from config.api.problems import InvalidRequest
 from llmproxy.dialects.anthropic.message_events import MessageTranslator
 from llmproxy.dialects.anthropic.messages import MessageCodec
-from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
+from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
 from llmproxy.dialects.sse import EventParser
 from llmproxy.prompts.estimates import images_in
 from llmproxy.requests.messages import Messages, parse, parse_count
@@ -292,10 +292,8 @@ class TestPrompts:
         assert CODEC.prompt_overhead(read(HI, turn)) == 200
 
 
-def events(
-    *given: Any, size: int = 10_000, called: str | None = "ours", passes_all: bool = False
-) -> tuple[list[Piece], Any]:
-    translator = MessageTranslator(called=called, key=lambda: "", passes_all=passes_all)
+def events(*given: Any, size: int = 10_000, called: str | None = "ours") -> tuple[list[Piece], Any]:
+    translator = MessageTranslator(called=called, key=lambda: "")
     parser, data = EventParser(), b"".join(map(as_stream, given))
     parts = [data[at : at + size] for at in range(0, len(data), size)]
     pieces = [
@@ -354,36 +352,55 @@ class TestStreams:
         pieces, _ = events({"type": "organization", "id": "org-1"})
         assert pieces[0] == Piece()
 
-    def test_members_and_events_of_no_list_pass_only_where_all_do(self) -> None:
+    def test_members_pass_but_for_costs(self) -> None:
         usage = {**message()["usage"], "iterations": 2, "cost": 0.1}
-        sent = events_of(message(text("Hello"), organization="org-1", usage=usage))
+        sent = events_of(message(text("Hello"), region="a", of={"price": 1}, usage=usage))
         sent[-2] |= {"theirs": 1, "usage": usage}
-        sent.insert(1, {"type": "note", "id": "n"})
-        pieces, listed = events(*sent)
+        sent[2] |= {"cost": 1}
+        pieces, translator = events(*sent)
         kept = told(b"".join(piece.forward for piece in pieces))
         assert [each["type"] for each in kept[:2]] == ["message_start", "content_block_start"]
-        assert "organization" not in kept[0]["message"]
-        (last, _) = told(listed.ending(TokenUsage(30, 42, 15, cache_write=4)))
-        assert last.keys() == {"type", "delta", "usage"}
-        assert "iterations" not in last["usage"]
-
-        pieces, opened = events(*sent, passes_all=True)
-        kept = told(b"".join(piece.forward for piece in pieces))
-        assert [each["type"] for each in kept[:2]] == ["message_start", "note"]
-        assert kept[0]["message"]["organization"] == "org-1"
-        (last, _) = told(opened.ending(TokenUsage(30, 42, 15, cache_write=4)))
+        assert (kept[0]["message"]["region"], kept[0]["message"]["of"]) == ("a", {})
+        assert not [each for each in kept if "cost" in each]
+        (last, _) = told(translator.ending(TokenUsage(30, 42, 15, cache_write=4)))
         assert (last["theirs"], last["usage"]["iterations"]) == (1, 2)
         assert "cost" not in last["usage"]
-        (_, piece), _ = events(sent[0], {"type": "a\nevent: message_stop"}, passes_all=True)
-        assert piece.forward == b""
 
-    def test_an_event_of_no_list_is_no_beginning_of_an_answer_and_tells_no_cost(self) -> None:
-        note = {"type": "note", "id": "n", "cost": 0.5, "of": {"price": 1, "left": 2}}
-        begun = events_of(message(text("Hello")))[0]
-        pieces, _ = events({"type": "ping"}, note, begun, note, passes_all=True)
-        ping, before, _, after = [piece.forward for piece in pieces]
-        assert (ping, before) == (KEEP_ALIVE, b"")
-        assert told(after) == [{"type": "note", "id": "n", "of": {"left": 2}}]
+    def test_blocks_of_unknown_kinds_are_left_out_and_the_others_counted_anew(self) -> None:
+        run = {"type": "server_tool_use", "id": "s", "name": "search", "input": {}}
+        pieces, _ = events(*events_of(message(text("Hm."), run, text("Hello"))))
+        blocks = [
+            each
+            for each in told(b"".join(piece.forward for piece in pieces))
+            if each["type"].startswith("content_block")
+        ]
+        assert {each["index"] for each in blocks} == {0, 1}
+        assert b"server_tool_use" not in b"".join(piece.forward for piece in pieces)
+
+    def test_a_tools_input_keeps_its_names(self) -> None:
+        call = tool_use("book", {"price": 9, "usage": "x"})
+        body = json.dumps({**message(call), "cost": 1}).encode()
+        answer, _, _ = CODEC.answer(body, target=target("anthropic"))
+        assert answer["content"] == [call]
+
+    TEXT = "The whole answer. " * 100
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "", "x": TEXT}},
+            {"type": "content_block_start", "content_block": {"type": "text", "of": [{"x": TEXT}]}},
+            {"type": "content_block_stop", "words": TEXT},
+            {"type": "content_block_stop", "delta": {"type": "text_delta", "text": TEXT}},
+        ],
+    )
+    def test_text_counts_wherever_a_provider_puts_it(self, given: dict[str, Any]) -> None:
+        begun = events_of(message())[0]
+        (_, piece), _ = events(begun, {"index": 0, **given})
+        assert piece.size == len(self.TEXT)
+        begun["message"]["words"] = self.TEXT
+        ((piece,), _) = events(begun)
+        assert piece.size == len(self.TEXT)
 
     def test_a_failure_is_an_event_of_anthropics(self) -> None:
         _, translator = events(*events_of(message(text("Hello")))[:3])
@@ -406,19 +423,15 @@ class TestStreams:
 
 
 class TestAnswers:
-    def test_a_whole_answer_keeps_its_shape_and_no_more(self) -> None:
-        given = message(thought("Hm."), text("Hello"), organization="org-1")
-        body = json.dumps(given).encode()
+    def test_a_whole_answer_keeps_its_shape(self) -> None:
+        run = {"type": "server_tool_use", "id": "s", "name": "search", "input": {}}
+        given = message(thought("Hm."), text("Hello"), region="here", context={"cost": 1})
+        body = json.dumps({**given, "content": [*given["content"], run]}).encode()
         answer, known, size = CODEC.answer(body, target=target("anthropic"))
         completed = CODEC.completed(answer, called="ours", charged=None)
-        assert completed == {
-            **{name: value for name, value in given.items() if name != "organization"},
-            "model": "ours",
-        }
+        assert completed == {**given, "context": {}, "model": "ours"}
         assert known == TokenUsage(30, 42, 15, cache_write=4)
-        assert size == len("Hm.Hello")
-        answer, _, _ = CODEC.answer(body, target=target("anthropic")._replace(passes_all=True))
-        assert answer == given
+        assert size == len("Hm.Hellohere")
 
     def test_without_a_report_the_charge_is_told(self) -> None:
         body = json.dumps(message(text("Hello"), usage=None)).encode()

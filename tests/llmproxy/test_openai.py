@@ -3,7 +3,7 @@
 import json
 import time
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.utils.http import http_date
@@ -16,7 +16,7 @@ from config.api.problems import Problem
 from llmproxy.dialects import refusals
 from llmproxy.dialects.failures import failure_of
 from llmproxy.dialects.openai import ChatCompletions
-from llmproxy.dialects.openai.usage import reported, told
+from llmproxy.dialects.openai.usage import reported, usage_for_caller
 from llmproxy.dialects.protocol import (
     Piece,
     ProviderError,
@@ -510,7 +510,7 @@ class TestUsage:
     def test_callers_are_told_what_is_metered_in_whole_numbers(self, usage: dict[str, Any]) -> None:
         known = reported(usage)
         assert known is not None
-        given_to_callers = told(usage, known)
+        given_to_callers = usage_for_caller(usage, known)
         assert reported(given_to_callers) == known
         assert given_to_callers["total_tokens"] == known.input + known.output
         counts = [
@@ -554,23 +554,18 @@ class TestAnswers:
         assert known == TokenUsage(9, 1, cache_write=3)
         assert usage_of(known)["prompt_tokens_details"]["cache_write_tokens"] == 3
 
-    @pytest.mark.parametrize("passes_all", [False, True])
-    def test_what_a_call_costs_at_the_provider_reaches_no_caller(self, passes_all: bool) -> None:
+    def test_what_a_call_costs_at_the_provider_reaches_no_caller(self) -> None:
         details = {"cached_tokens": 4, "audio_cost": 0.1}
         cost = {"cost": 0.5, "cost_details": {"upstream_inference_cost": 0.4}, "is_byok": True,
                 "cost_in_usd_ticks": 7, "prompt_tokens_details": details, "request_id": "r"}  # fmt: skip
         chunk = {"choices": [{"message": {"content": "four"}}], "usage": {**USAGE, **cost}}
-        to = target()._replace(passes_all=passes_all)
-        answer, known, _ = ChatCompletions().answer(json.dumps(chunk).encode(), target=to)
-        further = {"request_id": "r"} if passes_all else {}
-        assert answer["usage"] == USAGE | further
+        answer, known, _ = answered(json.dumps(chunk).encode())
+        assert answer["usage"] == USAGE | {"request_id": "r"}
         assert known is not None
-        stream = ChatCompletions().translator(
-            chat(stream=True, stream_options={"include_usage": True}), target=to, called=None
-        )
+        stream = translator(chat(stream=True, stream_options={"include_usage": True}))
         stream.piece(event({"choices": [], "usage": {**USAGE, **cost}}))
         assert b"cost" not in (ending := stream.ending(known))
-        assert (b"request_id" in ending) is passes_all
+        assert b"request_id" in ending
 
     @pytest.mark.parametrize(
         ("error", "kind"),
@@ -858,32 +853,76 @@ class TestRefusals:
         assert 0 <= until - time.time() <= int(refusal.headers["Retry-After"]) <= 600
 
 
-class TestMembersOfNoList:
+class TestPassing:
     CHUNK: dict[str, Any] = {
         "id": "c",
         "choices": [{"index": 0, "delta": {"content": "Hi", "mood": "good"}, "beam": 1}],
         "trace": "internal",
     }
-    LISTED: dict[str, Any] = {
-        "id": "c",
-        "choices": [{"index": 0, "delta": {"content": "Hi"}}],
-    }
 
-    def test_they_do_not_reach_callers(self) -> None:
-        assert chunk_of(piece(self.CHUNK)) == self.LISTED
-        (choice,) = self.CHUNK["choices"]
-        whole = {**self.CHUNK, "choices": [{**choice, "message": choice["delta"]}]}
-        del whole["choices"][0]["delta"]
-        answer, _, _ = answered(json.dumps(whole).encode())
-        assert answer == {"id": "c", "choices": [{"index": 0, "message": {"content": "Hi"}}]}
+    def whole(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        choices = [
+            {"message" if name == "delta" else name: value for name, value in choice.items()}
+            for choice in chunk["choices"]
+        ]
+        return {**chunk, "choices": choices}
 
-    def test_they_do_where_an_operator_has_opened_the_provider(self) -> None:
-        opened = target()._replace(passes_all=True)
-        translator = ChatCompletions().translator(chat(stream=True), target=opened, called=None)
-        assert chunk_of(translator.piece(event(self.CHUNK))) == self.CHUNK
-        body = json.dumps({"choices": [{"message": {"content": "Hi"}}], "trace": "x"}).encode()
-        answer, _, _ = ChatCompletions().answer(body, target=opened)
-        assert answer["trace"] == "x"
+    def test_members_that_nobody_knows_pass_and_count_as_output(self) -> None:
+        assert piece(self.CHUNK).forward == event(self.CHUNK).raw
+        assert piece(self.CHUNK).size == len("Higoodinternal")
+        answer, _, size = answered(json.dumps(self.whole(self.CHUNK)).encode())
+        assert (answer, size) == (self.whole(self.CHUNK), len("Higoodinternal"))
+
+    COSTS: ClassVar[list[tuple[dict[str, Any], dict[str, Any]]]] = [
+        ({"x_cost": 1, "y": 2}, {"y": 2}),
+        ({"of": [{"Price_USD": 1, "left": {"billing": {}, "deep": 2}}]}, {"of": [{"left": {"deep": 2}}]}),
+        ({"x_groq": {"id": "r", "usage": {"total_time": 1}}}, {"x_groq": {"id": "r"}}),
+    ]  # fmt: skip
+
+    @pytest.mark.parametrize(("given", "left"), COSTS)
+    def test_what_an_answer_cost_is_taken_out_at_any_depth(
+        self, given: dict[str, Any], left: dict[str, Any]
+    ) -> None:
+        chunk = {"choices": [{"index": 0, "delta": {"content": "The price", **given}}], **given}
+        kept = {"choices": [{"index": 0, "delta": {"content": "The price", **left}}], **left}
+        assert chunk_of(piece(chunk)) == kept
+        answer, _, _ = answered(json.dumps(self.whole(chunk)).encode())
+        assert answer == self.whole(kept)
+
+    def test_an_escaped_name_of_a_cost_is_one(self) -> None:
+        given = EventParser().feed(
+            b'data: {"choices":[{"delta":{"content":"a"}}],"\\u0063ost":1,"us\\u0061ge":null}\n\n'
+        )[0]
+        assert "cost" not in chunk_of(translator(chat(stream=True)).piece(given))
+
+    def test_arguments_keep_their_names(self) -> None:
+        call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": {"price": 9}}}
+        got = chunk_of(piece({"choices": [{"delta": {"tool_calls": [call]}}], "cost": 1}))
+        (kept,) = got["choices"][0]["delta"]["tool_calls"]
+        assert json.loads(kept["function"]["arguments"]) == {"price": 9}
+        assert "cost" not in got
+
+    TEXT = "The whole answer. " * 100
+    FREE: ClassVar[list[dict[str, Any]]] = [
+        {"delta": {"words": TEXT}},
+        {"delta": {"nested": {"deep": [{"words": TEXT}]}}},
+        {"delta": {TEXT: 1}},
+        {"delta": {"thinking_blocks": [{"type": "thinking", "thinking": TEXT}]}},
+        {"delta": {"function_call": {"arguments": TEXT}}},
+        {"delta": {}, "text": TEXT},
+    ]
+
+    @pytest.mark.parametrize("choice", FREE)
+    def test_text_counts_wherever_a_provider_puts_it(self, choice: dict[str, Any]) -> None:
+        assert piece({"choices": [choice]}).size >= len(self.TEXT) - 100
+        assert piece({"choices": [{"delta": {}}], "words": self.TEXT}).size == len(self.TEXT)
+        _, _, size = answered(json.dumps(self.whole({"choices": [choice]})).encode())
+        assert size >= len(self.TEXT) - 100
+
+    def test_what_comes_in_every_chunk_alike_counts_once(self) -> None:
+        translate = translator(chat(stream=True))
+        chunk = {"choices": [{"delta": {"content": "a"}}], "trace": "0123456789"}
+        assert [translate.piece(event(chunk)).size for _ in range(3)] == [11, 1, 1]
 
     def test_a_call_of_a_custom_tool_counts_as_output(self) -> None:
         call = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "sh", "input": "ls"}}

@@ -48,34 +48,48 @@ def test_an_ordinary_event_passes_as_it_came() -> None:
     assert piece.forward == b"event: response.output_text.delta\n" + unnamed
 
 
-def test_an_event_of_no_list_passes_only_where_all_members_do() -> None:
-    opened = ResponseTranslator(key=str, called=None, passes_all=True)
+def test_an_event_of_an_unknown_kind_does_not_pass() -> None:
     for raw in (event("response.thing.happened", 3, thing=1), event("codex.rate_limits", left=1)):
         assert [each.forward for each in read(raw)] == [b""]
-        assert [each.forward for each in read(raw, opened)] == [raw]
 
 
-def test_members_of_no_list_pass_only_where_all_do() -> None:
-    ours = {"org": "o", "x_cost": 1}
+def test_members_pass_but_for_costs() -> None:
     raw = event("response.in_progress", 0, response=response(usage={"cost": 1}))
     assert b"cost" not in read(raw)[0].forward
-    raw = event("response.created", 1, response=response(**ours), our_account="a")
-    raw += event("response.output_text.delta", 2, delta="a", output_index=0, cost=1)
+    raw = event("response.created", 1, response=response(org="o"), region="a")
+    raw += event("response.output_text.delta", 2, delta="cost", output_index=0, more=1)
     reads = translator()
-    (_, created), (_, delta) = events_in(b"".join(each.forward for each in read(raw, reads)))
-    assert created == {"type": "response.created", "sequence_number": 1, "response": response()}
-    assert delta.keys() == {"type", "sequence_number", "delta", "output_index"}
-    read(event("response.completed", 3, response=response(**ours), cost=1), reads)
-    ((_, ended),) = events_in(reads.ending(CHARGED))
-    assert "cost" not in ended
-    assert not ours.keys() & ended["response"].keys()
-    opened = ResponseTranslator(key=str, called=None, passes_all=True)
-    assert b"".join(each.forward for each in read(raw, opened)) == raw
+    assert b"".join(each.forward for each in read(raw, reads)) == raw
+    (piece,) = read(event("response.output_text.delta", 3, delta="a", of=[{"price": 1, "b": 2}]))
+    ((_, delta),) = events_in(piece.forward)
+    assert delta["of"] == [{"b": 2}]
     usage = {**USAGE, "iterations": 2, "cost": 0.1}
-    read(event("response.completed", 3, response=response(usage=usage), theirs=1), opened)
-    ((_, ended),) = events_in(opened.ending(CHARGED))
-    assert (ended["theirs"], ended["response"]["usage"]["iterations"]) == (1, 2)
-    assert "cost" not in ended["response"]["usage"]
+    ended = response(usage=usage, x_cost=1, nested={"usage": usage})
+    read(event("response.completed", 3, response=ended, more=1), reads)
+    ((_, told),) = events_in(reads.ending(CHARGED))
+    assert (told["more"], told["response"]["usage"]["iterations"]) == (1, 2)
+    assert "cost" not in told["response"]["usage"]
+    assert told["response"]["nested"] == {}
+    assert "x_cost" not in told["response"]
+
+
+TEXT = "The whole answer. " * 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [
+        ("response.output_text.delta", {"delta": "", "words": TEXT}),
+        ("response.output_text.done", {"text": TEXT}),
+        ("response.content_part.done", {"part": {"type": "output_text", "text": TEXT}}),
+        ("response.output_item.done", {"item": {"type": "song", "lyrics": [{"line": TEXT}]}}),
+        ("response.in_progress", {"response": response(words=TEXT)}),
+        ("response.completed", {"response": response(output=[{"type": "a", "words": TEXT}])}),
+    ],
+)
+def test_text_counts_wherever_a_provider_puts_it(kind: str, members: dict[str, Any]) -> None:
+    (piece,) = read(event(kind, output_index=0, **members))
+    assert piece.size == len(TEXT)
 
 
 def test_the_callers_name_of_the_model_stands_in_each_response() -> None:

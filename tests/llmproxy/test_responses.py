@@ -468,13 +468,19 @@ def test_an_answer_that_is_none_is_a_failure(body: bytes) -> None:
         Responses().answer(body, target=target())
 
 
-def test_members_of_an_answer_in_no_list_pass_only_where_all_do() -> None:
+def test_members_of_an_answer_pass_but_for_costs_and_their_texts_count() -> None:
     usage = {"input_tokens": 1, "output_tokens": 2, "iterations": 3, "cost": 0.1}
-    body = dumps({"id": "r", "output": [], "org": "o", "usage": usage}).encode()
-    answer, _, _ = Responses().answer(body, target=target())
-    assert answer.keys() == {"id", "output", "usage"}
-    assert "iterations" not in answer["usage"]
-    answer, _, _ = Responses().answer(body, target=target()._replace(passes_all=True))
+    tool = {"type": "function", "name": "f", "parameters": {"properties": {"price": {}}}}
+    given = {
+        "id": "r",
+        "output": [{"type": "message", "words": "1234"}],
+        "org": "o",
+        "tools": [tool],
+    }
+    body = dumps({**given, "cost": 1, "nested": {"usage": usage}, "usage": usage}).encode()
+    answer, known, size = Responses().answer(body, target=target())
     answer = Responses().completed(answer, called=None, charged=None)
-    assert (answer["org"], answer["usage"]["iterations"]) == ("o", 3)
-    assert "cost" not in answer["usage"]
+    usage = answer.pop("usage")
+    assert answer == {**given, "nested": {}}
+    assert (usage["iterations"], "cost" in usage) == (3, False)
+    assert (known, size) == (TokenUsage(1, 2), len("1234o"))

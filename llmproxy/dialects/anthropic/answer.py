@@ -13,7 +13,7 @@ from typing import Any
 from llmproxy.dialects.anthropic.blocks import SIGNED
 from llmproxy.dialects.failures import raise_failure
 from llmproxy.dialects.protocol import PromptUsage, ProviderError, TokenUsage
-from llmproxy.dialects.reading import count_of, parse_json_exactly, size_of, usage_of
+from llmproxy.dialects.reading import MALFORMED, count_of, parse_json_exactly, size_of, usage_of
 
 _FINISH = {
     "end_turn": "stop",
@@ -36,7 +36,7 @@ def completion(
         translated, size = _message(message["content"])
         known = reported(message.get("usage"))
         return _completion(message, translated, known), known, size
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except MALFORMED:
         raise ProviderError from None
 
 

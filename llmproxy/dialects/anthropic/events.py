@@ -23,7 +23,7 @@ from llmproxy.dialects.anthropic.answer import (
 from llmproxy.dialects.chat_answers import DONE, error_event
 from llmproxy.dialects.failures import failure_of
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import parse_json_exactly, size_of, usage_of
+from llmproxy.dialects.reading import EventReader, parse_json_exactly, size_of, usage_of
 from llmproxy.dialects.sse import Event, data_event
 
 _WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
@@ -39,15 +39,14 @@ class _Block:
     input: str | None = None
 
 
-class EventTranslator:
+class EventTranslator(EventReader):
     """The translator of one stream. It skips events and blocks of unknown kinds."""
 
     def __init__(
         self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
     ) -> None:
+        super().__init__(key=key, called=called)
         self._include_usage = include_usage
-        self._key = key
-        self._called = called
         self._head: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._finished = False
@@ -59,16 +58,6 @@ class EventTranslator:
         self._blocks: dict[Any, _Block] = {}
         self._newest = _Block()
 
-    def piece(self, event: Event) -> Piece:
-        if event.data is None:
-            # A comment shows that the provider is alive, which becomes our own keep-alive.
-            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
-        try:
-            data = parse_json_exactly(event.data)
-            return self._piece(data["type"], data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return Piece(failed=ProviderError())
-
     def ending(self, charged: TokenUsage) -> bytes:
         if not self._include_usage:
             return DONE
@@ -77,25 +66,25 @@ class EventTranslator:
     def failure(self, problem: Problem) -> bytes:
         return error_event(problem)
 
-    def _piece(self, kind: str, data: dict[str, Any]) -> Piece:
-        piece = Piece()
-        match kind:
+    def _read(self, event: Event, data: bytes) -> Piece:
+        given, piece = parse_json_exactly(data), Piece()
+        match given["type"]:
             case "message_start":
-                piece = self._start(data["message"])
+                piece = self._start(given["message"])
             case "content_block_start":
-                piece = self._block_start(data.get("index"), data["content_block"])
+                piece = self._block_start(given.get("index"), given["content_block"])
             case "content_block_delta":
-                piece = self._block_delta(data.get("index"), data["delta"])
+                piece = self._block_delta(given.get("index"), given["delta"])
             case "content_block_stop":
-                piece = self._block_stop(data.get("index"))
+                piece = self._block_stop(given.get("index"))
             case "message_delta":
-                piece = self._message_delta(data)
+                piece = self._message_delta(given)
             case "message_stop":
                 # A message without its stop reason was cut on the way.
                 failed = None if self._finished else ProviderError()
                 piece = Piece(ended=self._finished, failed=failed)
             case "error":
-                piece = Piece(failed=failure_of(data, key=self._key()))
+                piece = Piece(failed=failure_of(given, key=self._key()))
             case "ping":
                 piece = Piece(forward=KEEP_ALIVE)
         return piece

@@ -4,7 +4,6 @@ Token counts are cumulative: the last value of each field counts. The start of a
 only; an output count is final once the message has its stop reason. So the last ``message_delta`` says what is charged.
 """
 
-import re
 from collections.abc import Callable
 from json import dumps
 from typing import Any
@@ -13,56 +12,48 @@ from config.api.handlers import anthropic_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
 from llmproxy.dialects.anthropic.answer import prompt, reported
-from llmproxy.dialects.anthropic.usage import listed, usage_of
+from llmproxy.dialects.anthropic.usage import usage_of
 from llmproxy.dialects.failures import failure_of
+from llmproxy.dialects.passing import (
+    OtherTexts,
+    drop_costs,
+    may_hold_costs,
+    text_size,
+    without_costs,
+)
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import parse_json, size_of, without_costs
+from llmproxy.dialects.reading import EventReader, parse_json
 from llmproxy.dialects.sse import Event, data_event
 
-_MESSAGE_MEMBERS = frozenset(
-    {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"}
-)
-_DELTA_MEMBERS = frozenset({"stop_reason", "stop_sequence", "stop_details"})
-_LAST_MEMBERS = frozenset({"context_management"})
-# A kind with a line break would be an event of its own.
-_KIND = re.compile(r"[a-z0-9_.]+")
-# What a model said, by the kind of a block or of a piece.
-_TEXTS = {
-    "text": "text",
-    "text_delta": "text",
-    "thinking": "thinking",
-    "thinking_delta": "thinking",
-    "redacted_thinking": "data",
-    "input_json_delta": "partial_json",
-}
+# The kinds of blocks and of their pieces that pass. Others belong to tools that the provider runs.
+BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+_DELTAS = frozenset({
+    "text_delta", "thinking_delta", "signature_delta", "citations_delta", "input_json_delta",
+})  # fmt: skip
+# The members of a block or of a piece that are no output.
+_NO_OUTPUT = frozenset({"type", "id", "signature", "citations", "citation", "caller"})
+# The members of an event or a message that are no output, or counted by themselves.
+NO_TEXT = frozenset({
+    "type", "index", "message", "content_block", "delta", "usage", "id", "role", "model", "content", "stop_reason",
+    "stop_sequence", "stop_details", "context_management", "container",
+})  # fmt: skip
+# Those that hold a block or a piece of one.
+_PARTS = ("content_block", "delta", "message")
 _STOP = {"type": "message_stop"}
 
 
-class MessageTranslator:
-    """The translator of one stream. It skips events of unknown kinds, unless an operator has opened the provider."""
+class MessageTranslator(EventReader):
+    """The translator of one stream. It skips events and blocks of unknown kinds."""
 
-    def __init__(
-        self, *, key: Callable[[], str], called: str | None, passes_all: bool = False
-    ) -> None:
-        self._key = key
-        self._called = called
-        self._passes_all = passes_all
+    def __init__(self, *, key: Callable[[], str], called: str | None) -> None:
+        super().__init__(key=key, called=called)
         self._begun = False
         # The event with the stop reason, and the usage so far.
         self._last: dict[str, Any] | None = None
         self._usage: dict[str, Any] = {}
-
-    def piece(self, event: Event) -> Piece:
-        if event.data is None:
-            # A comment shows that the provider is alive, which becomes our own keep-alive.
-            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
-        try:
-            data, is_json = parse_json(event.data)
-            kind = data["type"]
-            raw = event.raw if is_json and event.event == kind else named_event(data)
-            return self._piece(kind, data, raw)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return Piece(failed=ProviderError())
+        self._others = OtherTexts(NO_TEXT)
+        # The indexes of the blocks that are skipped: clients count those that they get.
+        self._skipped: set[int] = set()
 
     def ending(self, charged: TokenUsage) -> bytes:
         assert self._last is not None
@@ -79,69 +70,76 @@ class MessageTranslator:
         }
         return named_event(error)
 
-    def _piece(self, kind: str, data: dict[str, Any], raw: bytes) -> Piece:
-        piece = Piece()
+    def _read(self, event: Event, data: bytes) -> Piece:
+        given, is_json = parse_json(data)
+        kind, usage = given["type"], given.get("usage")
+        if kind == "message_start":
+            usage = given["message"].get("usage")
+        self._merge_usage(usage)
+        changed = may_hold_costs(data) and drop_costs(given)
+        is_ordinary = is_json and not changed and event.event == kind
+        piece, raw = Piece(), event.raw if is_ordinary else b""
         match kind:
             case "message_start":
-                piece = self._start(data["message"])
-            case "content_block_start":
-                piece = self._block(raw, data["content_block"])
-            case "content_block_delta":
-                piece = self._block(raw, data["delta"])
-            case "content_block_stop":
-                piece = self._block(raw, None)
+                piece = self._start(given)
+            case "content_block_start" | "content_block_delta" | "content_block_stop":
+                piece = self._block(given, raw)
             case "message_delta":
-                piece = self._message_delta(data)
+                piece = self._message_delta(given, usage)
             case "message_stop":
                 # A message without its stop reason was cut on the way.
                 failed = None if self._last is not None else ProviderError()
                 piece = Piece(ended=failed is None, failed=failed)
             case "error":
-                piece = Piece(failed=failure_of(data, key=self._key()))
+                piece = Piece(failed=failure_of(given, key=self._key()))
             case "ping":
                 # Before the message it would count as the beginning of an answer.
-                piece = Piece(forward=raw if self._begun else KEEP_ALIVE)
-            case _ if self._passes_all and self._begun and _KIND.fullmatch(kind):
-                piece = Piece(forward=named_event(without_costs(data)))
+                piece = Piece(forward=(raw or named_event(given)) if self._begun else KEEP_ALIVE)
         return piece
 
-    def _start(self, message: dict[str, Any]) -> Piece:
-        self._begun = True
-        self._merge_usage(message.get("usage"))
-        kept = self._listed(message, _MESSAGE_MEMBERS)
-        kept["model"] = self._called or message["model"]
+    def _start(self, given: dict[str, Any]) -> Piece:
+        message, self._begun = given["message"], True
+        if self._called is not None:
+            message["model"] = self._called
         # Clients read the prompt's tokens here, and an output count that is no more than a beginning.
-        kept["usage"] = {"input_tokens": 0, "output_tokens": 0, **self._usage}
+        message["usage"] = {"input_tokens": 0, "output_tokens": 0, **self._usage}
         self._usage.pop("output_tokens", None)
-        forward = named_event({"type": "message_start", "message": kept})
-        return Piece(forward=forward, prompt=prompt(self._usage))
+        message["content"] = known_blocks(message.get("content") or [])
+        size = sum(map(size_of_part, message["content"])) + self._others.size(given, message)
+        return Piece(forward=named_event(given), size=size, prompt=prompt(self._usage))
 
-    def _block(self, raw: bytes, part: dict[str, Any] | None) -> Piece:
+    def _block(self, given: dict[str, Any], raw: bytes) -> Piece:
         if not self._begun:
             raise ValueError
-        return Piece(forward=raw, size=0 if part is None else size_of_part(part))
+        index: Any = given.get("index")
+        part: Any = given.get("content_block") or given.get("delta")
+        if "content_block" in given and part["type"] not in BLOCKS:
+            self._skipped.add(index)
+        if index in self._skipped or ("delta" in given and part["type"] not in _DELTAS):
+            return Piece()
+        if self._skipped:
+            given["index"], raw = index - sum(each < index for each in self._skipped), b""
+        parts = (given[name] for name in _PARTS if given.get(name))
+        size = sum(map(size_of_part, parts)) + self._others.size(given)
+        return Piece(forward=raw or named_event(given), size=size)
 
-    def _message_delta(self, data: dict[str, Any]) -> Piece:
-        self._merge_usage(data.get("usage"))
-        delta = data.get("delta") or {}
+    def _message_delta(self, given: dict[str, Any], usage: Any) -> Piece:
+        delta = given.get("delta") or {}
         if delta.get("stop_reason") is None and self._last is None:
             # An output count from before the stop reason is not final.
             self._usage.pop("output_tokens", None)
             return Piece()
-        known = reported(self._usage) if data.get("usage") else None
-        if self._last is None:
-            self._last = {"type": "message_delta", "delta": self._listed(delta, _DELTA_MEMBERS)}
-        others = self._listed({**data, "delta": None, "usage": None}, _LAST_MEMBERS)
-        self._last |= {name: value for name, value in others.items() if value}
-        return Piece(finished=True, reported=known)
+        others = {
+            name: each for name, each in given.items() if name not in ("usage", *_PARTS) and each
+        }
+        self._last = {"type": "message_delta", "delta": delta, **(self._last or {}), **others}
+        known = reported(self._usage) if usage else None
+        return Piece(size=self._others.size(given, delta), finished=True, reported=known)
 
     def _merge_usage(self, usage: Any) -> None:
         if isinstance(usage, dict):
-            kept = listed(usage, passes_all=self._passes_all)
+            kept = without_costs(usage)
             self._usage |= {name: value for name, value in kept.items() if value is not None}
-
-    def _listed(self, members: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
-        return {name: value for name, value in members.items() if self._passes_all or name in names}
 
 
 def named_event(data: dict[str, Any]) -> bytes:
@@ -149,11 +147,15 @@ def named_event(data: dict[str, Any]) -> bytes:
     return b"event: " + str(data["type"]).encode("ascii", "replace") + b"\n" + data_event(data)
 
 
+def known_blocks(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The blocks of an answer that reach callers."""
+    return [each for each in blocks if each["type"] in BLOCKS]
+
+
 def size_of_part(part: dict[str, Any]) -> int:
     """The bytes of a block of an answer, or of a piece of one, that count as output."""
-    kind = part["type"]
-    if kind == "tool_use":
-        given = dumps(part["input"], ensure_ascii=False) if part.get("input") else ""
-        return size_of(part["name"]) + size_of(given)
-    member = _TEXTS.get(kind)
-    return size_of(part[member] or "") if member else 0
+    return sum(
+        text_size(dumps(value, ensure_ascii=False) if name == "input" and value else value)
+        for name, value in part.items()
+        if name not in _NO_OUTPUT
+    )

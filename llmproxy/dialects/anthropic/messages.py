@@ -3,10 +3,16 @@
 from typing import Any
 
 from llmproxy.dialects.anthropic.answer import reported
-from llmproxy.dialects.anthropic.message_events import MessageTranslator, size_of_part
+from llmproxy.dialects.anthropic.message_events import (
+    NO_TEXT,
+    MessageTranslator,
+    known_blocks,
+    size_of_part,
+)
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
-from llmproxy.dialects.anthropic.usage import listed, usage_of
+from llmproxy.dialects.anthropic.usage import usage_of
 from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderRequest,
@@ -14,7 +20,7 @@ from llmproxy.dialects.protocol import (
     TokenUsage,
     Translator,
 )
-from llmproxy.dialects.reading import parse_json_exactly
+from llmproxy.dialects.reading import MALFORMED, parse_json_exactly
 from llmproxy.requests.messages import Block, Messages
 
 # Of a tool that Anthropic defines and the caller runs, as documented: up to 700.
@@ -25,10 +31,6 @@ FETCHED_DOCUMENT = 20_000
 LEAST_BUDGET = 1_024
 # Characters of encrypted thinking for each of its tokens.
 CHARACTERS_PER_TOKEN = 6
-_MEMBERS = frozenset({
-    "id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage",
-    "context_management",
-})  # fmt: skip
 
 
 class MessageCodec:
@@ -66,17 +68,14 @@ class MessageCodec:
         self, body: bytes, *, target: Target
     ) -> tuple[dict[str, Any], TokenUsage | None, int]:
         try:
-            message = parse_json_exactly(body)
-            raise_failure(message, key=target.key, reported=reported)
-            answer = {
-                name: value
-                for name, value in message.items()
-                if target.passes_all or name in _MEMBERS
-            }
-            answer["usage"] = listed(message.get("usage"), passes_all=target.passes_all)
-            size = sum(map(size_of_part, answer["content"]))
-            return answer, reported(answer.get("usage")), size
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            answer = parse_json_exactly(body)
+            raise_failure(answer, key=target.key, reported=reported)
+            usage = without_costs(answer.pop("usage", None)) or {}
+            drop_costs(answer)
+            answer |= {"content": known_blocks(answer["content"]), "usage": usage}
+            size = sum(map(size_of_part, answer["content"])) + OtherTexts(NO_TEXT).size(answer)
+            return answer, reported(usage), size
+        except MALFORMED:
             raise ProviderError from None
 
     def completed(
@@ -88,7 +87,7 @@ class MessageCodec:
         return answer
 
     def translator(self, request: Messages, *, target: Target, called: str | None) -> Translator:
-        return MessageTranslator(called=called, key=target.key, passes_all=target.passes_all)
+        return MessageTranslator(called=called, key=target.key)
 
 
 def count_request(request: Messages, *, target: Target) -> ProviderRequest:

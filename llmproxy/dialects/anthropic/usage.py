@@ -4,18 +4,6 @@ from typing import Any
 
 from llmproxy.dialects.anthropic.answer import reported
 from llmproxy.dialects.protocol import TokenUsage
-from llmproxy.dialects.reading import without_costs
-
-MEMBERS = frozenset({
-    "input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation",
-    "output_tokens_details", "server_tool_use", "service_tier",
-})  # fmt: skip
-
-
-def listed(usage: Any, *, passes_all: bool = False) -> dict[str, Any]:
-    """The members of a provider's usage that reach callers."""
-    given: dict[str, Any] = without_costs(usage) if isinstance(usage, dict) else {}
-    return {name: value for name, value in given.items() if passes_all or name in MEMBERS}
 
 
 def usage_of(kept: dict[str, Any], charged: TokenUsage | None) -> dict[str, Any]:

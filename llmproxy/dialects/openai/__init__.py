@@ -29,7 +29,7 @@ class ChatCompletions:
     def answer(
         self, body: bytes, *, target: Target
     ) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        return completion(body, key=target.key, passes_all=target.passes_all)
+        return completion(body, key=target.key)
 
     def completed(
         self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
@@ -37,12 +37,7 @@ class ChatCompletions:
         return chat_answers.completed(answer, called=called, charged=charged)
 
     def translator(self, request: Chat, *, target: Target, called: str | None) -> Translator:
-        return EventTranslator(
-            include_usage=request.include_usage,
-            key=target.key,
-            called=called,
-            passes_all=target.passes_all,
-        )
+        return EventTranslator(include_usage=request.include_usage, key=target.key, called=called)
 
 
 def bearer(key: str) -> dict[str, str]:

@@ -3,10 +3,9 @@
 from typing import Any, Never
 
 from llmproxy.dialects.failures import failure_of, is_failure
-from llmproxy.dialects.openai.listed import EMBEDDINGS, drop
-from llmproxy.dialects.openai.usage import listed
+from llmproxy.dialects.passing import drop_costs, without_costs
 from llmproxy.dialects.protocol import ProviderError, ProviderRequest, Target, TokenUsage
-from llmproxy.dialects.reading import count_of, parse_json
+from llmproxy.dialects.reading import MALFORMED, count_of, parse_json, whole
 from llmproxy.requests.embeddings import EmbeddingsRequest
 
 
@@ -31,16 +30,15 @@ class Embeddings:
             answer, _ = parse_json(body)
             if is_failure(answer):
                 raise failure_of(answer, key=target.key())
-            made, usage = answer["data"], answer.get("usage") or {}
+            made, usage = answer["data"], answer.pop("usage", None) or {}
             counts = [count_of(usage.get(each)) for each in ("prompt_tokens", "total_tokens")]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            drop_costs(answer)
+            answer["usage"] = whole(without_costs(usage))
+        except MALFORMED:
             raise ProviderError from None
         if not isinstance(made, list) or not made:
             raise ProviderError
         known = next((each for each in counts if each is not None), None)
-        answer["usage"] = listed(usage, passes_all=target.passes_all)
-        if not target.passes_all:
-            drop(answer, EMBEDDINGS)
         if known is None:
             return answer, None, 0
         answer["usage"] |= {"prompt_tokens": known, "total_tokens": known}

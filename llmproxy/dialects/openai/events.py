@@ -10,11 +10,11 @@ from typing import Any
 from config.api.problems import Problem
 from llmproxy.dialects.chat_answers import DONE, error_event
 from llmproxy.dialects.failures import failure_of, is_failure
-from llmproxy.dialects.openai.listed import drop_unlisted, is_listed
-from llmproxy.dialects.openai.texts import NotPlain, make_plain, output_size
-from llmproxy.dialects.openai.usage import reported, told
-from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import parse_json, usage_of
+from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
+from llmproxy.dialects.openai.usage import reported, usage_for_caller
+from llmproxy.dialects.passing import OtherTexts, drop_costs, may_hold_costs
+from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
+from llmproxy.dialects.reading import EventReader, parse_json, usage_of
 from llmproxy.dialects.sse import Event, data_event
 
 LAST = b"[DONE]"
@@ -22,42 +22,23 @@ LAST = b"[DONE]"
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
 
-class EventTranslator:
+class EventTranslator(EventReader):
     """The translator of one stream."""
 
     def __init__(
-        self,
-        *,
-        include_usage: bool,
-        key: Callable[[], str],
-        called: str | None = None,
-        passes_all: bool = False,
+        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
     ) -> None:
+        super().__init__(key=key, called=called)
         self._include_usage = include_usage
-        self._key = key
-        self._passes_all = passes_all
         self._name = {} if called is None else {"model": called}
         # The last chunk, and the last usage of any chunk with what it reports.
         self._chunk: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._known: TokenUsage | None = None
         self._finished = False
+        self._others = OtherTexts(NO_TEXT)
         # The choices whose role was said.
         self._spoken: set[Any] = set()
-
-    def piece(self, event: Event) -> Piece:
-        if event.data is None:
-            # A comment shows that the provider is alive, which becomes our own keep-alive.
-            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
-        data = event.data.strip()
-        if data == LAST:
-            # An answer without a reason for its end was cut on the way.
-            failed = None if self._finished else ProviderError()
-            return Piece(ended=self._finished, failed=failed)
-        try:
-            return self._piece(event, data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return Piece(failed=ProviderError())
 
     def ending(self, charged: TokenUsage) -> bytes:
         return (self._usage_chunk(charged) if self._include_usage else b"") + DONE
@@ -70,10 +51,15 @@ class EventTranslator:
         # The provider's usage has more members than ours; ours counts where it reported none or another.
         usage = usage_of(known)
         if self._known == known:
-            usage |= told(self._usage, known, passes_all=self._passes_all)
+            usage |= usage_for_caller(self._usage, known)
         return data_event({**head, **self._name, "choices": [], "usage": usage})
 
-    def _piece(self, event: Event, data: bytes) -> Piece:
+    def _read(self, event: Event, data: bytes) -> Piece:
+        data = data.strip()
+        if data == LAST:
+            # An answer without a reason for its end was cut on the way.
+            failed = None if self._finished else ProviderError()
+            return Piece(ended=self._finished, failed=failed)
         chunk, is_json = parse_json(data)
         choices = chunk.get("choices")
         is_chunk = isinstance(choices, list)
@@ -83,7 +69,7 @@ class EventTranslator:
             # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.
             return Piece(reported=self._report(chunk.get("usage")))
         self._chunk = chunk
-        size, finished, is_plain = self._read(choices)
+        size, finished, is_plain = self._read_deltas(choices)
         usage = chunk.pop("usage", None)
         for choice in choices:
             if choice.get("usage"):
@@ -92,19 +78,19 @@ class EventTranslator:
                 usage = usage or within
         known = None if usage is None else self._report(usage)
         is_ordinary = is_json and is_plain and usage is None and not self._name
-        if not (self._passes_all or is_listed(chunk)):
-            drop_unlisted(chunk)
+        if may_hold_costs(data) and drop_costs(chunk):
             is_ordinary = False
         forward = b""
         # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
         # first choice of each chunk, so it is not for callers; the usage comes at the end to those that want it.
         if choices:
+            size += self._others.size(chunk, *choices)
             forward = (
                 _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
             )
         return Piece(forward=forward, size=size, finished=finished, reported=known)
 
-    def _read(self, choices: list[dict[str, Any]]) -> tuple[int, bool, bool]:
+    def _read_deltas(self, choices: list[dict[str, Any]]) -> tuple[int, bool, bool]:
         """The size of the deltas, whether one has the finish reason, and whether all were plain, as they are now."""
         size, finished, is_plain = 0, False, True
         for choice in choices:
@@ -113,11 +99,8 @@ class EventTranslator:
                 # Azure's filter speaks without one, and SDKs read it.
                 delta = choice["delta"] = {}
                 is_plain = False
-            try:
-                size += output_size(delta)
-            except NotPlain:
-                make_plain(delta)
-                size, is_plain = size + output_size(delta), False
+            delta_size, was_plain = plain_size(delta)
+            size, is_plain = size + delta_size, is_plain and was_plain
             if delta.get("role") and self._repeats_its_role(choice, delta):
                 is_plain = False
             if choice.get("finish_reason"):

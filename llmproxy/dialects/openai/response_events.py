@@ -1,63 +1,69 @@
 """Reads the events of a streamed response.
 
-Events of the kinds in a list pass in order, with the members in a list; all do where an operator opened them. Those
-with a response say the callers' name of its model. The last one (``response.completed`` or ``response.incomplete``) is
-held back until the call is settled, and has the usage that was charged.
+Events of known kinds pass in order. Those with a response say the callers' name of its model. The last one
+(``response.completed`` or ``response.incomplete``) is held back until the call is settled, and has the usage that was
+charged.
 """
 
 import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from config.api.handlers import openai_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
 from llmproxy.dialects.failures import failure_of
-from llmproxy.dialects.openai.listed import EVENT, RESPONSE, drop, is_listed_kind
-from llmproxy.dialects.openai.response_usage import item_size, reported, with_usage
-from llmproxy.dialects.openai.usage import listed
-from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import parse_json, size_of
+from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, reported, with_usage
+from llmproxy.dialects.passing import (
+    OtherTexts,
+    drop_costs,
+    may_hold_costs,
+    text_size,
+    without_costs,
+)
+from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
+from llmproxy.dialects.reading import EventReader, parse_json
 from llmproxy.dialects.sse import Event, data_event
 
 # Some servers end this API's streams like those of chat completions.
 LAST = b"[DONE]"
 _ENDS = frozenset({"response.completed", "response.incomplete"})
-# A kind with a line break would be an event of its own.
-_KIND = re.compile(r"[a-z0-9_.]+")
+# The kinds of events that pass: these, and how a thing of a response goes on.
+_KINDS = frozenset({
+    "keepalive", "response.created", "response.queued", "response.in_progress", "response.failed", *_ENDS,
+})  # fmt: skip
+_THING = re.compile(
+    r"response\.(?:output_item|content_part|output_text|output_text\.annotation|refusal|function_call_arguments"
+    r"|custom_tool_call_input|reasoning|reasoning_text|reasoning_part|reasoning_summary|reasoning_summary_part"
+    r"|reasoning_summary_text|shell_call_command|apply_patch_call_operation_diff)\.[a-z0-9_]+"
+)
+# The members of an event that are counted by its kind, or are no output, and those of its response.
+_MEMBERS = NO_TEXT | frozenset({
+    "type", "sequence_number", "response", "output_index", "content_index", "summary_index", "annotation_index",
+    "item_id", "item", "part", "annotation", "delta", "text", "refusal", "arguments", "input", "name", "call_id",
+    "logprobs", "obfuscation", "status", "command", "command_index", "diff",
+})  # fmt: skip
 
 
-class ResponseTranslator:
+# The text of an event that ends a part.
+_TEXTS = ("text", "refusal", "arguments", "input", "diff")
+
+
+class ResponseTranslator(EventReader):
     """The translator of one stream."""
 
-    def __init__(
-        self, *, key: Callable[[], str], called: str | None, passes_all: bool = False
-    ) -> None:
-        self._key = key
-        self._called = called
-        self._passes_all = passes_all
+    def __init__(self, *, key: Callable[[], str], called: str | None) -> None:
+        super().__init__(key=key, called=called)
         # The last response that was shown, the number of the last event, and the event that is held back.
         self._response: dict[str, Any] = {}
         self._number = -1
         self._held: dict[str, Any] = {}
         # The bytes delivered of each item of the output.
         self._sizes: Counter[Any] = Counter()
-
-    def piece(self, event: Event) -> Piece:
-        if event.data is None:
-            # A comment shows that the provider is alive, which becomes our own keep-alive.
-            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
-        data = event.data.strip()
-        if data == LAST:
-            # A response that was not completed was cut on the way.
-            return Piece(failed=ProviderError())
-        try:
-            given, is_json = parse_json(data)
-            return self._piece(given, data if is_json else None)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            return Piece(failed=ProviderError())
+        self._others = OtherTexts(_MEMBERS)
 
     def ending(self, charged: TokenUsage) -> bytes:
         with_usage(self._held["response"], charged)
@@ -83,60 +89,61 @@ class ResponseTranslator:
         }
         return _named("error", error) + _named("response.failed", failed)
 
-    def _piece(self, given: dict[str, Any], data: bytes | None) -> Piece:
-        kind = given.get("type")
+    def _read(self, event: Event, data: bytes) -> Piece:
+        data = data.strip()
+        if data == LAST:
+            # A response that was not completed was cut on the way.
+            return Piece(failed=ProviderError())
+        given, is_json = parse_json(data)
+        kind, response = given.get("type"), given.get("response")
         if kind == "error" or (given.get("error") and "response" not in given):
             return Piece(failed=failure_of(given, key=self._key()))
-        if not isinstance(kind, str) or not self._passes(kind):
+        if not isinstance(kind, str) or not _passes(kind):
             # Events without a kind are not of this API, and break SDKs.
             return Piece()
         self._number = max(self._number, given.get("sequence_number") or 0)
-        response = given.get("response")
         if kind == "response.failed":
-            failed = failure_of({"error": response["error"] or {}}, key=self._key())  # type: ignore[index]
-            return Piece(failed=failed, reported=reported(response.get("usage")))  # type: ignore[union-attr]
-        if not self._passes_all and not EVENT.issuperset(given):
-            drop(given, EVENT)
-            data = None
+            failed = failure_of({"error": response["error"] or {}}, key=self._key())
+            return Piece(failed=failed, reported=reported(response.get("usage")))
+        usage = response.get("usage") if isinstance(response, dict) else None
+        is_ordinary = is_json and not (may_hold_costs(data) and drop_costs(given))
         if isinstance(response, dict):
-            data = self._shown(response, data)
+            if usage is not None:
+                response["usage"] = without_costs(usage)
+            if self._called is not None:
+                response["model"] = self._called
+            is_ordinary = is_ordinary and usage is None and self._called is None
+            self._response = response
+        size = self._size(kind, given)
         if kind in _ENDS:
             self._held = {**given, "response": self._response}
-            return Piece(finished=True, ended=True, reported=reported(self._response.get("usage")))
-        return Piece(forward=_named(kind, given, data), size=self._size(kind, given))
-
-    def _passes(self, kind: str) -> bool:
-        """Whether events of this kind reach callers. Raises ``ValueError`` for what is no name."""
-        if not _KIND.fullmatch(kind):
-            raise ValueError
-        return self._passes_all or is_listed_kind(kind)
-
-    def _shown(self, response: dict[str, Any], data: bytes | None) -> bytes | None:
-        """Makes a response one for callers; returns the bytes of its event, None where they have changed."""
-        if not self._passes_all and not RESPONSE.issuperset(response):
-            drop(response, RESPONSE)
-            data = None
-        if isinstance(usage := response.get("usage"), dict):
-            response["usage"] = listed(usage, passes_all=self._passes_all)
-            data = None
-        if self._called is not None:
-            response["model"] = self._called
-            data = None
-        self._response = response
-        return data
+            return Piece(size=size, finished=True, ended=True, reported=reported(usage))
+        return Piece(forward=_named(kind, given, data if is_ordinary else None), size=size)
 
     def _size(self, kind: str, given: dict[str, Any]) -> int:
         """The bytes of output in an event, each of them once, although most come in several events."""
-        index = given.get("output_index")
+        index, response = given.get("output_index"), given.get("response") or {}
+        others = self._others.size(given, response)
+        if kind in _ENDS:
+            whole = sum(map(item_size, response.get("output") or ()))
+            return others + max(0, whole - self._sizes.total())
         if kind.endswith(".delta"):
-            delta = given.get("delta")
-            size = size_of(delta) if isinstance(delta, str) else 0
-        elif kind in {"response.output_item.added", "response.output_item.done"}:
-            size = max(0, item_size(given["item"]) - self._sizes[index])
+            size = text_size(given.get("delta"))
         else:
-            return 0
+            texts = {name: given.get(name) for name in _TEXTS}
+            is_item = kind.startswith("response.output_item.")
+            whole = item_size(given["item"] if is_item else given.get("part") or texts)
+            size = max(0, whole - self._sizes[index])
         self._sizes[index] += size
-        return size
+        return others + size
+
+
+@lru_cache(maxsize=256)
+def _passes(kind: str) -> bool:
+    """Whether events of this kind reach callers. Raises ``ValueError`` for what is no name."""
+    if not kind.isprintable():
+        raise ValueError
+    return kind in _KINDS or _THING.fullmatch(kind) is not None
 
 
 def _begun(called: str | None) -> dict[str, Any]:

@@ -1,17 +1,27 @@
 """The tokens of a response: those that its ``usage`` reports, and the size of what was delivered."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from llmproxy.dialects.openai import usage as chat_usage
+from llmproxy.dialects.passing import text_size
 from llmproxy.dialects.protocol import TokenUsage
-from llmproxy.dialects.reading import size_of
 
-# The members of an item, and of a part of one, that hold text of the model.
-_TEXTS = ("name", "arguments", "input", "text", "refusal")
-_PARTS = ("content", "summary")
-# What a call of a tool that OpenAI defines is to do.
-_ACTIONS = ("action", "operation")
+# The members of an item whose parts hold text.
+_PARTS = frozenset({"content", "summary"})
+# Those of an item, or of a part of one, that are no output. The length of encrypted reasoning is unknown.
+_NO_OUTPUT = frozenset({
+    "id", "type", "status", "role", "phase", "call_id", "namespace", "caller", "created_by", "environment",
+    "encrypted_content", "annotations", "logprobs",
+})  # fmt: skip
+# The members of a response that are no output, or counted by themselves: most repeat the request.
+NO_TEXT = frozenset({
+    "id", "object", "created_at", "completed_at", "status", "background", "conversation", "error", "incomplete_details",
+    "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model", "moderation", "output", "output_text",
+    "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store", "temperature", "text",
+    "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "usage", "user", "context_management",
+    "content_filters",
+})  # fmt: skip
 
 
 def reported(usage: Any) -> TokenUsage | None:
@@ -29,7 +39,7 @@ def reported(usage: Any) -> TokenUsage | None:
 
 
 def with_usage(response: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
-    """A response with these counts, beside the listed members of its usage."""
+    """A response with these counts, beside the other members of its usage."""
     given = response.get("usage")
     usage = given if isinstance(given, dict) else {}
     cached, reasoning = known.cached_input, known.reasoning
@@ -50,18 +60,10 @@ def with_usage(response: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
     return response
 
 
-def _texts_in(action: Any) -> Iterator[str]:
-    values = action.values() if isinstance(action, dict) else ()
-    for value in values:
-        yield from (
-            each
-            for each in (value if isinstance(value, list) else [value])
-            if isinstance(each, str)
-        )
-
-
 def item_size(item: dict[str, Any]) -> int:
-    """The bytes of an item that a provider counts as output. The length of encrypted reasoning is unknown."""
-    size = sum(size_of(item[name]) for name in _TEXTS if isinstance(item.get(name), str))
-    size += sum(size_of(text) for name in _ACTIONS for text in _texts_in(item.get(name)))
-    return size + sum(item_size(part) for name in _PARTS for part in item.get(name) or ())
+    """The bytes of an item that a provider counts as output."""
+    return sum(
+        sum(map(item_size, value or ())) if name in _PARTS else text_size(value)
+        for name, value in item.items()
+        if name not in _NO_OUTPUT
+    )

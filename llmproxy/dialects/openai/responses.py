@@ -3,10 +3,9 @@
 from typing import Any
 
 from llmproxy.dialects.failures import raise_failure
-from llmproxy.dialects.openai.listed import RESPONSE, drop
 from llmproxy.dialects.openai.response_events import ResponseTranslator
-from llmproxy.dialects.openai.response_usage import item_size, reported, with_usage
-from llmproxy.dialects.openai.usage import listed
+from llmproxy.dialects.openai.response_usage import NO_TEXT, item_size, reported, with_usage
+from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderRequest,
@@ -14,7 +13,7 @@ from llmproxy.dialects.protocol import (
     TokenUsage,
     Translator,
 )
-from llmproxy.dialects.reading import parse_json
+from llmproxy.dialects.reading import MALFORMED, parse_json
 from llmproxy.requests.responses import ResponsesRequest
 
 
@@ -42,13 +41,11 @@ class Responses:
         try:
             answer, _ = parse_json(body)
             raise_failure(answer, key=target.key, reported=reported)
-            size = sum(map(item_size, answer["output"]))
-            known = reported(answer.get("usage"))
-            if isinstance(usage := answer.get("usage"), dict):
-                answer["usage"] = listed(usage, passes_all=target.passes_all)
-            if not target.passes_all:
-                drop(answer, RESPONSE)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            usage = without_costs(answer.get("usage"))
+            drop_costs(answer)
+            answer["usage"], known = usage, reported(usage)
+            size = sum(map(item_size, answer["output"])) + OtherTexts(NO_TEXT).size(answer)
+        except MALFORMED:
             raise ProviderError from None
         return (answer if known is None else with_usage(answer, known)), known, size
 
@@ -62,4 +59,4 @@ class Responses:
     def translator(
         self, request: ResponsesRequest, *, target: Target, called: str | None
     ) -> Translator:
-        return ResponseTranslator(key=target.key, called=called, passes_all=target.passes_all)
+        return ResponseTranslator(key=target.key, called=called)

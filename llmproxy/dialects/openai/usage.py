@@ -2,18 +2,9 @@
 
 from typing import Any
 
+from llmproxy.dialects.passing import without_costs
 from llmproxy.dialects.protocol import TokenUsage
-from llmproxy.dialects.reading import count_of, usage_of, whole, without_costs
-
-# What reaches callers: counts, and how long a server took.
-MEMBERS = frozenset({
-    "prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details",
-    "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details", "cached_tokens",
-    "reasoning_tokens", "prompt_cache_hit_tokens", "prompt_cache_miss_tokens", "cache_creation_input_tokens",
-    "cache_read_input_tokens", "citation_tokens", "num_search_queries", "num_sources_used", "search_context_size",
-    "queue_time", "prompt_time", "completion_time", "total_time",
-})  # fmt: skip
-
+from llmproxy.dialects.reading import count_of, usage_of, whole
 
 # How servers name what they wrote to a cache: OpenAI and OpenRouter, LiteLLM, Alibaba.
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
@@ -45,23 +36,17 @@ def reported(usage: Any) -> TokenUsage | None:
     )
 
 
-def listed(usage: dict[str, Any], *, passes_all: bool = False) -> dict[str, Any]:
-    """The members of a provider's usage that reach callers, in whole numbers."""
-    kept: dict[str, Any] = whole(without_costs(usage))
-    return kept if passes_all else {name: kept[name] for name in kept if name in MEMBERS}
-
-
-def told(usage: dict[str, Any], known: TokenUsage, *, passes_all: bool = False) -> dict[str, Any]:
-    """A provider's usage for callers: the members that reach them, with our counts."""
-    usage = listed(usage, passes_all=passes_all)
+def usage_for_caller(usage: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
+    """A provider's usage without costs, in whole numbers and with our counts."""
+    written: dict[str, Any] = whole(without_costs(usage))
     for name, value in usage_of(known).items():
         if not isinstance(value, dict):
-            usage[name] = value
-        elif isinstance(given := usage.get(name), dict):
-            usage[name] = {**given, **value}
+            written[name] = value
+        elif isinstance(given := written.get(name), dict):
+            written[name] = {**given, **value}
         elif any(value.values()):
-            usage[name] = value
-    return usage
+            written[name] = value
+    return written
 
 
 def _detail(usage: dict[str, Any], group: str, name: str) -> int:
