@@ -8,6 +8,7 @@ from django.db import transaction
 
 from accounts.audit import Actor, record
 from config.api.problems import Fault, InvalidRequest
+from llmproxy.catalogue.routing import lock_route
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import Provider, Route
 from usage.summaries import input_ratios
@@ -91,7 +92,7 @@ def _learn(route_id: int, factor: Decimal, *, by: Actor, now: datetime) -> bool:
         )
         if route is None:
             return False
-        _write(route, factor, is_set=False, action="route:factor_learned", by=by, now=now)
+        _write("route:factor_learned", route, factor, is_set=False, by=by, now=now)
     return True
 
 
@@ -100,45 +101,34 @@ def set_factor(*, route_id: int, factor: Decimal, reason: str, by: Actor, now: d
     if not LOWEST <= factor <= HIGHEST:
         detail = f"A factor is between {LOWEST} and {HIGHEST}."
         raise InvalidRequest(errors=[Fault("/factor", "invalid", detail)])
-    return _change(route_id, factor, is_set=True, reason=reason, by=by, now=now)
+    return _change("route:factor_set", route_id, factor, reason=reason, by=by, now=now)
 
 
 def free_factor(*, route_id: int, reason: str, by: Actor, now: datetime) -> Route:
     """Lets nights learn the factor of a route again, from the one that it has."""
-    return _change(route_id, None, is_set=False, reason=reason, by=by, now=now)
+    return _change("route:factor_freed", route_id, None, reason=reason, by=by, now=now)
 
 
 def _change(
-    route_id: int, factor: Decimal | None, *, is_set: bool, reason: str, by: Actor, now: datetime
+    action: str, route_id: int, factor: Decimal | None, *, reason: str, by: Actor, now: datetime
 ) -> Route:
+    """Sets a factor, or with None frees the one that the route has."""
     with transaction.atomic():
-        route = (
-            Route.objects.select_for_update(of=("self",), no_key=True)
-            .select_related("model", "provider")
-            .get(pk=route_id)
-        )
+        route = lock_route(route_id)
         if route.tokenizer != Route.Tokenizer.FACTOR:
             detail = "This route counts by its model's own tokenizer and has no factor."
             raise InvalidRequest(errors=[Fault("/factor", "invalid", detail)])
-        factor = route.token_factor if factor is None else factor
-        _write(
-            route,
-            factor,
-            is_set=is_set,
-            action="route:factor_set" if is_set else "route:factor_freed",
-            by=by,
-            now=now,
-            reason=reason,
-        )
+        new, is_set = factor or route.token_factor, factor is not None
+        _write(action, route, new, is_set=is_set, by=by, now=now, reason=reason)
     return route
 
 
 def _write(
+    action: str,
     route: Route,
     factor: Decimal,
     *,
     is_set: bool,
-    action: str,
     by: Actor,
     now: datetime,
     reason: str = "",

@@ -36,7 +36,7 @@ class ModelTerms:
 
 
 def add_model(*, terms: ModelTerms, by: Actor, now: datetime) -> LanguageModel:
-    """Adds a model. Raises ``InvalidRequest`` for an terms that is not possible."""
+    """Adds a model. Raises ``InvalidRequest`` for terms that are not possible."""
     with transaction.atomic():
         model = _write(LanguageModel(), terms, now=now)
         record("language_model:added", model, by=by, now=now, after=_audited(model))
@@ -46,7 +46,7 @@ def add_model(*, terms: ModelTerms, by: Actor, now: datetime) -> LanguageModel:
 def change_model(*, model_id: int, terms: ModelTerms, by: Actor, now: datetime) -> LanguageModel:
     """Changes a model; running calls are not affected.
 
-    Raises ``InvalidRequest`` for an terms that is not possible. The default model can be neither renamed nor switched
+    Raises ``InvalidRequest`` for terms that are not possible. The default model can be neither renamed nor switched
     off, because calls that name no model use it.
     """
     with transaction.atomic():

@@ -10,6 +10,7 @@ from django.db import transaction
 from accounts.audit import Actor, check_reason, reason_faults, record
 from config.api.problems import Fault, InvalidRequest
 from config.money import DOLLAR, shown
+from llmproxy.catalogue.routing import lock_route
 from llmproxy.models import Route
 from usage.caps import Prices
 
@@ -77,8 +78,7 @@ def _change(
     action: str, route_id: int, prices: Prices | None, *, reason: str, by: Actor, now: datetime
 ) -> Route:
     with transaction.atomic():
-        routes = Route.objects.select_for_update(of=("self",), no_key=True)
-        route = routes.select_related("model", "provider").get(pk=route_id)
+        route = lock_route(route_id)
         before = _audited(prices_of(route))
         if prices is not None:
             for name, price in zip(FIELDS, prices, strict=True):

@@ -3,7 +3,7 @@
 A key is stored encrypted, bound to the provider's name and address, and shown to nobody again.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -131,12 +131,5 @@ def _faults(value: str, pointer: str, check: Any) -> list[Fault]:
 
 def _audited(provider: Provider) -> dict[str, Any]:
     """The provider's fields in the audit log, where its key never is."""
-    return {
-        "name": provider.name,
-        "dialect": provider.dialect,
-        "base_url": provider.base_url,
-        "members": provider.members,
-        "calls_per_minute": provider.calls_per_minute,
-        "read_timeout": provider.read_timeout,
-        "has_key": provider.api_key is not None,
-    }
+    terms = {each.name: getattr(provider, each.name) for each in fields(ProviderTerms)}
+    return {**terms, "has_key": provider.api_key is not None}

@@ -46,7 +46,7 @@ def change_route(
     and has no prices until they are looked up. Raises ``InvalidRequest``.
     """
     with transaction.atomic():
-        route = _locked(route_id)
+        route = lock_route(route_id)
         _check(route.provider, terms)
         is_default = route.provider.name == Provider.DEFAULT
         if is_default and terms.provider_name != route.provider_name:
@@ -63,7 +63,7 @@ def change_route(
 def remove_route(*, route_id: int, reason: str, by: Actor, now: datetime) -> None:
     """Removes a route. Raises ``InvalidRequest`` for the last one of its model, which may be switched off instead."""
     with transaction.atomic():
-        route = _locked(route_id)
+        route = lock_route(route_id)
         # One after another, so that of two operators each leaves a route.
         LanguageModel.objects.select_for_update(no_key=True).get(pk=route.model_id)
         if not Route.objects.filter(model=route.model_id).exclude(pk=route.pk).exists():
@@ -73,7 +73,8 @@ def remove_route(*, route_id: int, reason: str, by: Actor, now: datetime) -> Non
         route.delete()
 
 
-def _locked(route_id: int) -> Route:
+def lock_route(route_id: int) -> Route:
+    """A route with its model and provider, locked for the rest of the transaction."""
     routes = Route.objects.select_for_update(of=("self",), no_key=True)
     return routes.select_related("model", "provider").get(pk=route_id)
 

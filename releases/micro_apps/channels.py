@@ -40,10 +40,10 @@ def move_under_lock(
     channel.save()
     record(
         "app:channel_moved",
+        str(channel),
+        target_id=app.pk,
         by=by,
         now=now,
-        target=str(channel),
-        target_id=app.pk,
         reason=reason,
         before={"version": before},
         after={"version": version.version},
@@ -67,38 +67,24 @@ def pin(
     with transaction.atomic():
         version = _offerable(version_id)
         whose = {"client": client_id} if client_id else {"plan": plan_id}
-        held = AppPin.objects.filter(app=version.app, **whose).first()
-        if held is None:
-            held = AppPin(app=version.app, client_id=client_id, plan_id=plan_id)
-        held.version, held.reason, held.pinned_at, held.pinned_by = version, reason, now, by.name
-        held.save()
-        record(
-            "app:pinned",
-            by=by,
-            now=now,
-            target=str(held),
-            target_id=version.app_id,
-            reason=reason,
-            after=_whom(held) | {"version": version.version},
-        )
-    return held
+        row = AppPin.objects.filter(app=version.app, **whose).first()
+        if row is None:
+            row = AppPin(app=version.app, client_id=client_id, plan_id=plan_id)
+        row.version, row.reason, row.pinned_at, row.pinned_by = version, reason, now, by.name
+        row.save()
+        name, app_id, after = str(row), version.app_id, _audited(row)
+        record("app:pinned", name, target_id=app_id, by=by, now=now, reason=reason, after=after)
+    return row
 
 
 def unpin(*, pin_id: int, reason: str, by: Actor, now: datetime) -> None:
     """Removes a pin."""
     check_reason(reason)
     with transaction.atomic():
-        held = AppPin.objects.select_related("version", "client", "plan").get(pk=pin_id)
-        record(
-            "app:unpinned",
-            by=by,
-            now=now,
-            target=str(held),
-            target_id=held.app_id,
-            reason=reason,
-            before=_whom(held) | {"version": held.version.version},
-        )
-        held.delete()
+        row = AppPin.objects.select_related("version", "client", "plan").get(pk=pin_id)
+        name, app_id, before = str(row), row.app_id, _audited(row)
+        record("app:unpinned", name, target_id=app_id, by=by, now=now, reason=reason, before=before)
+        row.delete()
 
 
 def withdraw(*, version_id: int, reason: str, by: Actor, now: datetime) -> AppVersion:
@@ -118,14 +104,8 @@ def withdraw(*, version_id: int, reason: str, by: Actor, now: datetime) -> AppVe
         if version.withdrawn_at is None:
             version.withdrawn_at, version.withdrawn_reason = now, reason
             version.save(update_fields=["withdrawn_at", "withdrawn_reason"])
-            record(
-                "app:withdrawn",
-                by=by,
-                now=now,
-                target=str(version),
-                target_id=version.app_id,
-                reason=reason,
-            )
+            name, app_id = str(version), version.app_id
+            record("app:withdrawn", name, target_id=app_id, by=by, now=now, reason=reason)
     return version
 
 
@@ -149,5 +129,7 @@ def _offerable(version_id: int) -> AppVersion:
     raise InvalidRequest(errors=[fault])
 
 
-def _whom(held: AppPin) -> dict[str, str]:
-    return {"client": str(held.client)} if held.client else {"plan": str(held.plan)}
+def _audited(row: AppPin) -> dict[str, str]:
+    """Whom a pin is for, and its version."""
+    whom = {"client": str(row.client)} if row.client else {"plan": str(row.plan)}
+    return whom | {"version": row.version.version}
