@@ -22,7 +22,8 @@ from tests.tools import Unready
 from tests.tools.children import die_with
 from tests.tools.folders import ROOT
 
-VENV = ROOT / ".venv"
+# Of another Python, it is elsewhere (`tests.checks.interpreters`).
+VENV = Path(os.environ.get("VENV") or ROOT / ".venv")
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "installed.json"
 UNFINISHED = VENV / "unfinished"
