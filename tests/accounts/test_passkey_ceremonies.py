@@ -239,6 +239,7 @@ def test_a_body_that_cannot_be_read_is_refused_and_changes_nothing(
     assert is_in(browser)
 
 
+@pytest.mark.full
 @pytest.mark.django_db
 @pytest.mark.parametrize("ceremony", ["registration", "authentication"])
 def test_a_hostile_value_in_a_statement_is_no_error_of_ours(

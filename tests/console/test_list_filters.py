@@ -208,6 +208,7 @@ def test_no_column_is_named_like_a_relation_that_would_list_a_row_several_times(
         assert not many.intersection(page.list_display), model
 
 
+@pytest.mark.full
 def test_no_list_is_sorted_or_searched_by_what_is_never_shown(
     console: Browser, world: World
 ) -> None:

@@ -95,6 +95,8 @@ NOBODY = {"autocomplete", "view_on_site", None}
 # Further pages of a model, for whoever may look at it.
 FURTHER = {"releases_shellchannel_explain", "telemetry_event_volumes"}
 PRINCIPALS = ("anonymous", "bearer", "none", *Role.values)
+# Of these, a short run asks with two.
+SHORT = ("anonymous", Role.SUPPORT.value)
 ADD_A_ROUTE = "{} is an address of the console that no test knows: say in tests/console/test_roles.py who may open it"
 # An action is sent by who may not; who may opens its page, and the next test sends it.
 ACTION = "GET or POST"
@@ -215,7 +217,14 @@ def outcomes(principal: str, pair: TokenPair, asked: list[Asked]) -> Iterator[st
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("principal", PRINCIPALS)
+@pytest.mark.parametrize(
+    "principal",
+    [
+        # Each asks for every address; the others are `make test-full`'s.
+        pytest.param(name, marks=() if name in SHORT else pytest.mark.full)
+        for name in PRINCIPALS
+    ],
+)
 def test_every_address_opens_for_those_alone_whose_roles_allow_it(
     principal: str, asked: list[Asked], pair: TokenPair
 ) -> None:

@@ -19,6 +19,7 @@ from tests.tools.minisign import key_pair
 from tests.tools.release import build, main
 
 
+@pytest.mark.full
 @pytest.mark.django_db
 def test_a_demo_release_is_published_as_it_is_built(tmp_path: Path, settings: Settings) -> None:
     line = key_pair(tmp_path, "update")

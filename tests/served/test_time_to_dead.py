@@ -171,6 +171,7 @@ def check_and_tell(way: Way, holder: Holder) -> None:
     )
 
 
+@pytest.mark.full
 def test_every_way_to_take_access_away_takes_it_from_calls_and_streams(
     service: Service, database: Database, provider: Provider, sign_in: SignIn
 ) -> None:
