@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 from requests import PreparedRequest, Request, Response
 from requests.adapters import DEFAULT_CA_BUNDLE_PATH, HTTPAdapter
@@ -24,20 +24,17 @@ from config.greenlets import within
 
 # Connections kept for reuse, per server. More may be open; beyond this they are not kept.
 KEPT_CONNECTIONS = 4096
-# A connection that was idle for longer is not used again. Servers and address translators drop idle connections, some
-# silently, and a request lost in that way cannot safely be repeated. Several common servers close theirs after 5 s.
+# A connection that was idle for longer is not used again: servers and address translators drop such, some silently,
+# and a request lost in that way cannot safely be repeated. Several common servers close theirs after 5 s.
 MAX_IDLE_SECONDS = 4.0
 # Seconds of silence after which the operating system probes the other end, and between probes. A one-shot answer may
 # take minutes without a byte.
 PROBE_SECONDS = 30
 
-_KEEP_ALIVE = [
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *(
-        (socket.IPPROTO_TCP, getattr(socket, name), PROBE_SECONDS)
-        for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")
-        if hasattr(socket, name)
-    ),
+_KEEP_ALIVE = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)] + [
+    (socket.IPPROTO_TCP, getattr(socket, name), PROBE_SECONDS)
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")
+    if hasattr(socket, name)
 ]
 _LENGTH = re.compile(r"[0-9]{1,15}")
 
@@ -50,6 +47,28 @@ class Abandoned(HTTPException):
     """The caller has left before the request was sent."""
 
 
+class Limits(NamedTuple):
+    """The limits of an exchange: seconds, times on the monotonic clock, and bytes.
+
+    `connect_timeout` covers name look-up, connection and TLS together, `address_timeout` one address of the name;
+    `first_byte_timeout` each silence from there to the first byte of the body, `read_timeout` each silence after it;
+    `deadline` everything; `max_bytes` the body of the answer. No new attempt begins after `retry_until`, and few are
+    made where the call `has_next`, another route.
+    """
+
+    connect_timeout: float
+    first_byte_timeout: float
+    read_timeout: float
+    deadline: float
+    max_bytes: int
+    retry_until: float = 0.0
+    has_next: bool = False
+    address_timeout: float | None = None
+
+    def left(self) -> float:
+        return self.deadline - time.monotonic()
+
+
 class Attempt:
     """The progress of one attempt at a request.
 
@@ -58,11 +77,8 @@ class Attempt:
     ``is_cut``: nothing may be sent any more.
     """
 
-    def __init__(
-        self, *, connect_timeout: float, address_timeout: float, is_first: bool = True
-    ) -> None:
-        self.connect_timeout, self.address_timeout = connect_timeout, address_timeout
-        self.is_first = is_first
+    def __init__(self, limits: Limits, *, is_first: bool) -> None:
+        self.limits, self.is_first = limits, is_first
         self.connected = self.send_failed = self.answered = self.has_head = self.is_cut = False
         self.is_reused = True
         self.sent_at = 0.0
@@ -81,11 +97,8 @@ class Attempt:
             raise Abandoned
 
 
-class _Current(threading.local):
-    attempt: Attempt
-
-
-_current = _Current()
+# The attempt that the calling thread or greenlet makes.
+_current = threading.local()
 
 
 class _Answer(HTTPResponse):
@@ -108,20 +121,22 @@ class _Connection(HTTPConnection):
     def is_connected(self) -> bool:
         """Whether the pool may use this connection again; only a first attempt does."""
         is_fresh = time.monotonic() - self.idle_since < MAX_IDLE_SECONDS
-        return _current.attempt.is_first and is_fresh and super().is_connected
+        attempt: Attempt = _current.attempt
+        return attempt.is_first and is_fresh and super().is_connected
 
     def connect(self) -> None:
         """Connects within the connect timeout, over name look-up, all addresses and TLS together."""
-        attempt = _current.attempt
+        attempt: Attempt = _current.attempt
+        limits = attempt.limits
         attempt.is_reused = False
-        sending, self.timeout = self.timeout, attempt.address_timeout
-        within(attempt.connect_timeout, super().connect)
+        sending, self.timeout = self.timeout, limits.address_timeout or limits.connect_timeout
+        within(limits.connect_timeout, super().connect)
         self.timeout = sending
         self.sock.settimeout(sending)
         attempt.begin_to_send()
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        attempt = _current.attempt
+        attempt: Attempt = _current.attempt
         attempt.connection, attempt.connected = self, False
         attempt.sent_at = time.monotonic()
         try:
@@ -161,16 +176,10 @@ class Client(HTTPAdapter):
         self._pools: dict[str | None, Any] = {}
         super().__init__(pool_maxsize=KEPT_CONNECTIONS, max_retries=0)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def ask(self, request: PreparedRequest, attempt: Attempt, *, timeout: float) -> Response:
-        """Sends a request and returns its answer, the body unread. ``timeout`` limits each silence."""
+    def ask(self, request: PreparedRequest, attempt: Attempt) -> Response:
+        """Sends a request and returns its answer, the body unread."""
         _current.attempt = attempt
-        return self.send(request, stream=True, timeout=timeout)
+        return self.send(request, stream=True, timeout=attempt.limits.first_byte_timeout)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         options = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]
@@ -196,12 +205,6 @@ class Client(HTTPAdapter):
         """The shared context verifies; the superclass would load all authorities for each connection."""
 
 
-def machine_authorities() -> str | None:
-    """This machine's authorities (``SSL_CERT_FILE`` names others), or None if it has none."""
-    paths = ssl.get_default_verify_paths()
-    return paths.cafile or paths.capath
-
-
 def prepared(method: str, url: str, headers: Mapping[str, str], body: bytes) -> PreparedRequest:
     """A request that accepts no encoding of the answer."""
     request = _without_body(method, url, tuple(headers.items())).copy()
@@ -221,9 +224,8 @@ def _check(headers: HTTPMessage) -> None:
     codings = _values(headers, "Transfer-Encoding") - {"", "identity"}
     lengths = _values(headers, "Content-Length")
     has_length = len(lengths) == 1 and all(map(_LENGTH.fullmatch, lengths))
-    if headers.defects or codings not in (set(), {"chunked"}):
-        raise UnclearHead
-    if not codings and lengths and not has_length:
+    is_clear = codings == {"chunked"} or (not codings and (has_length or not lengths))
+    if headers.defects or not is_clear:
         raise UnclearHead
 
 

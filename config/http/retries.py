@@ -19,8 +19,6 @@ TOO_MANY = 429
 NOT_NOW = frozenset({TOO_MANY, 503, 529})
 # Callers receive longer waits as Retry-After.
 MOST_WAIT = 2
-# A longer number is no valid wait.
-MOST_DIGITS = 9
 # A server may close an idle connection while a request is on its way. A reused connection that ends sooner than this,
 # without a byte, was closed before the request came; a provider that failed later may have processed it.
 STALE_SECONDS = 0.1
@@ -72,7 +70,8 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
     """The seconds of a ``Retry-After``, which may be a date; None if missing or invalid."""
     value = headers.get("Retry-After", "")
     if value.isdecimal():
-        return int(value) if len(value) <= MOST_DIGITS else None
+        # A longer number is no valid wait.
+        return int(value) if len(value) < 10 else None
     at = parse_http_date_safe(value)
     return None if at is None else max(0, ceil(at - time.time()))
 

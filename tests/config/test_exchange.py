@@ -70,7 +70,7 @@ def server_tls(authority: Authority) -> ssl.SSLContext:
 
 @pytest.fixture
 def session(authority: Authority) -> Iterator[Client]:
-    with Client(ca_bundle=str(authority.bundle)) as session:
+    with contextlib.closing(Client(ca_bundle=str(authority.bundle))) as session:
         yield session
 
 
@@ -1150,7 +1150,7 @@ def test_a_closed_port_is_unreachable(session: Client) -> None:
 
 def test_an_unknown_authority_is_unreachable(start: Start, server_tls: ssl.SSLContext) -> None:
     provider = start(with_length, server_tls)
-    with Client() as session:
+    with contextlib.closing(Client()) as session:
         assert "SSLCertVerificationError" in str(refused(provider.url, session))
 
 

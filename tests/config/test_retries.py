@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 from unittest import mock
 
@@ -37,7 +38,7 @@ def short_waits() -> Iterator[None]:
 
 @pytest.fixture
 def session() -> Iterator[Client]:
-    with Client() as session:
+    with closing(Client()) as session:
         yield session
 
 
