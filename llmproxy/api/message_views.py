@@ -13,8 +13,8 @@ from config.api.schema import problems
 from config.middleware.request_id import current as request_id
 from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
-from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, REMAINING, STREAMS, ref
-from llmproxy.api.views import CALL_PROBLEMS, ModelCallViewSet
+from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, STREAMS, model_call, ref
+from llmproxy.api.views import ModelCallViewSet
 from llmproxy.calls.token_counts import count_tokens
 from llmproxy.requests.messages import parse, parse_count
 
@@ -22,17 +22,13 @@ from llmproxy.requests.messages import parse, parse_count
 class MessageViewSet(ModelCallViewSet):
     """Metered calls in the shapes of Anthropic's SDKs, with errors in theirs."""
 
-    @problems(*CALL_PROBLEMS)
-    @extend_schema(
-        operation_id="llm_messages",
-        parameters=[*MESSAGE_HEADERS, *REMAINING],
-        request={"application/json": ref("MessagesRequest")},
-        responses={
-            (200, "application/json"): ref("MessageAnswer"),
-            (200, "text/event-stream"): STREAMS["messages"],
-        },
+    @model_call(
+        "llm_messages",
+        request=ref("MessagesRequest"),
+        answer=ref("MessageAnswer"),
+        stream=STREAMS["messages"],
+        headers=MESSAGE_HEADERS,
         examples=EXAMPLES,
-        tags=["models"],
     )
     def create(self, request: Request) -> HttpResponseBase:
         """Ask a model with Anthropic's SDKs; ``stream`` in the body selects events or one piece.

@@ -3,12 +3,14 @@
 The answers are in ``answers.json``, the requests in ``llmproxy/requests/schemas``.
 """
 
+from collections.abc import Callable, Sequence
 from json import loads
 from pathlib import Path
 from typing import Any
 
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, extend_schema
 
+from config.api.schema import F, problems
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.checking import read_schemas
 from llmproxy.requests.messages import VERSIONS
@@ -59,6 +61,28 @@ EXAMPLES = [
         request_only=True,
     )
 ]
+
+
+def model_call(
+    name: str,
+    *,
+    request: Schema,
+    answer: Schema | None = None,
+    stream: Schema | None = None,
+    headers: Sequence[OpenApiParameter] = (),
+    examples: Sequence[OpenApiExample] = (),
+) -> Callable[[F], F]:
+    """Says of a model call what it takes, and answers in one piece or as a stream."""
+    answers = {(200, "application/json"): answer, (200, "text/event-stream"): stream}
+    described = extend_schema(
+        operation_id=name,
+        parameters=[*headers, *REMAINING],
+        request={"application/json": request},
+        responses={kind: schema for kind, schema in answers.items() if schema is not None},
+        examples=examples,
+        tags=["models"],
+    )
+    return lambda view: problems(*_ANSWERS["problems"])(described(view))
 
 
 def describe_calls(result: dict[str, Any], **_: Any) -> dict[str, Any]:

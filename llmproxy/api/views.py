@@ -22,7 +22,7 @@ from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.api.client_disconnect import disconnect_check
-from llmproxy.api.schema import EXAMPLES, REMAINING, STREAMS, chat_request, ref
+from llmproxy.api.schema import EXAMPLES, STREAMS, chat_request, model_call, ref
 from llmproxy.api.serializers import ModelListSerializer, ModelSerializer
 from llmproxy.calls.admission import Call, End, admit
 from llmproxy.calls.relay import complete, stream
@@ -31,24 +31,6 @@ from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.requests import embeddings, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
-
-# The problems of a model call in the schema.
-CALL_PROBLEMS = (
-    "invalid_request",
-    "provider_rejected",
-    "licence_suspended",
-    "model_calls_stopped",
-    "not_entitled",
-    "not_found",
-    "rate_limited",
-    "monthly_cap_exceeded",
-    "daily_limit_reached",
-    "budget_exceeded",
-    "cap_reserved",
-    "provider_error",
-    "provider_unavailable",
-    "provider_timeout",
-)
 
 
 class ModelCallViewSet(ViewSet):
@@ -60,71 +42,45 @@ class ModelCallViewSet(ViewSet):
     throttle_classes = ()
     content_negotiation_class = WhateverAccept
 
-    @problems(*CALL_PROBLEMS)
-    @extend_schema(
-        operation_id="llm_complete",
-        parameters=REMAINING,
-        request={"application/json": chat_request(stream=False)},
-        responses={(200, "application/json"): ref("ChatCompletion")},
+    @model_call(
+        "llm_complete",
+        request=chat_request(stream=False),
+        answer=ref("ChatCompletion"),
         examples=EXAMPLES,
-        tags=["models"],
     )
     def complete(self, request: Request) -> HttpResponseBase:
         """Ask a model and receive its answer in one piece."""
         return self._answer(request, partial(parse, stream=False))
 
-    @problems(*CALL_PROBLEMS)
-    @extend_schema(
-        operation_id="llm_stream",
-        parameters=REMAINING,
-        request={"application/json": chat_request(stream=True)},
-        responses={(200, "text/event-stream"): STREAMS["chat"]},
-        examples=EXAMPLES,
-        tags=["models"],
+    @model_call(
+        "llm_stream", request=chat_request(stream=True), stream=STREAMS["chat"], examples=EXAMPLES
     )
     def stream(self, request: Request) -> HttpResponseBase:
         """Ask a model and receive its answer as server-sent events."""
         return self._answer(request, partial(parse, stream=True))
 
-    @problems(*CALL_PROBLEMS)
-    @extend_schema(
-        operation_id="llm_chat_completions",
-        parameters=REMAINING,
-        request={"application/json": ref("ChatRequest")},
-        responses={
-            (200, "application/json"): ref("ChatCompletion"),
-            (200, "text/event-stream"): STREAMS["chat"],
-        },
+    @model_call(
+        "llm_chat_completions",
+        request=ref("ChatRequest"),
+        answer=ref("ChatCompletion"),
+        stream=STREAMS["chat"],
         examples=EXAMPLES,
-        tags=["models"],
     )
     def chat(self, request: Request) -> HttpResponseBase:
         """Ask a model with OpenAI's SDKs; ``stream`` in the body selects events or one piece."""
         return self._answer(request, partial(parse, stream=None))
 
-    @problems(*CALL_PROBLEMS)
-    @extend_schema(
-        operation_id="llm_responses",
-        parameters=REMAINING,
-        request={"application/json": ref("ResponsesRequest")},
-        responses={
-            (200, "application/json"): ref("ModelResponse"),
-            (200, "text/event-stream"): STREAMS["responses"],
-        },
-        tags=["models"],
+    @model_call(
+        "llm_responses",
+        request=ref("ResponsesRequest"),
+        answer=ref("ModelResponse"),
+        stream=STREAMS["responses"],
     )
     def responses(self, request: Request) -> HttpResponseBase:
         """Ask a model by OpenAI's Responses API, without state."""
         return self._answer(request, responses.parse)
 
-    @problems(*CALL_PROBLEMS)
-    @extend_schema(
-        operation_id="llm_embeddings",
-        parameters=REMAINING,
-        request={"application/json": ref("EmbeddingsRequest")},
-        responses={(200, "application/json"): ref("Embeddings")},
-        tags=["models"],
-    )
+    @model_call("llm_embeddings", request=ref("EmbeddingsRequest"), answer=ref("Embeddings"))
     def embeddings(self, request: Request) -> HttpResponseBase:
         """Turn texts into vectors."""
         return self._answer(request, embeddings.parse)
