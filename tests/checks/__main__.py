@@ -95,8 +95,6 @@ WIRE_SIDE_BY_SIDE = 2
 # More than the longest part takes on a machine with other work.
 LONGEST_SECONDS = 2400
 ENDING_SECONDS = 60
-# pytest's word for a part in which nothing was selected.
-NOTHING_SELECTED = 5
 
 
 def main(arguments: list[str]) -> int:
