@@ -86,17 +86,7 @@ class EventAdmin(ExportedList):
     search_fields = ("event_id",)
     search_help_text = "The id of an event."
     uuid_fields = ("event_id",)
-    fields = (
-        "event_id",
-        "name",
-        "app",
-        "shell_version",
-        moment("occurred_at"),
-        moment("received_at"),
-        "client_id",
-        "user_id",
-        "properties",
-    )
+    fields = ("event_id", *list_display, "properties")
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str

@@ -1,6 +1,6 @@
 """Exports events as a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import dumps
 from typing import Any
 
@@ -10,39 +10,29 @@ from accounts.admin.exports import PAGE, csv_lines, ndjson_lines, pages
 from config.api.problems import instant
 from telemetry.models import Event
 
-COLUMNS = (
-    "id",
-    "client_id",
-    "user_id",
-    "name",
-    "app",
-    "shell_version",
-    "occurred_at",
-    "received_at",
-    "properties",
-)
+COLUMNS: Mapping[str, Callable[[Event], Any]] = {
+    "id": lambda event: str(event.event_id),
+    "client_id": lambda event: str(event.client_id),
+    "user_id": lambda event: str(event.user_id),
+    "name": lambda event: event.name,
+    "app": lambda event: event.app,
+    "shell_version": lambda event: event.shell_version,
+    "occurred_at": lambda event: instant(event.occurred_at),
+    "received_at": lambda event: instant(event.received_at),
+    "properties": lambda event: event.properties,
+}
 
 
 def lines(rows: QuerySet[Event], *, ending: str, page: int = PAGE) -> Iterator[bytes]:
     """Yields the bytes of a file, the newest event first: ``csv`` with a header, or ``ndjson``."""
     if ending == "csv":
-        yield csv_lines([COLUMNS])
+        yield csv_lines([[*COLUMNS]])
     for events in pages(rows, time="received_at", page=page):
         yield _csv(events) if ending == "csv" else ndjson_lines(map(_row, events))
 
 
 def _row(event: Event) -> dict[str, Any]:
-    return {
-        "id": str(event.event_id),
-        "client_id": str(event.client_id),
-        "user_id": str(event.user_id),
-        "name": event.name,
-        "app": event.app,
-        "shell_version": event.shell_version,
-        "occurred_at": instant(event.occurred_at),
-        "received_at": instant(event.received_at),
-        "properties": event.properties,
-    }
+    return {name: value_of(event) for name, value_of in COLUMNS.items()}
 
 
 def _csv(events: Sequence[Event]) -> bytes:
@@ -50,10 +40,8 @@ def _csv(events: Sequence[Event]) -> bytes:
 
     This also holds for spreadsheets that split at semicolons or tabs: semicolons are escaped here, tabs by JSON.
     """
-    rows = [_row(each) for each in events]
-    return csv_lines(
-        [(*(each[name] for name in COLUMNS[:-1]), _escaped(each["properties"])) for each in rows]
-    )
+    rows = (_row(each) for each in events)
+    return csv_lines({**row, "properties": _escaped(row["properties"])}.values() for row in rows)
 
 
 def _escaped(properties: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Prunes events whose retention time is over."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import transaction
@@ -13,8 +13,7 @@ BATCH = 5_000
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
+class Pruned(NamedTuple):
     """The number of events removed (in a dry run, to be removed), and the time from which events are kept."""
 
     events: int
@@ -28,15 +27,13 @@ def prune(*, now: datetime, dry_run: bool = False, batch: int = BATCH) -> Pruned
     """
     kept_from = now - timedelta(days=settings.TELEMETRY_RETENTION_DAYS)
     if dry_run:
-        return Pruned(
-            events=Event.objects.received_before(kept_from).order_by().count(), kept_from=kept_from
-        )
+        return Pruned(Event.objects.received_before(kept_from).order_by().count(), kept_from)
     removed, since = 0, _BEGINNING
     while True:
         number, last = _remove(since=since, before=kept_from, batch=batch)
         removed += number
         if number < batch or last is None:
-            return Pruned(events=removed, kept_from=kept_from)
+            return Pruned(removed, kept_from)
         # The next batch need not step over the dead rows of this one.
         since = last
 

@@ -59,6 +59,5 @@ class TelemetryViewSet(ViewSet):
             # A chunked body has a length too: the most that it may be.
             size=int(request.META.get("CONTENT_LENGTH") or 0),
         )
-        return Response(
-            TakenSerializer(taken).data, status=202, headers={"Cache-Control": "no-store"}
-        )
+        headers = {"Cache-Control": "no-store"}
+        return Response(TakenSerializer(taken).data, status=202, headers=headers)

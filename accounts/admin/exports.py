@@ -4,7 +4,7 @@ Read page by page by index, so that no connection waits for a browser.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from io import StringIO
 from json import dumps
@@ -128,7 +128,7 @@ def ndjson_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     ).encode()
 
 
-def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
+def csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
     text = StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue().encode()
