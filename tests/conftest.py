@@ -29,6 +29,7 @@ from accounts.sessions.sign_in import Device, TokenPair, sign_in
 from licensing.licences import create_client
 from licensing.models import Plan
 from llmproxy.calls import outbox, watch
+from llmproxy.catalogue import choosing
 from tests.served.database import new_database
 from tests.tools.postgres import MIGRATED
 
@@ -77,6 +78,7 @@ def django_db_setup(django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
 def _nothing_left_over(request: pytest.FixtureRequest) -> Iterator[None]:
     """Counters and keys live in the process and the cache; each test starts without those of another."""
     ring.forget()
+    choosing._kept.clear()
     yield
     if {"db", "transactional_db"} & set(request.fixturenames):
         shared_cache.clear()
