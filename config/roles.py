@@ -42,7 +42,6 @@ VIEWS: Final[Mapping[str, str]] = {
     "telemetry.event": "support release",
     "usage.alert": "support licensing",
     "usage.budget": "support licensing",
-    "usage.leftattempt": "support licensing",
     "usage.monthlyusage": "support licensing",
     "usage.override": "support licensing",
     "usage.runningcall": "support licensing",

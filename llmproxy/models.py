@@ -141,6 +141,8 @@ def key_place(*, name: str, base_url: str) -> str:
 # The vocabularies of OpenAI's families, by the beginning of a provider's name for a model.
 _O200K = re.compile(r"gpt-4o|gpt-4\.|gpt-5|gpt-oss|chatgpt-4o|o[1-9](-|$)")
 _CL100K = re.compile(r"gpt-4|gpt-3\.5|text-embedding-")
+# Families that think before they answer unless a request says otherwise.
+_THINKERS = re.compile(r"o[1-9](-|$)|gpt-5|gpt-oss|deepseek-r|qwq|magistral|.*(think|reason)")
 
 
 class Route(models.Model):
@@ -194,6 +196,12 @@ class Route(models.Model):
     context_length = models.PositiveIntegerField(
         null=True, editable=False, help_text="The published one, which update_prices writes."
     )
+    thinks = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="Whether its provider lately reported reasoning tokens, as nights have learned.",
+    )
 
     class Meta:
         ordering = ("model", "order", "id")
@@ -221,10 +229,19 @@ class Route(models.Model):
 
 def tokenizer_of(provider_name: str) -> Route.Tokenizer:
     """The tokenizer of a model, by the provider's name for it; a path or ``ft:`` before it does not matter."""
-    family = provider_name.rpartition("/")[2].lower().removeprefix("ft:")
+    family = _family(provider_name)
     if _O200K.match(family):
         return Route.Tokenizer.O200K
     return Route.Tokenizer.CL100K if _CL100K.match(family) else Route.Tokenizer.FACTOR
+
+
+def is_known_to_think(provider_name: str) -> bool:
+    """Whether a model thinks before it answers, by the provider's name for it."""
+    return _THINKERS.match(_family(provider_name)) is not None
+
+
+def _family(provider_name: str) -> str:
+    return provider_name.rpartition("/")[2].lower().removeprefix("ft:")
 
 
 class PersonalKeyQuerySet(models.QuerySet["PersonalKey"]):

@@ -50,20 +50,6 @@ def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: date
     )
 
 
-def note_report(*, user_id: UUID, reported: int, charged: int, now: datetime) -> None:
-    """Writes the alert that a provider's report of a person's call is implausible, once for each day. Tokens."""
-    _note(
-        Alert(
-            user_id=user_id,
-            kind=Alert.Kind.REPORT,
-            period=Period.of(now).day,
-            used=reported,
-            cap=charged,
-            noticed_at=now,
-        )
-    )
-
-
 def notice_abandoned(*, now: datetime) -> None:
     """Writes the alerts about people with many abandoned calls in the last hour, once for each day."""
     day = Period.of(now).day

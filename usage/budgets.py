@@ -4,6 +4,7 @@ Every minute the worker sums each budgeted client's settled calls of the month, 
 end. Admission compares the two numbers of the row: a raised budget lets calls pass at once, and a new month by itself.
 """
 
+from collections import Counter
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from usage import mails
 from usage.models import Budget, UsageRecord
 from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
+from usage.statements import abandoned_attempts
 
 # More than anybody spends, and small enough that sums fit the database's type.
 MOST = 10**9 * DOLLAR
@@ -95,12 +97,16 @@ def percent_of(budget: Budget) -> int:
 
 
 def _spent(month: date) -> dict[UUID, int]:
-    """What each budgeted client has spent in a month."""
+    """What each budgeted client has spent in a month, also on attempts that were abandoned."""
     clients = list(Budget.objects.values_list("client_id", flat=True))
     # From the index ``usage_by_client_and_month`` alone.
     records = UsageRecord.objects.filter(client_id__in=clients, period=month).order_by()
-    sums = dict(records.values_list("client_id").annotate(Sum("cost")))
-    return {client: sums.get(client) or 0 for client in clients}
+    sums = Counter(dict.fromkeys(clients, 0))
+    for client, spent in records.values_list("client_id").annotate(Sum("cost")):
+        sums[client] += spent or 0
+    for client, _, attempt in abandoned_attempts(clients=clients, month=month):
+        sums[client] += attempt.cost or 0
+    return dict(sums)
 
 
 def _update(budget: Budget, spent: int, *, month: date, now: datetime) -> None:

@@ -19,10 +19,11 @@ from psycopg.types.numeric import Int8
 from accounts.sessions.revocation import lock_user
 from config.db.batching import BatchedStatement
 from config.db.uuid7 import timed_uuid
-from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps, balance
-from usage.models import KeyMonth, MonthlyUsage, UsageRecord
+from usage.costs import Abandoned, Asked, as_json
+from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps
+from usage.models import MonthlyUsage, UsageRecord
 from usage.periods import Period
-from usage.refusals import KeyTotals, refusal, reserved_for_now
+from usage.refusals import Needs, check_caps, reserved_for_now
 
 # Another call may end between a refused admission and the query for its reason; then admission is tried again.
 TRIES = 5
@@ -30,49 +31,38 @@ TRIES = 5
 EXPIRY_MARGIN = timedelta(seconds=60)
 
 
-class Prices(NamedTuple):
-    """A model's prices, in millionths of a dollar per million tokens; None: unknown.
-
-    Input read from or written to a cache costs as much as other input, unless it has a price of its own.
-    """
-
-    input: int | None = None
-    cached_input: int | None = None
-    output: int | None = None
-    cache_write: int | None = None
-
-
-UNKNOWN = Prices()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A call to be admitted: its person, and the most tokens it may use.
+class ReservationRequest:
+    """A call to be admitted: its person, whom it asks first, and the most tokens it may use.
 
-    ``counted_input`` is the prompt before the model's factor, where a tokenizer has counted it. ``labels`` are the
-    caller's own words for the call, for exports.
+    ``labels`` are the caller's own words for the call, for exports.
     """
 
     user_id: UUID
     session_id: UUID | None
     client_id: UUID
-    provider: str
+    asked: Asked
     request_id: str
     streamed: bool
     model: str
     input_estimate: int
     output_wanted: int
-    counted_input: int | None = None
-    prices: Prices = UNKNOWN
     labels: Mapping[str, Any] | None = None
     key_id: UUID | None = None
     # The key's own cap of output a month.
     key_cap: int | None = None
 
     @property
-    def least_output(self) -> int:
-        """The tokens of output without which the call is useless: none where it makes none, as an embedding."""
-        return LEAST_OUTPUT if self.output_wanted else 0
+    def needs(self) -> Needs:
+        """The least that the call needs: no output where it makes none, as an embedding."""
+        return Needs(
+            user_id=self.user_id,
+            client_id=self.client_id,
+            prompt=self.input_estimate,
+            output=LEAST_OUTPUT if self.output_wanted else 0,
+            key_id=self.key_id,
+            key_cap=self.key_cap,
+        )
 
 
 class Reservation(NamedTuple):
@@ -175,109 +165,46 @@ _ADMIT_KEY = _admission(by_capped_key=True)
 _ADMIT_INPUT = _admission(has_output=False)
 
 
-def reserve(*, asked: Asked, plan: PlanCaps, now: datetime) -> Reservation:
+def reserve(*, request: ReservationRequest, plan: PlanCaps, now: datetime) -> Reservation:
     """Opens a record for a call, or refuses the call without any charge.
 
     The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``BudgetExceeded``,
     ``MonthlyCapExceeded``, ``DailyLimitReached``, or ``CapReserved`` if running calls hold the tokens that are left.
     """
-    values = _values(asked, now) | plan.values()
-    admit = _ADMIT if asked.output_wanted else _ADMIT_INPUT
-    if asked.output_wanted and asked.key_cap is not None:
-        admit, values["key_cap"] = _ADMIT_KEY, Int8(asked.key_cap)
+    values = _values(request, now) | plan.values()
+    admit = _ADMIT if request.output_wanted else _ADMIT_INPUT
+    if request.output_wanted and request.key_cap is not None:
+        admit, values["key_cap"] = _ADMIT_KEY, Int8(request.key_cap)
+    needs = request.needs
     for _ in range(TRIES):
         if row := admit.row(values):
             return Reservation(values["id"], *row)
-        _refuse(asked, plan=plan, now=now)
-    found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)
-    key, prompt = _totals_of_key(asked.key_id, asked.key_cap, now), asked.input_estimate
-    raise reserved_for_now(found, prompt=prompt, now=now, key=key, output=asked.least_output)
+        if check_caps(needs, plan=plan, now=now).day is None:
+            # A person's first call of the month; at its beginning many people's rows are missing at once.
+            period = Period.of(now)
+            first = MonthlyUsage(user_id=request.user_id, period=period.month, day=period.day)
+            MonthlyUsage.objects.bulk_create([first], ignore_conflicts=True)
+    raise reserved_for_now(needs, plan=plan, now=now)
 
 
-def refuse_hopeless(
-    *,
-    user_id: UUID,
-    client_id: UUID,
-    plan: PlanCaps,
-    least_input: int,
-    now: datetime,
-    output: int = LEAST_OUTPUT,
-    key_id: UUID | None = None,
-    key_cap: int | None = None,
-) -> None:
-    """Refuses, by one query, a call that is stopped or cannot fit with the least that its prompt may be.
-
-    For prompts that take long to count; what passes here is admitted or refused by :func:`reserve`. A key with a cap
-    of its own, where it is given, takes another query.
-    """
-    found = balance(user_id=user_id, client_id=client_id, plan=plan, now=now)
-    key = _totals_of_key(key_id, key_cap, now)
-    if refused := refusal(
-        found, user_id=user_id, prompt=least_input, now=now, key=key, output=output
-    ):
-        raise refused
-
-
-def _refuse(asked: Asked, *, plan: PlanCaps, now: datetime) -> None:
-    """Raises the reason of a refused admission; returns if it does not hold any more."""
-    found = balance(user_id=asked.user_id, client_id=asked.client_id, plan=plan, now=now)
-    if found.day is None and not found.stopped and not found.budget_spent:
-        # A person's first call of the month; at its beginning many people's rows are missing at once.
-        period = Period.of(now)
-        first = MonthlyUsage(user_id=asked.user_id, period=period.month, day=period.day)
-        MonthlyUsage.objects.bulk_create([first], ignore_conflicts=True)
-        return
-    key, prompt = _totals_of_key(asked.key_id, asked.key_cap, now), asked.input_estimate
-    refused = refusal(
-        found,
-        user_id=asked.user_id,
-        prompt=prompt,
-        now=now,
-        key=key,
-        output=asked.least_output,
-    )
-    if refused:
-        raise refused
-
-
-def _totals_of_key(key_id: UUID | None, cap: int | None, now: datetime) -> KeyTotals | None:
-    """The month of a key that has a cap, which begins with this query."""
-    if key_id is None or cap is None:
-        return None
-    month, _ = KeyMonth.objects.get_or_create(
-        key_id=key_id, period=Period.of(now).month, defaults={"output_cap": cap}
-    )
-    return KeyTotals(cap, month.output_used, month.output_reserved)
-
-
-def _int8(number: int | None) -> Int8 | None:
-    """One type for all numbers: the statement is prepared once for each combination of types."""
-    return None if number is None else Int8(number)
-
-
-def _values(asked: Asked, now: datetime) -> dict[str, Any]:
+def _values(request: ReservationRequest, now: datetime) -> dict[str, Any]:
     period = Period.of(now)
     return {
-        "user": asked.user_id,
+        "user": request.user_id,
         "now": now,
         "id": timed_uuid(),
-        "session": asked.session_id,
-        "key": asked.key_id,
-        "client": asked.client_id,
+        "session": request.session_id,
+        "key": request.key_id,
+        "client": request.client_id,
         "period": period.month,
         "day": period.day,
-        "model": asked.model,
-        "provider": asked.provider,
-        "request": asked.request_id,
-        "streamed": asked.streamed,
-        "input": Int8(asked.input_estimate),
-        "wanted": Int8(asked.output_wanted),
-        "counted": _int8(asked.counted_input),
-        "input_price": _int8(asked.prices.input),
-        "cached_price": _int8(asked.prices.cached_input),
-        "output_price": _int8(asked.prices.output),
-        "write_price": _int8(asked.prices.cache_write),
-        "labels": dumps(asked.labels) if asked.labels else None,
+        "model": request.model,
+        "request": request.request_id,
+        "streamed": request.streamed,
+        "input": Int8(request.input_estimate),
+        "wanted": Int8(request.output_wanted),
+        **request.asked.values(),
+        "labels": dumps(request.labels) if request.labels else None,
         "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,
     }
 
@@ -287,8 +214,12 @@ def _values(asked: Asked, now: datetime) -> dict[str, Any]:
 # useless, and could deadlock with settling, which also locks several at once.
 _CHECKPOINT = """
 WITH s AS (
-    SELECT * FROM unnest(%(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[])
-        AS s(id, input, output, first_byte_at)
+    SELECT * FROM unnest(
+        %(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[],
+        %(providers)s::text[], %(counts)s::bigint[], %(input_prices)s::bigint[], %(cached_prices)s::bigint[],
+        %(output_prices)s::bigint[], %(write_prices)s::bigint[], %(abandoned)s::jsonb[]
+    ) AS s(id, input, output, first_byte_at, provider, counted, input_price, cached_price, output_price, write_price,
+           abandoned)
 ),
 free AS (
     SELECT r.id FROM usage_usagerecord AS r JOIN s USING (id)
@@ -297,6 +228,8 @@ free AS (
 UPDATE usage_usagerecord AS r
 SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.output,
     first_byte_at = COALESCE(r.first_byte_at, s.first_byte_at),
+    provider = s.provider, counted_input = s.counted, input_price = s.input_price, cached_input_price = s.cached_price,
+    output_price = s.output_price, cache_write_price = s.write_price, abandoned = s.abandoned,
     expires_at = GREATEST(r.expires_at, now() + make_interval(secs => %(margin)s))
 FROM s JOIN free USING (id)
 WHERE r.id = s.id AND r.settled_at IS NULL
@@ -305,29 +238,40 @@ RETURNING r.id
 
 
 class SoFar(NamedTuple):
-    """The tokens that a running call has used so far; both None if only its complete answer reports them."""
+    """What a running call has used so far, whom it asks and whom it has asked in vain.
+
+    The tokens are both None if only its complete answer reports them.
+    """
 
     record_id: UUID
     input: int | None
     output: int | None
     first_byte_at: datetime | None
+    asked: Asked
+    abandoned: tuple[Abandoned, ...] = ()
 
 
 def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
     """Updates open records and extends their reservations in one statement; returns those that were not locked."""
     if not calls:
         return set()
+    prices = [each.asked.prices for each in calls]
+    values: dict[str, Any] = {
+        "ids": [each.record_id for each in calls],
+        "inputs": [each.input for each in calls],
+        "outputs": [each.output for each in calls],
+        "first_bytes": [each.first_byte_at for each in calls],
+        "providers": [each.asked.provider for each in calls],
+        "counts": [each.asked.counted_input for each in calls],
+        "input_prices": [each.input for each in prices],
+        "cached_prices": [each.cached_input for each in prices],
+        "output_prices": [each.output for each in prices],
+        "write_prices": [each.cache_write for each in prices],
+        "abandoned": [as_json(each.abandoned) for each in calls],
+        "margin": EXPIRY_MARGIN.total_seconds(),
+    }
     with connection.cursor() as cursor:
-        cursor.execute(
-            _CHECKPOINT,
-            {
-                "ids": [each.record_id for each in calls],
-                "inputs": [each.input for each in calls],
-                "outputs": [each.output for each in calls],
-                "first_bytes": [each.first_byte_at for each in calls],
-                "margin": EXPIRY_MARGIN.total_seconds(),
-            },
-        )
+        cursor.execute(_CHECKPOINT, values)
         return {record_id for (record_id,) in cursor.fetchall()}
 
 

@@ -72,10 +72,10 @@ def _unusual(alert: Alert, user: User) -> None:
     else:
         subject = f"The provider reported too many tokens for a call of {user.email}"
         text = (
-            f"The provider reported {alert.used:,} tokens for a model call of {_who(user)}, far more than the prompt "
-            f"and the output limit explain. {alert.cap:,} tokens were charged.\n\n"
-            "Compare the provider's invoice with the ledger. There is no further mail about reports for this person's "
-            f"calls of {alert.period} (UTC)."
+            f"The provider reported {alert.used:,} tokens for a model call of {_who(user)}. Its prompt and limit "
+            f"explain {alert.cap:,} at most. The report is charged as far as the model's context allows.\n\n"
+            "Compare the provider's invoice with the ledger, where the call is marked. There is no further mail about "
+            f"reports for this person's calls of {alert.period} (UTC)."
         )
     queue_for_operators(
         subject=subject,
@@ -179,7 +179,7 @@ def _numbers(alert: Alert) -> str:
     if alert.kind == Alert.Kind.ABANDONED:
         return f"{alert.used:,} calls abandoned within an hour of"
     if alert.kind == Alert.Kind.REPORT:
-        return f"{alert.used:,} tokens reported, {alert.cap:,} charged, for a call of"
+        return f"{alert.used:,} tokens reported, {alert.cap:,} plausible, for a call of"
     kind = USED_UP.get(alert.kind, alert.kind)
     limit = "limit of" if alert.kind == Alert.Kind.DAY else f"{kind} of the month of"
     return f"{alert.used:,} of {alert.cap:,} tokens, {limit}"

@@ -8,9 +8,17 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from config.api.problems import Problem, RefusedUntil
+from config.api.problems import RefusedUntil
 from usage.alerts import note_daily_limit
-from usage.limits import LEAST_OUTPUT, Balance, remaining_headers, small_prompt
+from usage.limits import (
+    LEAST_OUTPUT,
+    Balance,
+    PlanCaps,
+    balance,
+    remaining_headers,
+    small_prompt,
+)
+from usage.models import KeyMonth
 from usage.periods import Period
 from usage.stops import ModelCallsStopped
 
@@ -51,6 +59,17 @@ class CapReserved(RefusedUntil):
     default_detail = "Running calls hold the tokens that are left. Please try again in a moment."
 
 
+class Needs(NamedTuple):
+    """The least that a person's call needs, in tokens, and the personal key with its own cap that it may be made by."""
+
+    user_id: UUID
+    client_id: UUID
+    prompt: int
+    output: int = LEAST_OUTPUT
+    key_id: UUID | None = None
+    key_cap: int | None = None
+
+
 class KeyTotals(NamedTuple):
     """The cap of a personal key beside its output of the month."""
 
@@ -59,44 +78,37 @@ class KeyTotals(NamedTuple):
     reserved: int
 
 
-def refusal(
-    balance: Balance,
-    *,
-    user_id: UUID,
-    prompt: int,
-    now: datetime,
-    key: KeyTotals | None = None,
-    output: int = LEAST_OUTPUT,
-) -> Problem | None:
-    """The refusal of a prompt of so many tokens, with the least ``output``; None if it fits by now."""
-    if balance.stopped:
-        return ModelCallsStopped()
+def check_caps(needs: Needs, *, plan: PlanCaps, now: datetime) -> Balance:
+    """Refuses a call that is stopped or does not fit: one query, and another for a key with a cap of its own.
+
+    It reserves nothing: what passes here may still be refused by ``usage.caps.reserve``.
+    """
+    found = balance(user_id=needs.user_id, client_id=needs.client_id, plan=plan, now=now)
+    if found.stopped:
+        raise ModelCallsStopped
     period = Period.of(now)
-    shares = _shares(balance, prompt=prompt, period=period, key=key, output=output)
+    shares = _shares(found, needs, period=period, now=now)
     headers = _headers(shares, now=now)
-    if balance.budget_spent:
+    if found.budget_spent:
         headers = {"x-should-retry": "false", **headers}
-        return BudgetExceeded(now=now, until=period.next_month, headers=headers)
+        raise BudgetExceeded(now=now, until=period.next_month, headers=headers)
     for share in shares:
         if share.is_spent:
             if share.is_of_day:
-                share.note(user_id, period=period, now=now)
-            return share.refusal(period=period, headers=headers, now=now)
+                share.note(needs.user_id, period=period, now=now)
+            raise share.refusal(period=period, headers=headers, now=now)
     if any(share.is_full for share in shares):
-        return reserved_for_now(balance, prompt=prompt, now=now, key=key, output=output)
-    return None
+        raise _reserved_for_now(shares, now=now)
+    return found
 
 
-def reserved_for_now(
-    balance: Balance,
-    *,
-    prompt: int,
-    now: datetime,
-    key: KeyTotals | None = None,
-    output: int = LEAST_OUTPUT,
-) -> CapReserved:
-    """The refusal of a prompt while running calls hold what it needs, with the numbers of the scarcest cap."""
-    shares = _shares(balance, prompt=prompt, period=Period.of(now), key=key, output=output)
+def reserved_for_now(needs: Needs, *, plan: PlanCaps, now: datetime) -> CapReserved:
+    """The refusal while running calls hold what a call needs, with the numbers of the scarcest cap."""
+    found = balance(user_id=needs.user_id, client_id=needs.client_id, plan=plan, now=now)
+    return _reserved_for_now(_shares(found, needs, period=Period.of(now), now=now), now=now)
+
+
+def _reserved_for_now(shares: tuple["_Share", ...], *, now: datetime) -> CapReserved:
     capped = [share for share in shares if share.left is not None and share.wanted]
     scarcest = min(capped, key=_Share.spare, default=None)
     numbers: dict[str, Any] = scarcest.needs() if scarcest else {}
@@ -105,9 +117,22 @@ def reserved_for_now(
     )
 
 
+def _totals_of_key(needs: Needs, now: datetime) -> KeyTotals | None:
+    """The month of a key that has a cap, which begins with this query."""
+    if needs.key_id is None or needs.key_cap is None:
+        return None
+    month, _ = KeyMonth.objects.get_or_create(
+        key_id=needs.key_id,
+        period=Period.of(now).month,
+        defaults={"output_cap": needs.key_cap},
+    )
+    return KeyTotals(needs.key_cap, month.output_used, month.output_reserved)
+
+
 def _shares(
-    balance: Balance, *, prompt: int, period: Period, key: KeyTotals | None, output: int
+    balance: Balance, needs: Needs, *, period: Period, now: datetime
 ) -> tuple["_Share", ...]:
+    key, prompt, output = _totals_of_key(needs, now), needs.prompt, needs.output
     of_key = () if key is None else (_Share("output", *key, output, is_of_key=True),)
     return (
         _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),

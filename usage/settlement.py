@@ -1,21 +1,23 @@
 """Settlement: writes the actual tokens of a call to its open record, exactly once, and updates the totals.
 
-The same statement fixes the cost, and writes the alerts of a person who has used 80 % or all of a cap; a worker mails
-them (``usage.alerts``). Before it, a record may move to another route.
+The same statement writes whom the call asked at last, its cost, the attempts that were abandoned before, and the alerts
+of a person who has used 80 % or all of a cap or whose provider reported the implausible; a worker mails them
+(``usage.alerts``).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
-from django.db import transaction
 from psycopg.types.numeric import Int8
 
 from config.db.batching import BatchedStatement
+from usage.costs import Abandoned, Asked, Prices, Spent, as_json, int8
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
-from usage.models import LeftAttempt, UsageRecord
+from usage.models import UsageRecord
+from usage.periods import Period
 
 SHARE_PERCENT = 80
 _KEY = """,
@@ -44,14 +46,11 @@ WITH settled AS (
     SET state = 'settled', input_tokens = %(input)s, cached_input_tokens = %(cached)s,
         cache_write_tokens = %(written)s, output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
         source = %(source)s, "end" = %(end)s, settled_at = %(now)s,
-        first_byte_at = COALESCE(%(first_byte)s, first_byte_at),
-        -- Rounded up, so that no call is free. NULL without prices.
-        cost = ceil((
-            (%(input)s::bigint - %(cached)s::bigint - %(written)s::bigint) * input_price::numeric
-            + %(cached)s::bigint * COALESCE(cached_input_price, input_price)::numeric
-            + %(written)s::bigint * COALESCE(cache_write_price, input_price)::numeric
-            + %(output)s::bigint * output_price::numeric
-        ) / 1000000)::bigint
+        first_byte_at = COALESCE(%(first_byte)s, first_byte_at), cost = %(cost)s::bigint,
+        provider = %(provider)s, counted_input = %(counted)s::bigint, input_price = %(input_price)s::bigint,
+        cached_input_price = %(cached_price)s::bigint, output_price = %(output_price)s::bigint,
+        cache_write_price = %(write_price)s::bigint, is_implausible = %(reported)s::bigint IS NOT NULL,
+        abandoned = COALESCE(%(abandoned)s::jsonb, abandoned)
     WHERE id = %(id)s AND settled_at IS NULL
     RETURNING user_id, key_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens
 ),
@@ -84,6 +83,9 @@ noticed AS (
     ) AS d (kind, used, cap, enough)
     -- A cap of 0 is an operator's refusal and no budget.
     WHERE d.cap > 0 AND d.used >= d.enough
+    UNION ALL
+    SELECT 'report', user_id, %(today)s::date, %(reported)s::bigint, %(plausible)s::bigint, %(now)s
+    FROM settled WHERE %(reported)s::bigint IS NOT NULL
     ON CONFLICT DO NOTHING
 ){key}
 SELECT {left}, taken_today FROM counted
@@ -97,18 +99,6 @@ _SETTLE_KEY = _settlement(by_capped_key=True)
 SWEEP_SIZE = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Tokens of one call. ``input`` includes ``cached_input``, read from a cache, and ``cache_write``, written to one;
-    ``output`` includes ``reasoning``."""
-
-    input: int = 0
-    cached_input: int = 0
-    cache_write: int = 0
-    output: int = 0
-    reasoning: int = 0
-
-
 class After(NamedTuple):
     """A person's tokens after a settlement: left in the month (None: no cap), and used or reserved in the day."""
 
@@ -116,96 +106,55 @@ class After(NamedTuple):
     taken_today: int
 
 
-def settle(
-    *,
-    record_id: UUID,
-    user_id: UUID,
-    spent: Spent,
-    source: UsageRecord.Source,
-    end: UsageRecord.End,
-    now: datetime,
-    first_byte_at: datetime | None = None,
-    by_capped_key: bool = False,
-) -> After | None:
-    """Settles a person's record; returns None and changes nothing if it had been settled before.
+class Excess(NamedTuple):
+    """The tokens of an implausible report, and the most that would have been plausible."""
+
+    reported: int
+    plausible: int
+
+
+class Settlement(NamedTuple):
+    """What one call of a person came to, how that is known, how it ended, and whom it asked.
 
     ``by_capped_key``: whether the call may have had a personal key with a cap of its own.
     """
+
+    record_id: UUID
+    user_id: UUID
+    spent: Spent
+    source: UsageRecord.Source
+    end: UsageRecord.End
+    asked: Asked
+    first_byte_at: datetime | None = None
+    by_capped_key: bool = False
+    excess: Excess | None = None
+    abandoned: Sequence[Abandoned] = ()
+
+
+def settle(settlement: Settlement, *, now: datetime) -> After | None:
+    """Settles a person's record; returns None and changes nothing if it had been settled before."""
+    spent, asked = settlement.spent, settlement.asked
     values = {
-        "id": record_id,
-        "user": user_id,
+        "id": settlement.record_id,
+        "user": settlement.user_id,
         "input": Int8(spent.input),
         "cached": Int8(spent.cached_input),
         "written": Int8(spent.cache_write),
         "output": Int8(spent.output),
         "reasoning": Int8(spent.reasoning),
-        "source": source.value,
-        "end": end.value,
+        "source": settlement.source.value,
+        "end": settlement.end.value,
         "now": now,
-        "first_byte": first_byte_at,
+        "today": Period.of(now).day,
+        "first_byte": settlement.first_byte_at,
+        "cost": int8(asked.prices.cost(spent)),
+        **asked.values(),
+        "reported": int8(settlement.excess and settlement.excess.reported),
+        "plausible": int8(settlement.excess and settlement.excess.plausible),
+        "abandoned": as_json(settlement.abandoned),
     }
-    row = (_SETTLE_KEY if by_capped_key else _SETTLE).row(values)
+    row = (_SETTLE_KEY if settlement.by_capped_key else _SETTLE).row(values)
     return After(*row) if row else None
-
-
-# Of input, cached input, output and what is written to a cache, in millionths of a dollar per million tokens.
-Prices = tuple[int | None, int | None, int | None, int | None]
-_PRICE_COLUMNS = ("input_price", "cached_input_price", "output_price", "cache_write_price")
-
-
-class NextRoute(NamedTuple):
-    """Whom a call asks next: a provider, its prices, and the prompt as counted for its route."""
-
-    provider: str
-    prices: Prices
-    counted_input: int | None
-
-
-class Left(NamedTuple):
-    """An attempt that was left without an answer, with the tokens that the provider may bill."""
-
-    provider: str
-    prices: Prices
-    input: int
-    output: int
-    asked_at: datetime
-
-
-def move_on(*, record_id: UUID, to: NextRoute, left: Left | None, now: datetime) -> bool:
-    """Moves an open record to the next route; returns False if it has been settled.
-
-    The record says who is asked while the call runs, so that it is right as well if this process dies.
-    """
-    with transaction.atomic():
-        moved = (
-            UsageRecord.objects.open()
-            .filter(pk=record_id)
-            .update(
-                provider=to.provider,
-                counted_input=to.counted_input,
-                **dict(zip(_PRICE_COLUMNS, to.prices, strict=True)),
-            )
-        )
-        if moved and left is not None:
-            LeftAttempt.objects.create(
-                record_id=record_id,
-                provider=left.provider,
-                input_tokens=left.input,
-                output_tokens=left.output,
-                cost=_cost(left),
-                asked_at=left.asked_at,
-                left_at=now,
-            )
-    return bool(moved)
-
-
-def _cost(left: Left) -> int | None:
-    """The most that it may cost, rounded up: the provider may have written its prompt to a cache."""
-    of_input, _, of_output, of_written = left.prices
-    if of_input is None or of_output is None:
-        return None
-    of_prompt = max(of_input, of_written or 0)
-    return -(-(left.input * of_prompt + left.output * of_output) // 1_000_000)
 
 
 def settle_abandoned(*, now: datetime) -> int:
@@ -216,38 +165,27 @@ def settle_abandoned(*, now: datetime) -> int:
     """
     settled = 0
     while batch := list(
-        UsageRecord.objects.abandoned(at=now)
-        .order_by("expires_at", "id")
-        .values_list(
-            "pk",
-            "user_id",
-            "key_id",
-            "checkpoint_input",
-            "checkpoint_output",
-            "reserved_input",
-            "reserved_output",
-        )[:SWEEP_SIZE]
+        UsageRecord.objects.abandoned(at=now).order_by("expires_at", "id")[:SWEEP_SIZE]
     ):
-        for (
-            record_id,
-            user_id,
-            key_id,
-            input_tokens,
-            output_tokens,
-            most_input,
-            most_output,
-        ) in batch:
-            after = settle(
-                record_id=record_id,
-                user_id=user_id,
+        for record in batch:
+            input_tokens, output_tokens = record.checkpoint_input, record.checkpoint_output
+            prices = Prices(
+                record.input_price,
+                record.cached_input_price,
+                record.output_price,
+                record.cache_write_price,
+            )
+            settlement = Settlement(
+                record_id=record.pk,
+                user_id=record.user_id,
                 spent=Spent(
-                    input=most_input if input_tokens is None else input_tokens,
-                    output=most_output if output_tokens is None else output_tokens,
+                    input=record.reserved_input if input_tokens is None else input_tokens,
+                    output=record.reserved_output if output_tokens is None else output_tokens,
                 ),
                 source=UsageRecord.Source.ESTIMATED,
                 end=UsageRecord.End.CRASHED,
-                now=now,
-                by_capped_key=key_id is not None,
+                asked=Asked(record.provider, prices, record.counted_input),
+                by_capped_key=record.key_id is not None,
             )
-            settled += after is not None
+            settled += settle(settlement, now=now) is not None
     return settled

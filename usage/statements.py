@@ -3,13 +3,16 @@
 The database adds up; rows are read as they are written, so a statement of many people takes no more memory.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
+from operator import add
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, F, Func, JSONField, Q, QuerySet, Sum
+from django.utils.dateparse import parse_datetime
 
 from usage.models import LeftAttempt, UsageRecord
 
@@ -40,8 +43,6 @@ _SUMS: dict[str, Any] = {
     "unpriced": Count("pk", filter=Q(cost=None)),
 }
 
-_LEFT_SUMS = {name: _SUMS[name] for name in ("calls", "input", "output", "spent", "unpriced")}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
@@ -62,19 +63,22 @@ class Statement:
         for name, *sums in rows.order_by("model").iterator():
             yield Line(name, *sums)
 
-    def left(self) -> Iterator[Line]:
-        """A line for each provider that left attempts at these calls without an answer.
+    def abandoned(self) -> Iterator[Line]:
+        """A line for each provider whose attempts at these calls were abandoned, by name.
 
-        It may bill them, by an estimate; nobody is charged, so the total has none of them.
+        It may bill them, so they are the client's money, and no person's tokens.
         """
-        of_month = {"record__client_id": self.client_id, "record__period": self.month}
-        rows = LeftAttempt.objects.filter(**of_month).order_by().values_list("provider")
-        for name, *sums in rows.annotate(**_LEFT_SUMS).order_by("provider").iterator():
-            calls, given, output, cost, unpriced = sums
-            yield Line(name, calls, given, 0, output, cost, 0, unpriced)
+        sums: dict[str, list[int]] = defaultdict(lambda: [0] * 5)
+        for _, _, each in abandoned_attempts(clients=[self.client_id], month=self.month):
+            found = (1, each.input, each.output, each.cost or 0, each.cost is None)
+            sums[each.provider] = list(map(add, sums[each.provider], found))
+        for name, (attempts, given, output, cost, unpriced) in sorted(sums.items()):
+            yield Line(name, attempts, given, 0, output, cost, 0, unpriced)
 
     def total(self) -> Line:
-        return Line("total", *self._settled().aggregate(**_SUMS).values())
+        """The sums of all calls; the cost includes the abandoned attempts'."""
+        total = Line("total", *self._settled().aggregate(**_SUMS).values())
+        return total._replace(cost=total.cost + sum(each.cost for each in self.abandoned()))
 
     def running(self) -> int:
         """The number of calls that are not settled yet, and in no line."""
@@ -87,3 +91,59 @@ class Statement:
         # By the index ``usage_by_client_and_month``.
         records = UsageRecord.objects.filter(client_id=self.client_id, period=self.month)
         return records.filter(state=state).order_by()
+
+
+class Attempt(NamedTuple):
+    """An abandoned attempt as the ledger has it; its cost is in millionths of a dollar, None without prices."""
+
+    provider: str
+    input: int
+    output: int
+    cost: int | None
+    is_reported: bool
+    asked_at: datetime
+    abandoned_at: datetime
+
+
+class _Each(Func):
+    """The elements of a JSON array, a row each."""
+
+    function = "jsonb_array_elements"
+    output_field = JSONField()
+    set_returning = True
+
+
+def attempts_of(records: Collection[UsageRecord]) -> dict[UUID, list[Attempt]]:
+    """The abandoned attempts of each of these records, the first first."""
+    found = {record.pk: [_read(each) for each in record.abandoned or ()] for record in records}
+    for left in LeftAttempt.objects.filter(record__in=found).order_by("asked_at", "id"):
+        found[left.record_id].append(_of_before(left))
+    return found
+
+
+def abandoned_attempts(
+    *, clients: Collection[UUID], month: date
+) -> Iterator[tuple[UUID, UUID, Attempt]]:
+    """Yields client, record and each abandoned attempt at the calls of these clients in a month."""
+    records = UsageRecord.objects.filter(
+        client_id__in=clients, period=month, abandoned__isnull=False
+    ).order_by()
+    rows = records.values_list("client_id", "pk", _Each(F("abandoned")))
+    for client, record, each in rows.iterator():
+        yield client, record, _read(each)
+    before = LeftAttempt.objects.filter(record__client_id__in=clients, record__period=month)
+    for left in before.order_by().select_related("record").iterator():
+        yield left.record.client_id, left.record_id, _of_before(left)
+
+
+def _read(entry: dict[str, Any]) -> Attempt:
+    asked_at, abandoned_at = (parse_datetime(entry[name]) for name in ("asked_at", "abandoned_at"))
+    assert asked_at is not None
+    assert abandoned_at is not None
+    numbers = (entry["input"], entry["output"], entry["cost"], entry["is_reported"])
+    return Attempt(entry["provider"], *numbers, asked_at, abandoned_at)
+
+
+def _of_before(left: LeftAttempt) -> Attempt:
+    numbers = (left.input_tokens, left.output_tokens, left.cost, False)
+    return Attempt(left.provider, *numbers, left.asked_at, left.left_at)

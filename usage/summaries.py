@@ -135,3 +135,9 @@ def input_ratios(
         .values_list("model", "provider", "ratio")
     )
     return {(model, provider): found for model, provider, found in rows}
+
+
+def thinking_routes(*, since: datetime) -> set[tuple[str, str]]:
+    """Model and provider, by their names, of the calls since then whose provider reported reasoning tokens."""
+    thought = UsageRecord.objects.filter(opened_at__gte=since, reasoning_tokens__gt=0)
+    return set(thought.order_by().values_list("model", "provider").distinct())

@@ -19,7 +19,7 @@ from accounts.connections.exchange import Answer, Session
 from accounts.connections.provider_settings import OAuthProvider
 from accounts.models import Connection
 from config.api.problems import Problem, ProviderError, ProviderTimeout, ProviderUnavailable
-from config.http.exchange import ExchangeError
+from config.http.errors import ExchangeError
 
 Failure = Connection.Failure
 LONGEST_TOKEN = 16 * 1024

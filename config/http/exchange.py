@@ -14,20 +14,8 @@ from typing import Any, Self
 
 from config.greenlets import spawn, within
 from config.http.client import Client, Limits
-from config.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
+from config.http.errors import Broken, ExchangeError, TimedOut
 from config.http.transfer import LATE, Head, Transfer
-
-__all__ = (
-    "Broken",
-    "Exchange",
-    "ExchangeError",
-    "Head",
-    "Limits",
-    "TimedOut",
-    "TooLarge",
-    "Unreachable",
-    "exchange_once",
-)
 
 # The most reads by which the task is ahead of the consumer.
 READS_AHEAD = 16

@@ -11,7 +11,7 @@ from config.console.actions import Action, ReasonForm, Result
 from config.money import DOLLAR, decimal
 from llmproxy.catalogue.prices import FIELDS, MOST, free_prices, price_text, prices_of, set_prices
 from llmproxy.models import Route
-from usage.caps import Prices
+from usage.costs import Prices
 
 
 def _price(label: str, **given: Any) -> forms.DecimalField:

@@ -24,7 +24,8 @@ from licensing.permissions import LicenceWorks
 from llmproxy.api.client_disconnect import disconnect_check
 from llmproxy.api.schema import EXAMPLES, STREAMS, chat_request, model_call, ref
 from llmproxy.api.serializers import ModelListSerializer, ModelSerializer
-from llmproxy.calls.admission import Call, End, admit
+from llmproxy.calls.admission import admit
+from llmproxy.calls.call import Call, End
 from llmproxy.calls.relay import complete, stream
 from llmproxy.catalogue.choosing import offered, unknown_model
 from llmproxy.keys.authentication import CallAuthentication
@@ -95,23 +96,14 @@ class ModelCallViewSet(ViewSet):
             asked = read(cast("dict[str, Any]", request.data))
             # A chunked body has a length too: the most that it may be.
             size = int(request.META.get("CONTENT_LENGTH") or 0)
-            call = admit(caller=caller, request=asked, request_id=request_id(), now=now, size=size)
-            call.is_disconnected = disconnect_check(request.META)
-            response = self._response(call)
+            admission = admit(
+                caller=caller, request=asked, request_id=request_id(), now=now, size=size
+            )
+            response = _response(Call(admission, has_left=disconnect_check(request.META)))
         except Problem as problem:
             problem.headers |= limits
             raise
         for name, value in limits.items():
-            response[name] = value
-        return response
-
-    def _response(self, call: Call) -> HttpResponseBase:
-        try:
-            response: HttpResponseBase = _streamed(call) if call.request.stream else _whole(call)
-        except Problem as problem:
-            problem.headers |= call.remaining(now=timezone.now())
-            raise
-        for name, value in call.remaining(now=timezone.now()).items():
             response[name] = value
         return response
 
@@ -148,6 +140,18 @@ class ModelViewSet(ViewSet):
             if model.name == name:
                 return Response(ModelSerializer(model).data)
         raise unknown_model(name)
+
+
+def _response(call: Call) -> HttpResponseBase:
+    try:
+        is_streamed = call.admission.request.stream
+        response: HttpResponseBase = _streamed(call) if is_streamed else _whole(call)
+    except Problem as problem:
+        problem.headers |= call.remaining(now=timezone.now())
+        raise
+    for name, value in call.remaining(now=timezone.now()).items():
+        response[name] = value
+    return response
 
 
 def _whole(call: Call) -> HttpResponse:

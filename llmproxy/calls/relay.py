@@ -6,46 +6,30 @@ The relay holds no database connection while it waits. Every call ends in exactl
 import logging
 import time
 from collections.abc import Generator, Iterator
-from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
-from config.http.exchange import (
-    Broken,
-    Exchange,
-    ExchangeError,
-    TimedOut,
-    TooLarge,
-    Unreachable,
-)
-from llmproxy.calls.admission import Call, End
-from llmproxy.calls.failover import Attempts
+from config.http.errors import ExchangeError, TimedOut, Unreachable
+from llmproxy.calls import watch
+from llmproxy.calls.attempt import Attempt
+from llmproxy.calls.call import Call, End
+from llmproxy.calls.failover import OverShare, attempts, note_answer, note_beginning
+from llmproxy.calls.meter import State
+from llmproxy.calls.reading import StreamReader, check_head
 from llmproxy.dialects.failures import FailedAnswer, is_refusal
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
-    Piece,
     ProviderError,
     ProviderTimeout,
     ProviderUnavailable,
 )
-from llmproxy.dialects.refusals import problem_of
-from llmproxy.dialects.sse import EventParser, EventTooLarge
+from llmproxy.dialects.sse import EventTooLarge
 
 log = logging.getLogger(__name__)
 
-BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
-OK = 200
-# The first byte of an HTML page or a JSON object, which some servers send in place of events.
-NO_EVENTS = (b"<", b"{")
-DRAIN_SECONDS = 0.2
-# The longest waits after an answer's end: for the usage, and then for the provider's last event.
-USAGE_SECONDS = 2.0
-LAST_EVENT_SECONDS = 1.5
-# The limits to reading a refusal: seconds and bytes.
-REFUSAL_SECONDS = 2.0
-MAX_REFUSAL = 64 * 1024
 # The number of keep-alives for which a caller waits for a settlement while the database is unavailable.
 SETTLE_KEEP_ALIVES = 2
 
@@ -55,53 +39,59 @@ def complete(call: Call) -> dict[str, Any]:
 
     It is read to its end although the client disconnects, unless the watch cuts it.
     """
-    attempts = Attempts(call)
+    watch.register(call)
     try:
-        answer = _whole_answer(call, attempts)
-        attempts.note_answer()
+        attempt, answer = _whole_answer(call)
+        note_answer(call, attempt)
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
+        watch.end(call)
         raise _settle_failure(call, error) from None
-    finally:
-        attempts.close()
-    end = End.CLIENT_GONE if call.disconnected or call.is_disconnected() else End.DONE
+    watch.end(call)
+    end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     if not call.settle(end) and not call.wait_settled(
         SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
     ):
         raise ServiceUnavailable
     charged = call.charged_usage()
-    told = None if charged == call.reported else charged
-    return call.codec.completed(answer, called=call.own_model_name, charged=told)
+    codec = attempt.target.codec(call.admission.request.surface)
+    return codec.completed(
+        answer,
+        called=attempt.own_model_name(call.admission.model),
+        charged=None if charged == attempt.meter.report else charged,
+    )
 
 
-def _whole_answer(call: Call, attempts: Attempts) -> dict[str, Any]:
+def _whole_answer(call: Call) -> tuple[Attempt, dict[str, Any]]:
     """The answer of the first target that gives one."""
-    attempts.begin()
-    while True:
+    for attempt in attempts(call):
         try:
-            attempts.await_head()
-            _check_head(call, attempts.exchange)
-            call.mark_first_byte()
-            answer = _read_answer(call, attempts.exchange.body())
-        except Exception as failure:
-            if not attempts.go_on(failure):
-                raise
-        else:
-            call.finished = True
-            return answer
+            return attempt, _read_answer(call, attempt)
+        except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
+            attempt.failure = failure
+    raise ProviderUnavailable
 
 
-def _read_answer(call: Call, body: bytes) -> dict[str, Any]:
-    """The answer in a body, with its report and size noted. Raises a problem for anything else."""
+def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
+    """The answer of one attempt, with its report and size noted. Raises a problem for anything else."""
+    exchange, meter = attempt.exchange, attempt.meter
+    assert exchange is not None
+    if exchange.head(attempt.share) is None:
+        raise OverShare("the provider is silent", sent=True)
+    check_head(attempt)
+    meter.mark_first_byte()
+    body = exchange.body()
+    codec = attempt.target.codec(call.admission.request.surface)
     try:
-        answer, call.reported, call.size = call.codec.answer(body, target=call.target)
+        answer, meter.report, meter.size = codec.answer(body, target=attempt.target)
     except FailedAnswer as failed:
-        call.reported = failed.reported
+        meter.report = failed.reported
         raise failed.problem from None
     except Problem:
         # As in a stream, an error in place of an answer is a refusal, whatever the status.
         if is_refusal(body):
-            call.refused, call.began = True, False
+            meter.state = State.ENDED
         raise
+    meter.state = State.FINISHED
     return answer
 
 
@@ -112,213 +102,92 @@ class Stream:
     """
 
     def __init__(self, call: Call) -> None:
-        self._call = call
-        self._attempts = Attempts(call)
-        self._over = False
+        self.call = call
         # The problem that ended the stream early.
         self.failure: Problem | None = None
-        # The end of the wait for usage and last event, once the answer has ended.
-        self._end_by: float | None = None
         self._sent_at = time.monotonic()
         # Kept because reading a setting is too slow for each chunk.
         self._keep_alive = settings.LLM_KEEPALIVE_SECONDS
-        self._has_output = False
-        self._first = bytearray()
-        self._first_failure: Problem | None = None
+        self._reader: StreamReader | None = None
+        self._has_begun = False
         self._parts = self._relay()
+        self._all: Iterator[bytes] = self._parts
 
     def begin(self) -> None:
         """Waits one keep-alive interval for the first event. A failure until then is settled and raised."""
-        try:
-            self._attempts.begin()
-            self._take_up()
-            while not (self._has_output or self._over) and (left := self._left()) > 0:
-                self._first_failure = self._receive(left, self._first)
-        except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
-            self._attempts.close()
-            raise _settle_failure(self._call, error) from None
+        watch.register(self.call)
+        self._all = chain((next(self._parts),), self._parts)
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._parts
+        return self._all
 
     def __next__(self) -> bytes:
-        return next(self._parts)
+        return next(self._all)
 
     def close(self) -> None:
         """Ends the call. The server calls this at the end of the answer, or when the client has disconnected."""
-        self._await_usage()
-        if self._over:
-            # A connection whose body was read to its end can be used again.
-            with suppress(ExchangeError):
-                self._exchange.chunk(DRAIN_SECONDS)
-        self._attempts.close()
+        if self._reader is not None:
+            self._reader.finish()
         self._parts.close()
+        watch.end(self.call)
         # Has no effect where the call is settled already.
-        self._call.settle(End.CLIENT_GONE)
-
-    def _await_usage(self) -> None:
-        """Waits for the usage after a client left at the answer's end: it includes output that was not delivered."""
-        until = time.monotonic() + USAGE_SECONDS
-        with suppress(ExchangeError, EventTooLarge):
-            while self._call.awaits_usage() and not self._over:
-                chunk = self._exchange.chunk(max(0.0, until - time.monotonic()))
-                if chunk is None or self._read(chunk, bytearray()) is not None:
-                    return
+        self.call.settle(End.CLIENT_GONE)
 
     def _relay(self) -> Generator[bytes]:
-        out, failure = self._first, self._first_failure
+        """Yields what the caller gets. A failure before the first part is raised, a later one becomes an event."""
         try:
-            while not self._over and failure is None:
-                if out or self._left() <= 0:
-                    self._sent_at = time.monotonic()
-                    # Without output the provider is silent, or sent something that is not for the caller.
-                    yield bytes(out) or KEEP_ALIVE
-                out = bytearray()
-                failure = self._receive(max(0.0, self._left()), out)
-            yield from self._end(out, failure)
+            yield from self._delivered()
         except GeneratorExit:
             raise
-        except BaseException as error:  # noqa: BLE001 - after the headers only an event can report a failure
+        except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
             # Also where this process has to end at once.
-            if self._has_output:
-                self._attempts.note_failure(error)
-            self.failure = _settle_failure(self._call, error)
-            yield self._translator.failure(self.failure)
+            watch.end(self.call)
+            self.failure = _settle_failure(self.call, error)
+            if (reader := self._reader) is None or not self._has_begun:
+                raise self.failure from None
+            yield reader.failure(self.failure)
 
-    def _left(self) -> float:
-        """The seconds until the next keep-alive."""
-        return self._sent_at + self._keep_alive - time.monotonic()
+    def _delivered(self) -> Iterator[bytes]:
+        """What the first target delivers that answers, with keep-alives in silence."""
+        for attempt in attempts(self.call):
+            self._reader = StreamReader(self.call.admission, attempt)
+            try:
+                yield from self._deliver(attempt, self._reader)
+            except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
+                attempt.failure = failure
+            else:
+                return
 
-    def _take_up(self) -> None:
-        """Reads from the exchange of the current attempt."""
-        call = self._call
-        self._exchange = self._attempts.exchange
-        self._parser = EventParser()
-        self._translator = call.codec.translator(
-            call.request, target=call.target, called=call.own_model_name
-        )
-
-    def _receive(self, seconds: float, out: bytearray) -> Problem | None:
-        """Adds what comes within so many seconds to ``out``; returns a failure that the provider reports after it.
-
-        Before any output another target takes over from one that fails.
-        """
-        try:
-            return self._read_next(seconds, out)
-        except Exception as error:
-            if self._has_output or not self._attempts.go_on(error):
-                raise
-        self._take_up()
-        return None
-
-    def _read_next(self, seconds: float, out: bytearray) -> Problem | None:
-        chunk = self._next_chunk(seconds)
-        failure = None if chunk is None else self._read(chunk, out)
-        if not self._has_output and _has_event(out):
-            self._has_output = True
-            self._attempts.note_beginning()
-        if failure is not None and not self._has_output:
-            if chunk:
-                # An error in place of an answer is a refusal, whatever the status.
-                self._call.refused, self._call.began = True, False
-            raise failure
-        return failure
-
-    def _next_chunk(self, seconds: float) -> bytes | None:
-        """The next bytes, b"" at the end, None after a silence. Reads the head first, which may be a refusal."""
-        if not self._call.began:
-            until = time.monotonic() + seconds
-            if self._exchange.head(seconds) is None:
-                return None
-            _check_head(self._call, self._exchange)
-            seconds = max(0.0, until - time.monotonic())
-        if self._end_by is None:
-            return self._exchange.chunk(seconds)
-        left = max(0.0, self._end_by - time.monotonic())
-        try:
-            chunk = self._exchange.chunk(min(seconds, left))
-        except ExchangeError:
-            # A failure after the end leaves the answer whole, unless this side cut it.
-            if self._call.stopped is not None or self._call.disconnected:
-                raise
-            return b""
-        # The stream ends here too if the provider neither closes it nor sends a last event.
-        return b"" if chunk is None and time.monotonic() >= self._end_by else chunk
-
-    def _end(self, out: bytearray, failure: Problem | None) -> Iterator[bytes]:
-        """Yields the last bytes, settles and ends the answer; raises a failure instead."""
-        if failure is None:
-            self._attempts.note_answer()
-        settled = not self._over or self._call.settle(End.DONE)
-        if out and (failure is not None or not settled):
-            # The bytes before the failure do not wait for the settlement.
-            yield bytes(out)
-            out.clear()
-        if failure is not None:
-            raise failure
-        if not settled:
+    def _deliver(self, attempt: Attempt, reader: StreamReader) -> Iterator[bytes]:
+        out = b""
+        while True:
+            had_output, until = attempt.meter.has_output, self._sent_at + self._keep_alive
+            out += reader.receive(max(0.0, until - time.monotonic()), is_cut=bool(self.call.stop))
+            if attempt.meter.has_output and not had_output:
+                note_beginning(self.call, attempt)
+            if reader.is_over:
+                break
+            if (out and attempt.meter.has_output) or time.monotonic() >= until:
+                self._has_begun, self._sent_at = True, time.monotonic()
+                # Without output the provider is silent, or sent something that is not for the caller.
+                yield out or KEEP_ALIVE
+                out = b""
+        note_answer(self.call, attempt)
+        if not self.call.settle(End.DONE):
+            self._has_begun = True
+            if out:
+                # These bytes do not wait for the settlement.
+                yield out
             yield from self._await_settlement()
-        yield bytes(out) + self._translator.ending(self._call.charged_usage())
-
-    def _read(self, chunk: bytes, out: bytearray) -> Problem | None:
-        """Adds the caller's part of these bytes to ``out``; returns a failure that the provider reports."""
-        call = self._call
-        if chunk and call.first_byte_at is None:
-            call.mark_first_byte()
-            if chunk.lstrip().startswith(NO_EVENTS):
-                return ProviderError()
-        for event in self._parser.feed(chunk) if chunk else self._parser.finish():
-            piece = self._translator.piece(event)
-            if piece.failed is not None and (chunk or not call.finished):
-                if self._has_output or _has_event(out):
-                    # A failure may report what the answer before it has used.
-                    self._count(piece)
-                return piece.failed
-            had_finished = call.finished
-            self._count(piece)
-            if piece.ended:
-                self._over = True
-                return None
-            out += _with_blank_line(piece.forward)
-            # A large report at the end is no reason to refuse a whole answer.
-            continues = piece.size > 0 if had_finished else not call.finished
-            if continues and call.is_runaway():
-                log.warning("provider_past_its_limit")
-                return ProviderError()
-        if not chunk:
-            # The connection ended before the answer did.
-            if not call.finished:
-                return ProviderError()
-            self._over = True
-        return None
+            out = b""
+        yield out + reader.ending(self.call.charged_usage())
 
     def _await_settlement(self) -> Iterator[bytes]:
         for _ in range(SETTLE_KEEP_ALIVES):
-            if self._call.wait_settled(self._keep_alive):
+            if self.call.wait_settled(self._keep_alive):
                 return
             yield KEEP_ALIVE
         raise ServiceUnavailable
-
-    def _count(self, piece: Piece) -> None:
-        call = self._call
-        was_reported = call.is_reported
-        if piece.reported is not None:
-            call.reported, call.exceeds_report = piece.reported, False
-        elif piece.size:
-            call.exceeds_report = True
-        if piece.prompt is not None:
-            call.prompt = piece.prompt
-        if piece.size:
-            call.deltas += 1
-            call.size += piece.size
-            call.delta_at = time.monotonic()
-        call.finished = call.finished or piece.finished
-        if call.finished and (
-            self._end_by is None or piece.size or call.is_reported > was_reported
-        ):
-            # The last report starts another wait.
-            wait = LAST_EVENT_SECONDS if call.is_reported else USAGE_SECONDS
-            self._end_by = time.monotonic() + wait
 
 
 def stream(call: Call) -> Stream:
@@ -328,60 +197,25 @@ def stream(call: Call) -> Stream:
     return answer
 
 
-def _with_blank_line(event: bytes) -> bytes:
-    """An event with the blank line that ends it, which the last one of a stream may lack."""
-    return event if not event or event.endswith(BLANK_LINES) else event + b"\n\n"
-
-
-def _has_event(out: bytearray) -> bool:
-    """Whether there is more than comments for the caller."""
-    return bool(out.replace(KEEP_ALIVE, b""))
-
-
-def _check_head(call: Call, exchange: Exchange) -> None:
-    """Marks the call as begun, or raises the provider's refusal."""
-    head = exchange.head(0)
-    if head is None:
-        raise TimedOut("no answer", sent=True)
-    if head.status != OK:
-        call.refused = True
-        body, key = _refusal_body(exchange), call.target.key()
-        raise problem_of(head.status, head.headers, body, key=key)
-    call.began = True
-
-
-def _refusal_body(exchange: Exchange) -> bytes:
-    """The body of a refusal, or its beginning: the status is enough to translate it."""
-    until, body = time.monotonic() + REFUSAL_SECONDS, b""
-    with suppress(ExchangeError):
-        while len(body) <= MAX_REFUSAL and (
-            more := exchange.chunk(max(0.0, until - time.monotonic()))
-        ):
-            body += more
-    return body
-
-
 def _settle_failure(call: Call, error: BaseException) -> Problem:
     """Settles a failed call and returns the problem for its caller."""
-    if call.stopped is not None:
-        call.settle(End.STOPPED)
-        return call.stopped
-    # Of a whole answer that is read in the background, the provider's failure is the end.
-    is_read_on = not call.request.stream and not call.cut and isinstance(error, Exception)
-    if call.disconnected and not is_read_on:
-        call.settle(End.CLIENT_GONE)
-        return ServiceUnavailable()
-    if not isinstance(error, Exception) or (call.cut and isinstance(error, Broken)):
-        # This process ends.
-        call.settle(End.CRASHED)
-        return ServiceUnavailable()
-    problem = _problem(error)
-    end = End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED
+    end, problem = _end_by(call, error)
     if isinstance(problem, InternalError):
         log.error("relay_failed", exc_info=error)
-        end = End.CRASHED
     call.settle(end)
     return problem
+
+
+def _end_by(call: Call, error: BaseException) -> tuple[End, Problem]:
+    if call.stop.reason is not None:
+        return call.stop.reason.end, call.stop.problem or ServiceUnavailable()
+    if not isinstance(error, Exception):
+        # This process ends.
+        return End.CRASHED, ServiceUnavailable()
+    problem = _problem(error)
+    if isinstance(problem, InternalError):
+        return End.CRASHED, problem
+    return End.TIMEOUT if isinstance(problem, ProviderTimeout) else End.PROVIDER_FAILED, problem
 
 
 def _problem(error: Exception) -> Problem:
@@ -392,6 +226,6 @@ def _problem(error: Exception) -> Problem:
             return ProviderTimeout()
         case Unreachable():
             return ProviderUnavailable()
-        case Broken() | TooLarge() | EventTooLarge():
+        case ExchangeError() | EventTooLarge():
             return ProviderError()
     return InternalError()

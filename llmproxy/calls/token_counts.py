@@ -12,21 +12,21 @@ from django.conf import settings
 
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
-from config.http.client import Client
-from config.http.exchange import Exchange, ExchangeError, Limits
+from config.http.client import Client, Limits
+from config.http.errors import ExchangeError
+from config.http.exchange import Exchange
 from licensing.callers import Caller
-from llmproxy.calls.admission import able_targets, estimate_of
+from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue import cooling
 from llmproxy.catalogue.choosing import choose
-from llmproxy.catalogue.readiness import key_of, ready_target
+from llmproxy.catalogue.readiness import able_targets, ready_target
 from llmproxy.dialects.anthropic.messages import count_request
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
 from llmproxy.dialects.reading import count_of, parse_json_exactly
 from llmproxy.dialects.refusals import problem_of
 from llmproxy.requests.messages import Messages
-from usage.caps import refuse_hopeless
 from usage.limits import PlanCaps
-from usage.refusals import CapReserved
+from usage.refusals import CapReserved, Needs, check_caps
 
 # A slower provider is not waited for: the estimate is nearly as good.
 SECONDS = 10.0
@@ -49,20 +49,19 @@ def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:
     targets = able_targets(model.targets, request)
     # Running calls may hold all that is left: a count takes nothing of it.
     with suppress(CapReserved):
-        refuse_hopeless(
+        needs = Needs(
             user_id=caller.user_id,
             client_id=caller.client_id,
-            plan=PlanCaps.of(caller),
-            least_input=1,
+            prompt=1,
             key_id=caller.key and caller.key.id,
             key_cap=caller.key and caller.key.monthly_output_tokens,
-            now=now,
         )
+        check_caps(needs, plan=PlanCaps.of(caller), now=now)
     release_connection()
     try:
         target = ready_target(targets, is_only=len(targets) == 1, now=now)
         # The next call tries a route that has failed, not this count.
-        cooling.end_try(key_of(target))
+        cooling.end_try(target.route)
         counted = _providers_count(request, target)
     except (ProviderUnavailable, CannotDecrypt):
         target, counted = targets[0], None

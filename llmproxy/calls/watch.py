@@ -2,19 +2,18 @@
 
 Every few seconds the watch cuts calls whose caller has lost access (revocation, end of the session, suspension, an
 operator's stop; the stream ends with the reason) and streams whose client has disconnected. Whole answers whose client
-has disconnected are read to their end, a few at once for each person. The watch also saves checkpoints of the running
-calls' costs, in case this process dies.
+has disconnected are read to their end, a number at once for each person. The watch also saves checkpoints of what the
+running calls cost, in case this process dies.
 """
 
 import logging
 import threading
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
 from django.db.models.functions import Now
@@ -24,11 +23,11 @@ from accounts.models import Session, User
 from accounts.sessions.authentication import AccessRevoked
 from config.api.problems import Problem
 from config.db.connections import release_connection
-from config.http.exchange import Exchange
 from licensing.callers import Caller
 from licensing.models import Standing
 from licensing.permissions import LicenceSuspended, NotEntitled
-from llmproxy.calls.admission import Call, End
+from llmproxy.calls.call import Call
+from llmproxy.calls.stop import StopReason
 from llmproxy.catalogue import health
 from llmproxy.keys.personal_keys import ENDED, NO_KEYS
 from llmproxy.models import PersonalKey
@@ -39,7 +38,7 @@ log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 3.0
 # Whole answers of one person that are read at once after their client has disconnected.
-MOST_BACKGROUND_READS = 4
+MOST_BACKGROUND_READS = 30
 # Seconds after which an unchanged call is saved again.
 HEARTBEAT_SECONDS = 20.0
 # Calls after which other greenlets run.
@@ -53,19 +52,12 @@ class _WatchedCall:
     """A call, its last checkpoint, and when the watch cut it. Times are on the monotonic clock."""
 
     call: Call
-    exchange: Exchange
-    began: float = field(default_factory=time.monotonic)
     saved: SoFar | None = None
     saved_at: float = 0.0
     cut_at: float | None = None
 
-    @property
-    def is_background_read(self) -> bool:
-        return not self.call.request.stream and self.call.disconnected and self.cut_at is None
-
-    def cut(self) -> None:
-        self.call.cut = True
-        self.exchange.close()
+    def cut(self, reason: StopReason, problem: Problem | None = None) -> None:
+        self.call.cut(reason, problem)
         self.cut_at = self.cut_at or time.monotonic()
 
 
@@ -74,17 +66,16 @@ _starting = threading.Lock()
 _watch: threading.Thread | None = None
 
 
-def register(call: Call, exchange: Exchange) -> None:
-    """Watches a call until it is forgotten; later attempts at it replace the exchange."""
-    watched = _calls.setdefault(call.id, _WatchedCall(call, exchange))
-    watched.exchange = exchange
-    if call.cut:
-        # The watch may have cut the exchange before this one.
-        exchange.close()
+def register(call: Call) -> None:
+    """Watches a call until its end."""
+    _calls[call.id] = _WatchedCall(call)
     _start()
 
 
-def forget(call: Call) -> None:
+def end(call: Call) -> None:
+    """Cuts what is left of a call's exchange, and watches it no longer. Idempotent."""
+    if call.attempt is not None:
+        call.attempt.close()
     _calls.pop(call.id, None)
 
 
@@ -93,47 +84,51 @@ def end_refused() -> None:
     calls = list(_calls.values())
     if not calls:
         return
-    standings = _standings([each.call.caller for each in calls])
+    standings = _standings([each.call.admission.caller for each in calls])
     stopped = told_to_end(record_ids=[each.call.id for each in calls], now=timezone.now())
     for each in calls:
-        reason = _reason(each.call, standings.get(_held_by(each.call.caller)))
-        if reason is None and each.call.id in stopped:
-            reason = ModelCallsStopped()
-        if reason is not None:
-            each.call.stopped = each.call.stopped or reason
-            each.cut()
+        caller = each.call.admission.caller
+        if problem := _problem(caller, standings.get(_credential_of(caller))):
+            each.cut(StopReason.ACCESS_GONE, problem)
+        elif each.call.id in stopped:
+            each.cut(StopReason.OPERATOR, ModelCallsStopped())
 
 
 def end_disconnected() -> None:
-    """Ends every running stream whose client has disconnected, and whole answers beyond a few for each person.
+    """Ends every running stream whose client has disconnected, and whole answers beyond a number for each person.
 
     A stream that only awaits its usage ends a round later.
     """
+    now = time.monotonic()
     whole: list[_WatchedCall] = []
     for each in _in_batches():
         call = each.call
-        if each.cut_at is not None or each.is_background_read or not call.is_disconnected():
+        is_stream = call.admission.request.stream
+        if each.cut_at is not None or (call.left_at is not None and not is_stream):
             continue
-        if not call.request.stream:
+        if not call.has_left():
+            continue
+        if not is_stream:
             whole.append(each)
             continue
-        goes_on = call.awaits_usage() and not call.disconnected
-        call.disconnected = True
+        awaits_usage = call.attempt is not None and call.attempt.meter.awaits_usage
+        goes_on = call.left_at is None and awaits_usage
+        call.left_at = call.left_at or now
         if not goes_on:
-            each.cut()
+            each.cut(StopReason.CLIENT_GONE)
     # Last, because only these need the database: while it is away, they are read on.
     for each in whole:
         goes_on = _may_be_read_on(each.call)
-        each.call.disconnected = True
+        each.call.left_at = now
         if not goes_on:
-            each.cut()
+            each.cut(StopReason.CLIENT_GONE)
 
 
 def _may_be_read_on(call: Call) -> bool:
     try:
         return begin_background_read(
             record_id=call.id,
-            user_id=call.caller.user_id,
+            user_id=call.admission.caller.user_id,
             most=MOST_BACKGROUND_READS,
             now=timezone.now(),
         )
@@ -144,11 +139,11 @@ def _may_be_read_on(call: Call) -> bool:
 def end_all() -> None:
     """Ends every running call, because this process ends."""
     for each in list(_calls.values()):
-        each.cut()
+        each.cut(StopReason.PROCESS_ENDS)
 
 
 def save_checkpoints() -> None:
-    """Saves the costs of the running calls that have changed."""
+    """Saves the costs of the running calls that have changed, and whom they ask."""
     changed: list[tuple[_WatchedCall, SoFar]] = []
     now = time.monotonic()
     for each in _in_batches():
@@ -161,21 +156,16 @@ def save_checkpoints() -> None:
             each.saved, each.saved_at = so_far, now
 
 
-def note_moves() -> None:
-    """Notes in the ledger to whom running calls went on while the database was away."""
-    for each in _in_batches():
-        each.call.moves.make()
-
-
 def settle_held_up() -> None:
     """Settles ended calls whose relay is blocked by a client that does not read."""
     now = time.monotonic()
     for each in list(_calls.values()):
-        if each.cut_at is None and now - each.began > settings.LLM_MAX_SECONDS + HELD_UP_SECONDS:
-            each.cut()
+        if each.cut_at is None and now - each.call.deadline > HELD_UP_SECONDS:
+            each.cut(StopReason.TOO_LATE)
         if each.cut_at is not None and now - each.cut_at > HELD_UP_SECONDS:
-            each.call.settle(_end_of(each.call))
-            forget(each.call)
+            reason = each.call.stop.reason or StopReason.TOO_LATE
+            each.call.settle(reason.end)
+            end(each.call)
 
 
 def _in_batches() -> Iterator[_WatchedCall]:
@@ -184,12 +174,6 @@ def _in_batches() -> Iterator[_WatchedCall]:
         yield each
         if number % BATCH == 0:
             time.sleep(0)
-
-
-def _end_of(call: Call) -> End:
-    if call.stopped is not None:
-        return End.STOPPED
-    return End.CLIENT_GONE if call.disconnected else End.TIMEOUT
 
 
 class _Standing(NamedTuple):
@@ -207,15 +191,15 @@ class _Standing(NamedTuple):
         return self.is_active and not self.is_over and self.licence is not None
 
 
-def _held_by(caller: Caller) -> UUID | None:
+def _credential_of(caller: Caller) -> UUID | None:
     """The id of the session or personal key of a caller."""
     return caller.session_id if caller.key is None else caller.key.id
 
 
-def _reason(call: Call, now: _Standing | None) -> Problem | None:
-    """The reason to end a call; None while its caller has access."""
-    if now is None or now.epoch != call.caller.epoch or not now.has_access:
-        return AccessRevoked(None if call.caller.key is None else ENDED)
+def _problem(caller: Caller, now: _Standing | None) -> Problem | None:
+    """The reason to end a caller's calls; None while they have access."""
+    if now is None or now.epoch != caller.epoch or not now.has_access:
+        return AccessRevoked(None if caller.key is None else ENDED)
     if not now.is_allowed:
         return NotEntitled(NO_KEYS)
     return LicenceSuspended() if now.licence == Standing.SUSPENDED else None
@@ -251,7 +235,7 @@ def _watching() -> None:
     """Runs as long as the process; without running calls it makes no query."""
     pause = threading.Event()
     ends = (end_disconnected, end_refused)
-    notes = (save_checkpoints, note_moves, settle_held_up, _write_health)
+    notes = (save_checkpoints, settle_held_up, _write_health)
     while True:
         pause.wait(WATCH_SECONDS)
         for act in ends + notes:

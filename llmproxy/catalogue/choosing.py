@@ -15,10 +15,10 @@ from licensing.models import Plan
 from licensing.permissions import NotEntitled
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
-from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
+from llmproxy.models import LanguageModel, Provider, Route, is_known_to_think, tokenizer_of
 from llmproxy.prompts.estimates import Measure
 from llmproxy.requests.call_request import Surface
-from usage.caps import Prices
+from usage.costs import Prices
 
 
 class UnknownModel(NotFound):
@@ -36,13 +36,15 @@ def unknown_model(name: str) -> UnknownModel:
 class Choice(NamedTuple):
     """The model of a call. Limits are in tokens; no ``image_tokens`` means the provider's default.
 
-    ``targets`` are those of its routes that have the call's surface, the first to be asked first.
+    No ``context_length`` means that it is unknown. ``targets`` are those of its routes that have the call's surface,
+    the first to be asked first.
     """
 
     name: str
     output_limit: int
     image_tokens: int | None
     targets: tuple[Target, ...]
+    context_length: int | None = None
 
 
 def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
@@ -66,7 +68,10 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     targets = tuple(target_of(each) for each in able if each.provider.is_on)
     if not targets:
         raise ProviderUnavailable
-    return Choice(wanted, model.output_limit, model.image_tokens, targets)
+    # By several routes a call may go, so the longest published context is the most that is possible.
+    published = [each.context_length for each in able if each.context_length is not None]
+    context_length = model.context_length or max(published, default=None)
+    return Choice(wanted, model.output_limit, model.image_tokens, targets, context_length)
 
 
 # Models with their plans and routes, by name and plan, each as of a version of the catalogue.
@@ -147,6 +152,7 @@ def target_of(route: Route) -> Target:
         route_id=route.pk,
         calls_per_minute=provider.calls_per_minute,
         read_timeout=provider.read_timeout,
+        thinks=route.thinks or is_known_to_think(route.provider_name),
     )
 
 

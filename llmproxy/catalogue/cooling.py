@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from django.core.cache import cache
 
+from llmproxy.dialects.protocol import RouteKey
+
 log = logging.getLogger(__name__)
 
 # Failures in a row, in one process.
@@ -25,13 +27,6 @@ REMEMBERED_SECONDS = 600
 TRY_SECONDS = 60
 # What a process has read of a route holds for so long, so that not every call asks for it.
 HOLDS_SECONDS = 1.0
-
-
-class RouteKey(NamedTuple):
-    """A provider, and its name for a model."""
-
-    provider: str
-    model: str
 
 
 class Cooling(NamedTuple):

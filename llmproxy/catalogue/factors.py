@@ -11,7 +11,7 @@ from config.api.problems import Fault, InvalidRequest
 from llmproxy.catalogue.routing import lock_route
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import Provider, Route
-from usage.summaries import input_ratios
+from usage.summaries import input_ratios, thinking_routes
 
 LOWEST, HIGHEST = Decimal(1), Decimal(2)
 STEP = Decimal("0.001")
@@ -33,6 +33,7 @@ def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
     """Sets each factor to what providers lately reported over what was counted, at the 99th percentile.
 
     A factor that an operator has set stays, and so does one whose model has too few reports since it last changed.
+    A route whose provider reported reasoning tokens is known to think from then on.
     """
     since = now - LEARNED_FROM
     renewed = Route.objects.filter(learns_since__gt=since).order_by("learns_since")
@@ -64,8 +65,20 @@ def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
     ]
     changed = [(pk, learned) for pk, factor, learned in known if learned != factor]
     if not dry_run:
+        _learn_who_thinks(since)
         changed = [each for each in changed if _learn(*each, by=by, now=now)]
     return Learned(routes.count(), len(changed))
+
+
+def _learn_who_thinks(since: datetime) -> None:
+    found = thinking_routes(since=since)
+    routes = Route.objects.filter(model__name__in={model for model, _ in found}, thinks=False)
+    thinking = [
+        route.pk
+        for route in routes.select_related("model", "provider")
+        if any((route.model.name, name) in found for name in _recorded_names(route.provider.name))
+    ]
+    Route.objects.filter(pk__in=thinking).update(thinks=True)
 
 
 def bounded(ratio: float) -> Decimal:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from django.core.cache import cache
 
 from llmproxy.catalogue import cooling
-from llmproxy.catalogue.cooling import Cooling, RouteKey
+from llmproxy.catalogue.cooling import Cooling
+from llmproxy.dialects.protocol import RouteKey
 from llmproxy.models import Route
 
 MINUTES = 5

@@ -12,7 +12,7 @@ from config.api.problems import Fault, InvalidRequest
 from config.money import DOLLAR, shown
 from llmproxy.catalogue.routing import lock_route
 from llmproxy.models import Route
-from usage.caps import Prices
+from usage.costs import Prices
 
 # A dollar a token; beyond it is a slip of the keyboard.
 MOST = DOLLAR * DOLLAR

@@ -18,7 +18,7 @@ from accounts.audit import Actor
 from config.money import DOLLAR
 from llmproxy.catalogue.prices import prices_of, update_route
 from llmproxy.models import Provider, Route
-from usage.caps import Prices
+from usage.costs import Prices
 
 
 class PublishedPrices(NamedTuple):

@@ -1,15 +1,33 @@
-"""Finds the route that a call asks next: one that does not cool down, at a provider with calls left in this minute."""
+"""Finds the route that a call asks next: it takes the call, does not cool down, and has calls left in this minute."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
 from django.core.cache import cache
 
+from config.api.problems import InvalidRequest
 from llmproxy.catalogue import cooling
-from llmproxy.catalogue.cooling import RouteKey
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
+from llmproxy.prompts import image_addresses
+from llmproxy.requests.call_request import CallRequest
 
 MINUTE = 60
+
+
+def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target]:
+    """The targets that can take a request. It is held to the first, whose faults it is refused for."""
+    able: list[Target] = []
+    for target in targets:
+        try:
+            target.check(request)
+            # What the dialect does not know is refused before it is read.
+            image_addresses.check(request.fetched_images(), base_url=target.base_url)
+        except InvalidRequest:
+            if not able:
+                raise
+        else:
+            able.append(target)
+    return able
 
 
 def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> Target:
@@ -20,14 +38,14 @@ def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> 
     """
     waits, failing = [], []
     for target in targets:
-        found = None if is_only else cooling.cooling(key_of(target), now=now)
+        found = None if is_only else cooling.cooling(target.route, now=now)
         if found is not None and not found.is_asked:
             failing.append(target)
         wait = _take_call(target, now) if found is None else found.seconds
         if wait is None:
             return target
         if found is None:
-            cooling.end_try(key_of(target))
+            cooling.end_try(target.route)
         waits.append(wait)
     for target in failing:
         if _take_call(target, now) is None:
@@ -37,13 +55,9 @@ def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> 
 
 def give_back(target: Target, *, now: datetime) -> None:
     """Undoes the choice of a target that was not asked after all."""
-    cooling.end_try(key_of(target))
+    cooling.end_try(target.route)
     if target.calls_per_minute is not None:
         cache.add(_calls_key(target, now), -1, 2 * MINUTE)
-
-
-def key_of(target: Target) -> RouteKey:
-    return RouteKey(target.provider, target.model)
 
 
 def _take_call(target: Target, now: datetime) -> int | None:

@@ -99,6 +99,7 @@ def rename(route: Route, provider_name: str, *, now: datetime) -> None:
     if route.provider_name == provider_name:
         return
     route.provider_name, route.learns_since, route.context_length = provider_name, now, None
+    route.thinks = False
     route.tokenizer = tokenizer_of(provider_name)
     if not route.factor_is_set:
         route.token_factor = Route.FIRST_FACTOR

@@ -10,8 +10,9 @@ from accounts.audit import Actor, record
 from config.api.problems import Problem
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
-from config.http.client import Client
-from config.http.exchange import Exchange, ExchangeError, Limits
+from config.http.client import Client, Limits
+from config.http.errors import ExchangeError
+from config.http.exchange import Exchange
 from llmproxy.catalogue.choosing import surfaces_of, target_of
 from llmproxy.dialects.failures import FailedAnswer
 from llmproxy.dialects.protocol import NO_HEADERS, ProviderError, TokenUsage

@@ -12,7 +12,7 @@ from config.api.problems import Problem
 from llmproxy.dialects.sse import Event
 from llmproxy.prompts.estimates import Measure
 from llmproxy.requests.call_request import CallRequest, Surface
-from usage.caps import Prices
+from usage.costs import Prices
 
 # A comment that keeps a silent stream alive; every client skips it.
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -147,11 +147,19 @@ class Dialect(NamedTuple):
     codecs: Mapping[Surface, Codec]
 
 
+class RouteKey(NamedTuple):
+    """A provider, and its name for a model."""
+
+    provider: str
+    model: str
+
+
 class Target(NamedTuple):
     """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
 
     ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members of a request that are not of the dialect
-    pass too. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits.
+    pass too. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits. ``thinks``: the
+    model is known to think before it answers.
     """
 
     provider: str
@@ -165,6 +173,11 @@ class Target(NamedTuple):
     route_id: int | None = None
     calls_per_minute: int | None = None
     read_timeout: int | None = None
+    thinks: bool = False
+
+    @property
+    def route(self) -> RouteKey:
+        return RouteKey(self.provider, self.model)
 
     def codec(self, surface: Surface) -> Codec:
         return self.dialect.codecs[surface]

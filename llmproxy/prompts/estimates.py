@@ -42,10 +42,14 @@ class Measure(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The tokens of a prompt: as counted for the first route, and the most that any route makes of it."""
+    """The tokens of a prompt: as counted for the first route, and the most that any route makes of it.
+
+    ``exact``: those of its texts alone, where the tokenizer of the first route is known.
+    """
 
     counted: int
     tokens: int
+    exact: int | None = None
 
 
 def prompt_estimate(
@@ -61,7 +65,8 @@ def prompt_estimate(
         count if measure.is_exact else int((count * measure.factor).to_integral(ROUND_CEILING))
         for count, measure in zip(counts, measures, strict=True)
     )
-    return Estimate(counted=counts[0] + images, tokens=most + images)
+    exact = counts[0] if measures[0].is_exact else None
+    return Estimate(counted=counts[0] + images, tokens=most + images, exact=exact)
 
 
 def least_tokens(members: dict[str, Any]) -> int:

@@ -38,6 +38,16 @@ class CallRequest:
         """The prompt as ``messages`` and ``tools`` of a chat completion, which is how all prompts are counted."""
         return self.members
 
+    @property
+    def thinks(self) -> bool:
+        """Whether it asks the model to think before it answers."""
+        reasoning, thinking = self.members.get("reasoning"), self.members.get("thinking")
+        effort = self.members.get("reasoning_effort")
+        if isinstance(reasoning, dict):
+            effort = effort or reasoning.get("effort", reasoning.get("max_tokens"))
+        kind = thinking.get("type") if isinstance(thinking, dict) else None
+        return effort not in (None, "none") or kind not in (None, "disabled")
+
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         """Yields pointer and address of each image that the provider would fetch."""
         yield from ()

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from config.api.problems import Fault
-from config.http.exchange import Exchange, ExchangeError, Head, exchange_once
+from config.http.errors import ExchangeError
+from config.http.exchange import Exchange, exchange_once
+from config.http.transfer import Head
 
 SILENCE_SECONDS = 10.0
 HEADERS = {"User-Agent": "shell-release-check"}

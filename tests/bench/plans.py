@@ -30,9 +30,10 @@ from tests.bench.complete import BODY
 from tests.bench.grown import Person, Side
 from tests.bench.nights import BY
 from tests.bench.releasing import publisher
+from tests.usage.ledger import settle
+from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
-from usage.settlement import Spent, settle
 from usage.summaries import summary
 
 Ask = Callable[[Person], None]
@@ -156,14 +157,14 @@ def _status(person: Person) -> None:
 def _call(person: Person) -> None:
     now = datetime.now(UTC)
     chat = parse(json.loads(BODY), stream=False)
-    call = admit(
+    admission = admit(
         caller=_caller(person),
         request=chat,
         request_id=str(uuid4()),
         now=now,
     )
     settle(
-        record_id=call.reservation.record_id,
+        record_id=admission.reservation.record_id,
         user_id=person.id,
         spent=Spent(input=50, output=50),
         source=UsageRecord.Source.PROVIDER,

@@ -20,15 +20,8 @@ from cryptography import x509
 
 from config.http import client
 from config.http.client import Client, prepared
-from config.http.exchange import (
-    Broken,
-    Exchange,
-    ExchangeError,
-    Limits,
-    TimedOut,
-    TooLarge,
-    Unreachable,
-)
+from config.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
+from config.http.exchange import Exchange, Limits
 from tests.config.readers import CAN_INTERRUPT, assert_cut, readers, readers_counted
 from tests.standins.raw_server import (
     CHUNKED,

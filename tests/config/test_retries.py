@@ -12,14 +12,8 @@ import pytest
 
 from config.http import retries
 from config.http.client import Client
-from config.http.exchange import (
-    Broken,
-    Exchange,
-    ExchangeError,
-    Limits,
-    TimedOut,
-    Unreachable,
-)
+from config.http.errors import Broken, ExchangeError, TimedOut, Unreachable
+from config.http.exchange import Exchange, Limits
 from tests.config.readers import assert_cut, readers, readers_counted
 from tests.standins.raw_server import GENEROUS, Peer, eventually, playing
 

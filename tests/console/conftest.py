@@ -30,7 +30,7 @@ from releases.models import Publication, ShellArtifact, ShellChannel, ShellRelea
 from telemetry.models import Event
 from tests.conftest import PASSWORD
 from tests.triggers import without_triggers
-from usage.models import Alert, LeftAttempt, MonthlyUsage, UsageRecord
+from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.overrides import Allowance, grant_override
 from usage.periods import Period
 
@@ -138,7 +138,7 @@ def _use(user: User, client: Client, *, now: datetime) -> None:
         output_reserved=10,
     )
     for ended in (True, False):
-        call = UsageRecord.objects.create(
+        UsageRecord.objects.create(
             user=user,
             client_id=client.pk,
             period=period.month,
@@ -155,14 +155,6 @@ def _use(user: User, client: Client, *, now: datetime) -> None:
                 if ended
                 else {}
             ),
-        )
-        LeftAttempt.objects.create(
-            record=call,
-            provider="first",
-            input_tokens=9,
-            output_tokens=9,
-            asked_at=now,
-            left_at=now,
         )
 
 

@@ -139,7 +139,7 @@ def test_the_filters_of_a_list_take_no_more_room_than_they_need(
     base_url: str, operator: User, world: World, width: int
 ) -> None:
     with desk(base_url, operator, viewport={"width": width, "height": 800}) as page:
-        page.goto(reverse("admin:usage_leftattempt_changelist"))
+        page.goto(reverse("admin:usage_override_changelist"))
         box = page.locator("#changelist-filter").bounding_box()
         # One filter of one provider.
         assert box is not None

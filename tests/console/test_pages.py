@@ -28,12 +28,12 @@ from llmproxy.models import LanguageModel
 from releases.models import ShellRelease
 from tests.conftest import Browser
 from tests.console.conftest import World
-from usage.models import Alert, LeftAttempt, MonthlyUsage, Override, RunningCall, UsageRecord
+from usage.models import Alert, MonthlyUsage, Override, RunningCall, UsageRecord
 
 pytestmark = pytest.mark.django_db
 
 LISTED = {
-    Alert, AuditEvent, Client, LanguageModel, LeftAttempt, Licence, MonthlyUsage, Operator, Override, Plan,
+    Alert, AuditEvent, Client, LanguageModel, Licence, MonthlyUsage, Operator, Override, Plan,
     RefreshToken, RunningCall, Session, ShellRelease, SigningKey, UsageRecord, User,
 }  # fmt: skip
 # Lists without pages of rows.

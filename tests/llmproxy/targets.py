@@ -10,7 +10,7 @@ from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Target
 from llmproxy.dialects.refusals import problem_of
 from llmproxy.prompts.estimates import Measure
-from usage.caps import UNKNOWN
+from usage.costs import UNKNOWN
 
 
 def target(dialect: str = "openai", *, model: str = "theirs") -> Target:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +20,8 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest, Problem
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay, watch
-from llmproxy.calls.admission import Call, End, admit
+from llmproxy.calls.call import Call, End
+from llmproxy.calls.meter import State
 from llmproxy.dialects.anthropic import ChatCompletions
 from llmproxy.dialects.anthropic.blocks import SIGNED
 from llmproxy.dialects.anthropic.events import EventTranslator
@@ -41,6 +43,7 @@ from llmproxy.models import LanguageModel
 from llmproxy.prompts.estimates import text_tokens
 from llmproxy.prompts.images import ANTHROPICS_LARGEST
 from llmproxy.requests.chat import Chat, parse
+from tests.llmproxy.calling import admit, asking
 from tests.llmproxy.targets import refusal_of, target
 from tests.standins.anthropic_server import (
     MODEL,
@@ -1156,8 +1159,10 @@ class TestThroughTheRelay:
 
     def test_a_caller_who_leaves_is_charged_for_the_reported_prompt(self, ask: Asking) -> None:
         call = ask(stream=True)
-        call.began, call.prompt = True, PromptUsage(30, 15)
-        call.deltas, call.size = 3, 8
+        meter = asking(call, sent_at=time.monotonic())
+        meter.state, meter.prompt = State.DELIVERING, PromptUsage(30, 15)
+        meter.deltas, meter.size = 3, 8
+        meter.first_delta_at = meter.delta_at = time.monotonic()
         call.settle(End.CLIENT_GONE)
         assert self.settled() == (30, 15, 3, "counted", "client_gone")
 
@@ -1174,12 +1179,12 @@ class TestThroughTheRelay:
         settings.LLM_BASE_URL = "https://provider.test"
         image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
         shown = {"role": "user", "content": [image, text("?")]}
-        bare = ask({"role": "user", "content": [text("?")]}).input_estimate
-        assert ask(shown).input_estimate == bare + ANTHROPICS_LARGEST
+        bare = ask({"role": "user", "content": [text("?")]}).admission.estimate.tokens
+        assert ask(shown).admission.estimate.tokens == bare + ANTHROPICS_LARGEST
         LanguageModel.objects.create(
             name=settings.LLM_DEFAULT_MODEL, provider_name="x", image_tokens=7
         )
-        assert ask(shown).input_estimate == bare + 7
+        assert ask(shown).admission.estimate.tokens == bare + 7
 
     def test_an_overload_in_a_stream_ends_it_with_an_error_event(
         self, serving: Serving, ask: Asking

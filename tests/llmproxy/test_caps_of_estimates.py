@@ -13,12 +13,13 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem
 from licensing.callers import Caller, load_caller
 from licensing.models import Plan
-from llmproxy.calls.admission import Call, End, admit
+from llmproxy.calls.call import Call, End
 from llmproxy.catalogue.choosing import choose
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
+from tests.llmproxy.calling import admit, asking
 from tests.llmproxy.corpus import KINDS, text_of
 from tests.races import race
 from usage.models import MonthlyUsage, UsageRecord
@@ -51,8 +52,7 @@ def finished(call: Call, ratio: float) -> None:
     """The whole answer of a provider that counts the prompt as ``ratio`` of what this service counts."""
     counted = UsageRecord.objects.get(pk=call.id).counted_input
     assert counted is not None
-    call.began, call.finished = True, True
-    call.reported = TokenUsage(input=round(counted * ratio), output=1)
+    asking(call).report = TokenUsage(input=round(counted * ratio), output=1)
     assert call.settle(End.DONE)
 
 
@@ -79,8 +79,8 @@ def test_a_cap_is_passed_by_at_most_the_error_of_the_calls_that_run(
         assert all(isinstance(each, Problem) for each in refused), refused
         if not running:
             break
-        estimates = sum(call.input_estimate for call in running)
-        longest = max(longest, *(call.input_estimate for call in running))
+        estimates = sum(call.admission.estimate.tokens for call in running)
+        longest = max(longest, *(call.admission.estimate.tokens for call in running))
         # Whatever they turn out to cost, they were admitted within the cap by their estimates.
         assert before + estimates <= CAP
         race(

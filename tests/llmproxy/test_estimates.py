@@ -392,7 +392,7 @@ class TestFactors:
         o200k, cl100k = (estimate(members, Measure(name, ONE)) for name in OPENAI)
         assert cl100k > 1.2 * o200k
         measures = (Measure("factor", Decimal("1.1")), Measure("cl100k_base", ONE))
-        assert prompt_estimate(members, measures=measures) == (o200k, cl100k)
+        assert prompt_estimate(members, measures=measures)[:2] == (o200k, cl100k)
         last = Measure("factor", Decimal(2))
         assert estimate(members, *measures, last) == 2 * o200k
 

@@ -14,7 +14,6 @@ from accounts.models import AuditEvent, Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest
 from licensing.callers import load_caller
-from llmproxy.calls.admission import admit
 from llmproxy.catalogue.choosing import as_offered
 from llmproxy.catalogue.offering import ModelTerms, change_model
 from llmproxy.catalogue.prices import FIELDS, free_prices, price_text, prices_of, set_prices
@@ -22,8 +21,9 @@ from llmproxy.catalogue.published_prices import compare, update_prices
 from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.chat import parse
 from tests.conftest import Browser
+from tests.llmproxy.calling import admit
 from tests.races import race
-from usage.caps import UNKNOWN, Prices
+from usage.costs import UNKNOWN, Prices
 from usage.models import UsageRecord
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -12,10 +12,12 @@ from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import relay
-from llmproxy.calls.admission import Call, admit
+from llmproxy.calls.call import Call
 from llmproxy.dialects import by_name, refusals
 from llmproxy.dialects.protocol import ProviderError
+from llmproxy.dialects.sse import EventParser
 from llmproxy.requests.chat import parse
+from tests.llmproxy.calling import admit
 from tests.llmproxy.targets import refusal_of, target
 from tests.standins.plain_provider import PLAIN
 from tests.standins.raw_server import CHUNKED, Peer, playing
@@ -113,7 +115,7 @@ class TestARefusedCredential:
         asked = parse({"messages": [{"role": "user", "content": "x"}], "stream": True}, stream=None)
         event = {"type": "error", "error": {"type": "authentication_error", "message": "no"}}
         data = json.dumps(event).encode()
-        given, at = relay.EventParser().feed(b"data: %b\n\n" % data), target("anthropic")
+        given, at = EventParser().feed(b"data: %b\n\n" % data), target("anthropic")
         codec = at.codec(asked.surface)
         piece = codec.translator(asked, target=at, called=None).piece(given[0])
         assert isinstance(piece.failed, ProviderError)

@@ -19,18 +19,21 @@ from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem, ServiceUnavailable
 from config.db.connections import release_connection
-from config.http.exchange import Exchange, Head
+from config.http.exchange import Exchange
+from config.http.transfer import Head
 from licensing.callers import load_caller
 from llmproxy.api.views import _streamed
-from llmproxy.calls import relay, watch
-from llmproxy.calls.admission import Call, admit
+from llmproxy.calls import reading, watch
+from llmproxy.calls.call import Call
 from llmproxy.calls.relay import Stream, complete, stream
+from llmproxy.calls.stop import StopReason
 from llmproxy.dialects.chat_answers import DONE
 from llmproxy.dialects.protocol import ProviderError, ProviderRejected, ProviderUnavailable
 from llmproxy.models import LanguageModel
 from llmproxy.requests import embeddings, messages, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
+from tests.llmproxy.calling import admit
 from tests.standins.raw_server import CHUNKED, GENEROUS, OK, Peer, Provider, eventually
 from usage.models import UsageRecord
 
@@ -252,7 +255,9 @@ def test_the_usage_of_a_whole_answer_is_what_is_charged(
     assert (given, made) == (record.input_tokens, record.output_tokens)
     if "total_tokens" in usage:
         assert usage["total_tokens"] == given + made
-    assert record.input_tokens < 1000
+    # A report is charged as far as it is possible, and no prompt is empty.
+    assert record.input_tokens == (reported[0] or record.reserved_input)
+    assert record.is_implausible == (reported[0] > 9)
 
 
 @pytest.mark.parametrize("parts", [[ROLE, BUSY_EVENT], [ROLE + BUSY_EVENT]])
@@ -336,7 +341,7 @@ def test_a_stream_in_an_ending_process_ends_with_an_error_event(play: Play) -> N
         answer = stream(call)
         assert next(answer) == chunk("one")
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(answer._exchange, "chunk", _told_to_end)
+            patched.setattr(call.attempt.exchange, "chunk", _told_to_end)
             assert b"service_unavailable" in next(answer)
         assert list(answer) == []
         answer.close()
@@ -466,7 +471,10 @@ def test_a_client_that_leaves_before_the_usage_is_charged_for_hidden_output(
             peer.chunk(usage_chunk())
         peer.wait_until_gone()
 
-    with mock.patch.object(relay, "USAGE_SECONDS", GENEROUS if reports else 0.1), play(script) as c:
+    with (
+        mock.patch.object(reading, "USAGE_SECONDS", GENEROUS if reports else 0.1),
+        play(script) as c,
+    ):
         answer = stream(c)
         assert b"stop" in next(answer)
         left.set()
@@ -480,7 +488,7 @@ def test_usage_is_not_awaited_for_a_client_that_leaves_before_the_end(play: Play
     with play(lambda peer: (peer.send(CHUNKED), peer.chunk(chunk("one")))) as call:
         answer = stream(call)
         next(answer)
-        with mock.patch.object(answer._exchange, "chunk", side_effect=AssertionError):
+        with mock.patch.object(call.attempt.exchange, "chunk", side_effect=AssertionError):
             answer.close()
     assert UsageRecord.objects.get().end == "client_gone"
 
@@ -504,8 +512,9 @@ def test_a_provider_that_continues_after_its_end_is_cut(play: Play) -> None:
 def test_a_large_report_at_the_end_does_not_fail_the_answer(play: Play) -> None:
     with play(plays(chunk("one"), chunk(None), usage_chunk(), DONE), max_tokens=16) as call:
         assert read(stream(call)).endswith(DONE)
-    # Charged up to twice the limit.
-    assert UsageRecord.objects.get().output_tokens == 32
+    # Charged as it was reported, and marked.
+    record = UsageRecord.objects.get()
+    assert (record.output_tokens, record.is_implausible) == (3005, True)
 
 
 def test_a_missing_last_event_is_not_awaited_for_long(play: Play) -> None:
@@ -514,7 +523,7 @@ def test_a_missing_last_event_is_not_awaited_for_long(play: Play) -> None:
         peer.chunk(chunk("one") + chunk(None) + usage_chunk())
         peer.wait_until_gone()
 
-    with mock.patch.object(relay, "LAST_EVENT_SECONDS", 0.1), play(script) as call:
+    with mock.patch.object(reading, "LAST_EVENT_SECONDS", 0.1), play(script) as call:
         answer = read(stream(call))
     assert answer.endswith(DONE)
     record = UsageRecord.objects.get()
@@ -529,7 +538,7 @@ def test_an_ended_answer_is_whole_without_usage_and_last_event(play: Play, setti
         peer.chunk(chunk("one") + chunk(None))
         peer.wait_until_gone()
 
-    with mock.patch.object(relay, "USAGE_SECONDS", 0.1), play(script) as call:
+    with mock.patch.object(reading, "USAGE_SECONDS", 0.1), play(script) as call:
         assert read(stream(call)).endswith(DONE)
     record = UsageRecord.objects.get()
     assert (record.end, record.source, record.output_tokens) == ("done", "counted", 1)
@@ -558,7 +567,7 @@ def test_an_early_report_does_not_cover_later_output(
             peer.chunk(after)
         peer.close()
 
-    with mock.patch.object(relay, "LAST_EVENT_SECONDS", 0.1), play(script) as call:
+    with mock.patch.object(reading, "LAST_EVENT_SECONDS", 0.1), play(script) as call:
         assert read(stream(call)).endswith(DONE)
     record = UsageRecord.objects.get()
     assert (record.end, record.output_tokens, record.source) == ("done", *known)
@@ -606,7 +615,7 @@ def test_a_refusal_without_its_body_is_translated_by_status(
         peer.wait_until_gone()
 
     with (
-        mock.patch.object(relay, "REFUSAL_SECONDS", 0.1),
+        mock.patch.object(reading, "REFUSAL_SECONDS", 0.1),
         play(script, streamed=streamed) as call,
         pytest.raises(kind),
     ):
@@ -617,11 +626,11 @@ def test_a_refusal_without_its_body_is_translated_by_status(
 
 def test_an_endless_refusal_is_not_read_to_the_end(play: Play) -> None:
     def script(peer: Peer) -> None:
-        peer.send(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 2 * relay.MAX_REFUSAL)
+        peer.send(b"HTTP/1.1 500 No\r\n\r\n" + b"x" * 2 * reading.MAX_REFUSAL)
         peer.wait_until_gone()
 
     with (
-        mock.patch.object(relay, "REFUSAL_SECONDS", GENEROUS * 6),
+        mock.patch.object(reading, "REFUSAL_SECONDS", GENEROUS * 6),
         play(script) as call,
         pytest.raises(ProviderError),
     ):
@@ -678,9 +687,10 @@ def test_a_client_that_disconnects_before_the_usage_is_cut_in_the_next_round(
     with mock.patch.object(watch, "_start"), play(script) as call:
         answer = stream(call)
         next(answer)
-        call.is_disconnected = lambda: True
+        call.has_left = lambda: True
         watch.end_disconnected()
-        assert (call.disconnected, watch._calls[call.id].cut_at) == (True, None)
+        assert call.left_at is not None
+        assert watch._calls[call.id].cut_at is None
         watch.end_disconnected()
         assert watch._calls[call.id].cut_at is not None
         answer.close()
@@ -689,7 +699,7 @@ def test_a_client_that_disconnects_before_the_usage_is_cut_in_the_next_round(
 
 def leave(call: Call) -> None:
     """The client disconnects, and the watch notices it."""
-    call.is_disconnected = lambda: True
+    call.has_left = lambda: True
     watch.end_disconnected()
     # As the watch does after each round; this thread ends without one.
     release_connection()
@@ -732,7 +742,7 @@ def test_a_whole_answer_without_numbers_costs_what_it_holds_after_its_client_has
 
 def test_a_client_that_leaves_just_before_the_end_is_seen_without_the_watch(play: Play) -> None:
     def script(peer: Peer) -> None:
-        call.is_disconnected = lambda: True
+        call.has_left = lambda: True
         peer.answer(WHOLE)
 
     with mock.patch.object(watch, "_start"), play(script, streamed=False) as call:
@@ -769,17 +779,18 @@ def test_a_provider_that_fails_in_the_background_is_charged_as_ever(
     assert (record.input_tokens > 0, record.output_tokens, record.source) == charged
 
 
-@pytest.mark.parametrize("how", ["fifth", "stopped", "process ends"])
-def test_a_background_read_that_is_cut_is_charged_by_time(play: Play, how: str, settings) -> None:
+@pytest.mark.parametrize("how", ["beyond thirty", "stopped", "process ends"])
+def test_a_background_read_that_is_cut_is_charged_by_time_or_its_reservation(
+    play: Play, how: str, settings
+) -> None:
     settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10_000
-    most = 0 if how == "fifth" else 4
+    most = 0 if how == "beyond thirty" else 30
 
     def script(peer: Peer) -> None:
         time.sleep(0.1)
         leave(call)
         if how == "stopped":
-            call.stopped = AccessRevoked()
-            watch._calls[call.id].cut()
+            watch._calls[call.id].cut(StopReason.ACCESS_GONE, AccessRevoked())
         peer.wait_until_gone()
 
     def head(exchange: Exchange, timeout: float) -> Head | None:
@@ -800,9 +811,12 @@ def test_a_background_read_that_is_cut_is_charged_by_time(play: Play, how: str, 
     ):
         complete(call)
     record = UsageRecord.objects.get()
-    assert record.end == ("stopped" if how == "stopped" else "client_gone")
+    ends = {"beyond thirty": "client_gone", "stopped": "stopped", "process ends": "crashed"}
+    assert record.end == ends[how]
     assert record.source == "estimated"
     assert record.input_tokens == record.reserved_input
+    if how == "beyond thirty":
+        assert record.output_tokens == 3000
     assert 1000 <= record.output_tokens <= 3000
 
 
@@ -837,19 +851,22 @@ def test_a_stream_that_is_left_costs_what_was_delivered_and_may_have_been_made(
 
     with (
         mock.patch.object(watch, "_start"),
-        mock.patch.object(relay, "USAGE_SECONDS", 0.1),
+        mock.patch.object(reading, "USAGE_SECONDS", 0.1),
         play(script) as call,
     ):
         answer = stream(call)
-        while call.deltas < known[0] and not call.is_reported:
+        meter = call.attempt.meter
+        while meter.deltas < known[0] and not meter.is_reported:
             next(answer)
         time.sleep(0.1)
         answer.close()
     record = UsageRecord.objects.get()
     assert (record.end, record.source) == ("client_gone", known[1])
     assert record.input_tokens in {9, record.reserved_input}
-    if rate and not call.finished:
-        assert known[0] + 1000 <= record.output_tokens <= record.reserved_output
+    if rate and not meter.is_finished:
+        # Of the wait before the first delta a tenth.
+        least = known[0] + (1000 if said else 100)
+        assert least <= record.output_tokens <= record.reserved_output
     else:
         assert record.output_tokens == known[0]
 
@@ -879,7 +896,10 @@ def test_a_failed_stream_reports_how_it_ended(
         response = _streamed(call)
         parts = iter(response)
         assert b"hello" in next(parts)
-        call.stopped, call.disconnected = stopped, left
+        if stopped is not None:
+            call.stop.set(StopReason.ACCESS_GONE, stopped)
+        if left:
+            call.stop.set(StopReason.CLIENT_GONE)
         go_on.set()
         assert b'"error"' in b"".join(parts)
         response.close()

@@ -23,7 +23,7 @@ from llmproxy.catalogue.providers import (
 )
 from llmproxy.catalogue.routing import RouteTerms, add_route, change_route, remove_route
 from llmproxy.models import LanguageModel, Provider, Route
-from usage.caps import Prices
+from usage.costs import Prices
 
 pytestmark = pytest.mark.django_db
 

@@ -20,13 +20,17 @@ from accounts.people.erasure import erase_user
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.races import race
+from tests.usage.ledger import ask as ask_ledger
+from tests.usage.ledger import settle, settlement
 from usage import alerts, tasks
-from usage.caps import Asked, Reservation, reserve
+from usage.caps import Reservation
+from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import Alert, UsageRecord
 from usage.overrides import Allowance, grant_extra, grant_override
 from usage.refusals import DailyLimitReached
-from usage.settlement import Spent, settle, settle_abandoned
+from usage.settlement import settle as settle_record
+from usage.settlement import settle_abandoned
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOVEMBER = date(2026, 11, 1)
@@ -60,7 +64,7 @@ def ask(
     output: int = 100,
     now: datetime = NOON,
 ) -> Reservation:
-    asked = Asked(
+    return ask_ledger(
         user_id=user.pk,
         client_id=user.client_id or uuid4(),
         session_id=uuid4(),
@@ -70,8 +74,9 @@ def ask(
         streamed=False,
         input_estimate=prompt,
         output_wanted=output,
+        plan=plan,
+        now=now,
     )
-    return reserve(asked=asked, plan=plan, now=now)
 
 
 def end(
@@ -198,8 +203,15 @@ class TestNoticing:
 
     def test_settling_takes_one_statement(self, user: User, django_assert_num_queries: Any) -> None:
         running = ask(user, output=900)
+        settled = settlement(
+            record_id=running.record_id,
+            user_id=user.pk,
+            spent=Spent(input=10, output=900),
+            source=UsageRecord.Source.PROVIDER,
+            end=UsageRecord.End.DONE,
+        )
         with django_assert_num_queries(1):
-            end(user, running.record_id, output=900)
+            settle_record(settled, now=NOON)
         assert kinds() == ["output"]
 
     def test_a_settlement_that_is_rolled_back_notices_nothing(self, user: User) -> None:
@@ -433,7 +445,7 @@ class TestTelling:
                 "report",
                 "The provider reported too many tokens for a call of ada@acme.test",
                 "reported 25 tokens for a model call of ada@acme.test (Acme)",
-                "25 tokens reported, 20 charged, for a call of 2026-11-20",
+                "25 tokens reported, 20 plausible, for a call of 2026-11-20",
             ),
         ],
     )

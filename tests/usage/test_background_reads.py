@@ -8,10 +8,11 @@ import pytest
 
 from accounts.models import User
 from tests.races import race
+from tests.usage.ledger import settle
 from tests.usage.test_stops import ask
 from usage.caps import begin_background_read
+from usage.costs import Spent
 from usage.models import UsageRecord
-from usage.settlement import Spent, settle
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MOST = 4

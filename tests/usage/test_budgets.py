@@ -18,12 +18,15 @@ from config.money import DOLLAR
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.races import race
+from tests.usage.ledger import ask as ask_ledger
+from tests.usage.ledger import settle
 from usage import budgets
-from usage.caps import UNKNOWN, Asked, Prices, Reservation, reserve
+from usage.caps import Reservation
+from usage.costs import UNKNOWN, Prices, Spent
 from usage.limits import PlanCaps
 from usage.models import Budget, UsageRecord
 from usage.refusals import BudgetExceeded
-from usage.settlement import Spent, settle, settle_abandoned
+from usage.settlement import settle_abandoned
 from usage.tasks import watch_budgets
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -48,7 +51,7 @@ def ask(
     now: datetime = NOON,
     labels: dict[str, Any] | None = None,
 ) -> Reservation:
-    asked = Asked(
+    return ask_ledger(
         user_id=user.pk,
         client_id=user.client_id or uuid4(),
         session_id=uuid4(),
@@ -60,8 +63,9 @@ def ask(
         output_wanted=1_000,
         prices=prices,
         labels=labels,
+        plan=ROOMY,
+        now=now,
     )
-    return reserve(asked=asked, plan=ROOMY, now=now)
 
 
 def end(user: User, call: Reservation, now: datetime = NOON, **spent: int) -> UsageRecord:

@@ -14,11 +14,14 @@ from django.db.models import Sum
 from accounts.models import User
 from config.api.problems import Problem
 from tests.races import race
-from usage.caps import Asked, Prices, Reservation, reserve
+from tests.usage.ledger import ask as ask_ledger
+from tests.usage.ledger import settle
+from usage.caps import Reservation
+from usage.costs import Prices, Spent
 from usage.limits import PlanCaps, balance
 from usage.models import MonthlyUsage, Override, UsageRecord
 from usage.refusals import CapReserved, DailyLimitReached, MonthlyCapExceeded
-from usage.settlement import After, Spent, settle, settle_abandoned
+from usage.settlement import After, settle_abandoned
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
@@ -34,7 +37,7 @@ def caps(
 def ask(
     user: User, plan: PlanCaps, *, prompt: int = 100, output: int = 1000, now: datetime = NOON
 ) -> Reservation:
-    asked = Asked(
+    return ask_ledger(
         user_id=user.pk,
         client_id=user.client_id,
         session_id=uuid4(),
@@ -44,8 +47,9 @@ def ask(
         streamed=False,
         input_estimate=prompt,
         output_wanted=output,
+        plan=plan,
+        now=now,
     )
-    return reserve(asked=asked, plan=plan, now=now)
 
 
 def settled(
@@ -361,7 +365,7 @@ class TestRaces:
         """Each preparation is kept in every connection, and takes as long as a dozen admissions."""
         prepared = []
         for number in (1, 10**5, 10**10):
-            asked = Asked(
+            assert ask_ledger(
                 user_id=user.pk,
                 client_id=user.client_id,
                 session_id=uuid4(),
@@ -373,8 +377,9 @@ class TestRaces:
                 output_wanted=100,
                 counted_input=min(number, 10**6),
                 prices=Prices(number, number, number),
+                plan=caps(number + 10**4, None, number + 10**4),
+                now=NOON,
             )
-            assert reserve(asked=asked, plan=caps(number + 10**4, None, number + 10**4), now=NOON)
             with connection.cursor() as cursor:
                 # The pattern is no part of the text, which is prepared too.
                 cursor.execute(

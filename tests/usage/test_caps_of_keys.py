@@ -13,11 +13,14 @@ from django.db.models import Sum
 
 from accounts.models import User
 from tests.races import race
-from usage.caps import Asked, Reservation, reserve
+from tests.usage.ledger import ask as ask_ledger
+from tests.usage.ledger import settle
+from usage.caps import Reservation
+from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import KeyMonth, UsageRecord
 from usage.refusals import CapReserved, MonthlyCapExceeded
-from usage.settlement import After, Spent, settle, settle_abandoned
+from usage.settlement import After, settle_abandoned
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PLAN = PlanCaps(monthly_input=None, monthly_output=100_000, daily=None)
@@ -35,7 +38,7 @@ def ask(
     now: datetime = NOON,
 ) -> Reservation:
     assert user.client_id is not None
-    asked = Asked(
+    return ask_ledger(
         user_id=user.pk,
         client_id=user.client_id,
         session_id=None,
@@ -47,8 +50,9 @@ def ask(
         streamed=False,
         input_estimate=10,
         output_wanted=output,
+        plan=plan,
+        now=now,
     )
-    return reserve(asked=asked, plan=plan, now=now)
 
 
 def done(user: User, reservation: Reservation, *, output: int, now: datetime = NOON) -> Any:

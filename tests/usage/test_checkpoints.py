@@ -12,9 +12,11 @@ from config.db.connections import database_now
 from tests.races import race
 from tests.usage.test_caps import NOON, ROOMY, ask, assert_totals_are_the_ledger, done
 from usage.caps import SoFar, checkpoint
+from usage.costs import Asked
 from usage.models import UsageRecord
 from usage.settlement import settle_abandoned
 
+P = Asked("p")
 LATER = NOON + timedelta(hours=1)
 FIRST_BYTE = NOON + timedelta(seconds=2)
 
@@ -23,7 +25,7 @@ FIRST_BYTE = NOON + timedelta(seconds=2)
 class TestNoting:
     def test_all_are_noted_by_one_statement(self, user: User, django_assert_num_queries) -> None:
         calls = [ask(user, ROOMY).record_id for _ in range(3)]
-        news = [SoFar(pk, 5 + at, 6 + at, FIRST_BYTE) for at, pk in enumerate(calls)]
+        news = [SoFar(pk, 5 + at, 6 + at, FIRST_BYTE, P) for at, pk in enumerate(calls)]
         with django_assert_num_queries(1):
             assert checkpoint(news) == set(calls)
         for at, pk in enumerate(calls):
@@ -41,12 +43,12 @@ class TestNoting:
         call = ask(user, ROOMY)
         done(call, prompt=1, output=2)
         before = UsageRecord.objects.values().get()
-        assert checkpoint([SoFar(call.record_id, 50, 60, None)]) == set()
+        assert checkpoint([SoFar(call.record_id, 50, 60, None, P)]) == set()
         assert UsageRecord.objects.values().get() == before
 
     def test_that_a_call_runs_can_be_noted_without_any_number(self, user: User) -> None:
         call = ask(user, ROOMY)
-        assert checkpoint([SoFar(call.record_id, None, None, None)]) == {call.record_id}
+        assert checkpoint([SoFar(call.record_id, None, None, None, P)]) == {call.record_id}
         record = UsageRecord.objects.get()
         assert (record.checkpoint_input, record.checkpoint_output) == (None, None)
         assert record.checkpoint_at is not None
@@ -62,14 +64,14 @@ class TestNoting:
     ) -> None:
         behind = datetime.now(UTC) - timedelta(days=1)
         call = ask(user, ROOMY, now=behind)
-        checkpoint([SoFar(call.record_id, 1, 1, None)])
+        checkpoint([SoFar(call.record_id, 1, 1, None, P)])
         assert settle_abandoned(now=database_now()) == 0
         assert settle_abandoned(now=database_now() + timedelta(seconds=61)) == 1
 
     def test_nor_does_it_live_longer_because_of_it(self, user: User) -> None:
         call = ask(user, ROOMY)
         expires = UsageRecord.objects.get().expires_at
-        checkpoint([SoFar(call.record_id, 1, 1, None)])
+        checkpoint([SoFar(call.record_id, 1, 1, None, P)])
         assert max(expires, UsageRecord.objects.get().checkpoint_at + timedelta(seconds=60)) == (
             UsageRecord.objects.get().expires_at
         )
@@ -79,8 +81,8 @@ class TestNoting:
 class TestAbandoned:
     def test_it_is_charged_what_it_had_cost_when_it_was_last_seen(self, user: User) -> None:
         call = ask(user, ROOMY, prompt=100, output=1000)
-        checkpoint([SoFar(call.record_id, 90, 30, FIRST_BYTE)])
-        checkpoint([SoFar(call.record_id, 90, 70, FIRST_BYTE)])
+        checkpoint([SoFar(call.record_id, 90, 30, FIRST_BYTE, P)])
+        checkpoint([SoFar(call.record_id, 90, 70, FIRST_BYTE, P)])
         UsageRecord.objects.update(expires_at=NOON)
         assert settle_abandoned(now=LATER) == 1
         record = UsageRecord.objects.get()
@@ -91,7 +93,7 @@ class TestAbandoned:
 
     def test_a_checkpoint_of_nothing_is_charged_as_nothing(self, user: User) -> None:
         call = ask(user, ROOMY)
-        checkpoint([SoFar(call.record_id, 0, 0, None)])
+        checkpoint([SoFar(call.record_id, 0, 0, None, P)])
         UsageRecord.objects.update(expires_at=NOON)
         settle_abandoned(now=LATER)
         record = UsageRecord.objects.get()
@@ -99,7 +101,7 @@ class TestAbandoned:
 
     def test_without_a_number_it_is_charged_what_it_may_have_cost(self, user: User) -> None:
         call = ask(user, ROOMY, prompt=10, output=20)
-        checkpoint([SoFar(call.record_id, None, None, None)])
+        checkpoint([SoFar(call.record_id, None, None, None, P)])
         UsageRecord.objects.update(expires_at=NOON)
         settle_abandoned(now=LATER)
         record = UsageRecord.objects.get()
@@ -136,7 +138,7 @@ class TestRaces:
             call = ask(user, ROOMY, prompt=1, output=1)
 
             def note(pk=call.record_id) -> int:
-                return checkpoint([SoFar(pk, 1, 1, None), SoFar(uuid4(), 1, 1, None)])
+                return checkpoint([SoFar(pk, 1, 1, None, P), SoFar(uuid4(), 1, 1, None, P)])
 
             def finish(call=call) -> int:
                 return int(done(call, prompt=1, output=1))
@@ -156,6 +158,6 @@ def test_a_record_that_is_being_settled_is_not_waited_for(user: User) -> None:
     free, held = ask(user, ROOMY).record_id, ask(user, ROOMY).record_id
     with psycopg.connect(**connection.get_connection_params()) as other:
         other.execute("SELECT 1 FROM usage_usagerecord WHERE id = %s FOR NO KEY UPDATE", [held])
-        news = [SoFar(each, 1, 1, None) for each in (held, free)]
+        news = [SoFar(each, 1, 1, None, P) for each in (held, free)]
         assert checkpoint(news) == {free}
     assert checkpoint(news) == {held, free}

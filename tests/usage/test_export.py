@@ -11,9 +11,9 @@ from accounts.models import AuditEvent, User
 from tests.conftest import Browser
 from tests.usage.test_budgets import NOON, PRICES, ask, end
 from usage.admin.export import COLUMNS, lines
-from usage.caps import UNKNOWN
+from usage.caps import SoFar, checkpoint
+from usage.costs import UNKNOWN, Abandoned, Asked, Prices, Spent
 from usage.models import LeftAttempt, UsageRecord
-from usage.settlement import Left, NextRoute, move_on
 
 LIST = "/admin/usage/usagerecord/"
 
@@ -113,40 +113,53 @@ def test_the_pages_of_a_call_show_its_cost(console: Browser, user: User) -> None
     assert f"${PRICES.output // 10**6:,}.000000" in page  # type: ignore[operator]
 
 
-def test_an_attempt_that_was_left_is_a_line_of_its_own(
-    console: Browser, calls: list[UsageRecord]
+@pytest.mark.parametrize("is_of_before", [False, True])
+def test_an_abandoned_attempt_is_a_line_of_its_own(
+    console: Browser, calls: list[UsageRecord], is_of_before: bool
 ) -> None:
     running = calls[0]
-    route = NextRoute("second", (1_000_000, None, 2_000_000, None), counted_input=7)
-    left = Left("first", (1_000_000, None, 2_000_000, None), 10, 20, running.opened_at)
-    assert move_on(record_id=running.pk, to=route, left=left, now=NOON + timedelta(hours=3))
+    at = running.opened_at
+    if is_of_before:
+        LeftAttempt.objects.create(
+            record=running,
+            provider="first",
+            input_tokens=10,
+            output_tokens=20,
+            cost=50,
+            asked_at=at,
+            left_at=at + timedelta(hours=1),
+        )
+    else:
+        prices = Prices(1_000_000, None, 2_000_000)
+        spent = Spent(input=10, output=20)
+        left = Abandoned("first", prices, spent, False, at, at + timedelta(hours=1))
+        route = Asked("second", prices, counted_input=7)
+        assert checkpoint([SoFar(running.pk, 1, 1, None, route, (left,))])
     call, line, *others = map(json.loads, exported(console, "ndjson").splitlines())
     assert len(others) == len(calls) - 1
-    assert (call["id"], call["provider"], call["state"]) == (str(running.pk), "second", "open")
+    assert (call["id"], call["state"]) == (str(running.pk), "open")
+    assert is_of_before or call["provider"] == "second"
     assert (line["provider"], line["state"], line["cost_usd"]) == ("first", "left", "0.000050")
+    assert line["id"] == f"{running.pk}/1"
     assert (line["request_id"], line["user_id"]) == (call["request_id"], call["user_id"])
     assert (line["input_tokens"], line["output_tokens"]) == (10, 20)
     page = console.get(f"{LIST}{running.pk}/change/").content.decode()
-    assert "first after 3600 s</a>, up to $0.000050" in page
+    assert "first after 3600 s, up to $0.000050" in page
 
 
 @pytest.mark.parametrize(
-    ("of_written", "cost"), [(3_750_000, 6_750), (2_000_000, 6_000), (None, 6_000)]
+    ("is_reported", "of_written", "cost"),
+    [
+        (False, 3_750_000, 6_750),
+        (False, 2_000_000, 6_000),
+        (False, None, 6_000),
+        (True, 3_750_000, 6_000),
+    ],
 )
-def test_the_most_that_a_left_attempt_costs_is_with_its_prompt_written_to_a_cache(
-    calls: list[UsageRecord], of_written: int | None, cost: int
+def test_an_attempt_without_a_report_costs_at_most_its_prompt_written_to_a_cache(
+    is_reported: bool, of_written: int | None, cost: int
 ) -> None:
-    prices = (3_000_000, 300_000, 15_000_000, of_written)
-    left = Left("first", prices, input=1_000, output=200, asked_at=NOON)
-    route = NextRoute("second", prices, counted_input=None)
-    assert move_on(record_id=calls[0].pk, to=route, left=left, now=NOON)
-    assert LeftAttempt.objects.get().cost == cost
-
-
-def test_a_settled_call_moves_to_no_other_route(calls: list[UsageRecord]) -> None:
-    settled = calls[-1]
-    route = NextRoute("second", (None, None, None, None), counted_input=None)
-    left = Left("first", (None, None, None, None), 10, 20, NOON)
-    assert not move_on(record_id=settled.pk, to=route, left=left, now=NOON)
-    assert not LeftAttempt.objects.exists()
-    assert UsageRecord.objects.get(pk=settled.pk).provider == settled.provider
+    prices = Prices(3_000_000, 300_000, 15_000_000, of_written)
+    spent = Spent(input=1_000, output=200)
+    assert Abandoned("first", prices, spent, is_reported, NOON, NOON).cost == cost
+    assert Abandoned("first", Prices(), spent, is_reported, NOON, NOON).cost is None

@@ -16,7 +16,7 @@ from accounts.people.erasure import erase_user
 from licensing.licences import create_client
 from licensing.models import Plan
 from tests.usage.test_budgets import DECEMBER, NOON, PRICES, ask, end
-from usage.caps import UNKNOWN
+from usage.costs import UNKNOWN, Abandoned, Prices, Spent, as_json
 from usage.models import LeftAttempt, UsageRecord
 from usage.settlement import settle_abandoned
 from usage.statements import Line, Statement
@@ -119,7 +119,7 @@ def test_the_text_names_what_has_no_price(month: list[UsageRecord]) -> None:
     assert len([line for line in text.splitlines() if "@acme.test" in line]) == 3
 
 
-def test_attempts_that_were_left_are_lines_of_their_own_and_in_no_sum(
+def test_abandoned_attempts_are_lines_of_their_own_and_in_the_total_cost_alone(
     month: list[UsageRecord], organisation: Client
 ) -> None:
     before = Statement(client_id=organisation.pk, month=NOVEMBER).total()
@@ -139,19 +139,22 @@ def test_attempts_that_were_left_are_lines_of_their_own_and_in_no_sum(
             asked_at=NOON,
             left_at=NOON,
         )
+    prices = Prices(1_000_000, None, 2_000_000)
+    left = Abandoned("second", prices, Spent(input=3, output=1), True, NOON, NOON)
+    UsageRecord.objects.filter(pk=month[0].pk).update(abandoned=json.loads(as_json([left]) or ""))
     statement = Statement(client_id=organisation.pk, month=NOVEMBER)
-    assert list(statement.left()) == [
+    assert list(statement.abandoned()) == [
         Line("first", 2, 20, 0, 40, 50, 0, 1),
-        Line("second", 1, 10, 0, 20, 7, 0, 0),
+        Line("second", 2, 13, 0, 21, 12, 0, 0),
     ]
-    assert statement.total() == before
+    assert statement.total() == before._replace(cost=before.cost + 62)
     rows = [row for row in csv.DictReader(StringIO(run("csv"))) if row["of"] == "left"]
     assert [(row["name"], row["cost_usd"]) for row in rows] == [
         ("first", "0.000050"),
-        ("second", "0.000007"),
+        ("second", "0.000012"),
     ]
-    assert [each["calls"] for each in json.loads(run("json"))["left"]] == [2, 1]
-    text = "Left by second without an answer, and in no line: 1 attempt, up to $0.000007"
+    assert [each["calls"] for each in json.loads(run("json"))["left"]] == [2, 2]
+    text = "Abandoned at second, in the total cost alone: 2 attempts, up to $0.000012"
     assert text in run()
 
 
@@ -164,7 +167,7 @@ def test_attempts_that_were_left_are_lines_of_their_own_and_in_no_sum(
         ((0, None), "2 attempts, up to $0.000000, and 1 of an unknown cost"),
     ],
 )
-def test_the_text_says_how_many_left_attempts_are_of_an_unknown_cost(
+def test_the_text_says_how_many_abandoned_attempts_are_of_an_unknown_cost(
     user: User, costs: tuple[int | None, ...], said: str
 ) -> None:
     call = ask(user)
@@ -178,7 +181,7 @@ def test_the_text_says_how_many_left_attempts_are_of_an_unknown_cost(
             asked_at=NOON,
             left_at=NOON,
         )
-    assert f"in no line: {said}\n" in run()
+    assert f"in the total cost alone: {said}\n" in run()
 
 
 def test_calls_from_before_prices_are_counted_and_named(
@@ -203,7 +206,7 @@ def test_an_erased_person_has_a_line_and_no_email(
 def test_it_takes_the_same_queries_for_any_number_of_people(
     month: list[UsageRecord], django_assert_num_queries: Any
 ) -> None:
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(8):
         run("csv")
 
 

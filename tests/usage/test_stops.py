@@ -11,10 +11,12 @@ from accounts.audit import Actor
 from accounts.models import AuditEvent, User
 from config.api.problems import InvalidRequest
 from tests.races import race
-from usage.caps import Asked, Reservation, reserve
+from tests.usage.ledger import ask as ask_ledger
+from tests.usage.ledger import settle
+from usage.caps import Reservation
+from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import MonthlyUsage, RunningCall, Stop, UsageRecord
-from usage.settlement import Spent, settle
 from usage.stops import (
     ModelCallsStopped,
     end_call,
@@ -30,7 +32,7 @@ ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
 
 
 def ask(user: User, *, now: datetime = NOW, plan: PlanCaps = ROOMY) -> Reservation:
-    asked = Asked(
+    return ask_ledger(
         user_id=user.pk,
         client_id=user.client_id or uuid4(),
         session_id=uuid4(),
@@ -40,8 +42,9 @@ def ask(user: User, *, now: datetime = NOW, plan: PlanCaps = ROOMY) -> Reservati
         streamed=True,
         input_estimate=10,
         output_wanted=100,
+        plan=plan,
+        now=now,
     )
-    return reserve(asked=asked, plan=plan, now=now)
 
 
 def stop(user: User, by: Actor, *, ends_at: datetime | None = None, now: datetime = NOW) -> int:

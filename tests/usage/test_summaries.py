@@ -9,11 +9,12 @@ from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import User
-from usage.caps import Asked, reserve
+from tests.usage.ledger import ask as ask_ledger
+from tests.usage.ledger import settle
+from usage.costs import Spent
 from usage.limits import PlanCaps
 from usage.models import UsageRecord
 from usage.overrides import Allowance, grant_override
-from usage.settlement import Spent, settle
 from usage.summaries import summary
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +36,7 @@ def call(
     end: UsageRecord.End = UsageRecord.End.DONE,
 ) -> None:
     """A call that has spent input and output; None: that runs still."""
-    asked = Asked(
+    record_id = ask_ledger(
         user_id=user.pk,
         client_id=user.client_id or uuid4(),
         session_id=uuid4(),
@@ -45,8 +46,9 @@ def call(
         streamed=False,
         input_estimate=reserved[0],
         output_wanted=reserved[1],
-    )
-    record_id = reserve(asked=asked, plan=ROOMY, now=now).record_id
+        plan=ROOMY,
+        now=now,
+    ).record_id
     if spent is not None:
         settle(
             record_id=record_id,

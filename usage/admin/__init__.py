@@ -1,5 +1,5 @@
-"""The operators' pages about the ledger, overrides, calls in flight and attempts that were left."""
+"""The operators' pages about the ledger, overrides and calls in flight."""
 
-from usage.admin import calls, ledger, left_attempts, overrides
+from usage.admin import calls, ledger, overrides
 
-__all__ = ["calls", "ledger", "left_attempts", "overrides"]
+__all__ = ["calls", "ledger", "overrides"]

@@ -1,10 +1,8 @@
 """Exports the ledger as a file."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from json import dumps
 from typing import Any
-from uuid import UUID
 
 from django.db.models import QuerySet
 
@@ -12,7 +10,8 @@ from accounts.admin.exports import PAGE, csv_lines, ndjson_lines, pages
 from config.api.problems import instant
 from config.db.connections import release_connection
 from config.money import decimal
-from usage.models import LeftAttempt, UsageRecord
+from usage.models import UsageRecord
+from usage.statements import Attempt, attempts_of
 
 COLUMNS = (
     "id",
@@ -45,16 +44,16 @@ FORMULA = ("=", "+", "-", "@")
 def lines(rows: QuerySet[UsageRecord], *, ending: str, page: int = PAGE) -> Iterator[bytes]:
     """Yields the bytes of a file, the newest call first: ``csv`` with a header, or ``ndjson``.
 
-    An attempt that a provider left without an answer is a line of its own behind its call.
+    An abandoned attempt is a line of its own behind its call.
     """
     if ending == "csv":
         yield csv_lines([COLUMNS])
     for records in pages(rows, time="opened_at", page=page):
-        left = _left(records)
+        attempts = attempts_of(records)
+        # Nothing waits for a browser with a connection.
+        release_connection()
         found = [
-            row
-            for each in records
-            for row in (_row(each), *(_left_row(each, at) for at in left[each.pk]))
+            row for each in records for row in (_row(each), *_attempt_rows(each, attempts[each.pk]))
         ]
         if ending == "csv":
             yield csv_lines([_cell(row[name]) for name in COLUMNS] for row in found)
@@ -79,32 +78,26 @@ def _row(record: UsageRecord) -> dict[str, Any]:
     }
 
 
-def _left(records: Sequence[UsageRecord]) -> dict[UUID, list[LeftAttempt]]:
-    """The attempts that were left at these calls, by call."""
-    found: dict[UUID, list[LeftAttempt]] = defaultdict(list)
-    ids = [each.pk for each in records]
-    for attempt in LeftAttempt.objects.filter(record__in=ids).order_by("asked_at", "id"):
-        found[attempt.record_id].append(attempt)
-    # Nothing waits for a browser with a connection.
-    release_connection()
-    return found
+def _attempt_rows(record: UsageRecord, attempts: Sequence[Attempt]) -> Iterator[dict[str, Any]]:
+    """Lines of their own for what providers may bill and no person is charged; the first has the id ``<call>/1``."""
+    for number, each in enumerate(attempts, 1):
+        yield {**_attempt_row(record, each), "id": f"{record.pk}/{number}"}
 
 
-def _left_row(record: UsageRecord, attempt: LeftAttempt) -> dict[str, Any]:
-    """A line of its own for what a provider may bill and no person is charged."""
+def _attempt_row(record: UsageRecord, attempt: Attempt) -> dict[str, Any]:
+    source = UsageRecord.Source.PROVIDER if attempt.is_reported else UsageRecord.Source.ESTIMATED
     return {
         **_row(record),
-        "id": str(attempt.pk),
         "opened_at": instant(attempt.asked_at),
-        "settled_at": instant(attempt.left_at),
+        "settled_at": instant(attempt.abandoned_at),
         "provider": attempt.provider,
         "state": "left",
-        "source": UsageRecord.Source.ESTIMATED.value,
+        "source": source.value,
         "end": UsageRecord.End.TIMEOUT.value,
-        "input_tokens": attempt.input_tokens,
+        "input_tokens": attempt.input,
         "cached_input_tokens": 0,
         "cache_write_tokens": 0,
-        "output_tokens": attempt.output_tokens,
+        "output_tokens": attempt.output,
         "reasoning_tokens": 0,
         "cost_usd": None if attempt.cost is None else str(decimal(attempt.cost)),
     }

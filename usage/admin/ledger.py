@@ -8,7 +8,6 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html_join
 
@@ -22,6 +21,7 @@ from config.money import shown
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.periods import Period
+from usage.statements import attempts_of
 
 MONTHS_SHOWN = 13
 
@@ -80,10 +80,11 @@ class UsageRecordAdmin(ExportedList, LargeList):
         "day",
         "model",
         "provider",
-        "left_before",
+        "abandoned_attempts",
         "request_id",
         "labels",
         yes_no("streamed", "streamed"),
+        yes_no("is_implausible", "implausible report"),
         "state",
         tokens("reserved_input"),
         tokens("reserved_output"),
@@ -109,23 +110,21 @@ class UsageRecordAdmin(ExportedList, LargeList):
         moment("settled_at"),
     )
 
-    readonly_fields = ("left_before",)
+    readonly_fields = ("abandoned_attempts",)
 
-    @admin.display(description="left before, uncharged")
-    def left_before(self, row: UsageRecord) -> str:
-        """The attempts that other providers left without an answer, and may bill."""
-        line = '<a href="{}">{} after {} s</a>{}'
+    @admin.display(description="abandoned attempts")
+    def abandoned_attempts(self, row: UsageRecord) -> str:
+        """The attempts of which other providers may bill, at the client's cost."""
         return format_html_join(
             "; ",
-            line,
+            "{} after {} s{}",
             (
                 (
-                    reverse("admin:usage_leftattempt_change", args=[each.pk]),
                     each.provider,
-                    round((each.left_at - each.asked_at).total_seconds()),
+                    round((each.abandoned_at - each.asked_at).total_seconds()),
                     "" if each.cost is None else f", up to {shown(each.cost, 6)}",
                 )
-                for each in row.left_attempts.all()
+                for each in attempts_of([row])[row.pk]
             ),
         )
 

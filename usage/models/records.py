@@ -88,6 +88,18 @@ class UsageRecord(models.Model):
     cost = models.BigIntegerField(
         null=True, help_text="In millionths of a dollar, fixed at settlement; empty without prices."
     )
+    abandoned = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="The attempts that ended without an answer although their providers may bill them: a list of "
+        "provider, prices, tokens, cost, whether it was reported, and times. Their cost is the client's.",
+    )
+    is_implausible = models.BooleanField(
+        "implausible report",
+        default=False,
+        db_default=False,
+        help_text="The provider reported far more than the prompt and the output limit explain.",
+    )
     source = models.CharField(max_length=9, choices=Source, blank=True)
     end = models.CharField(max_length=15, choices=End, blank=True)
     checkpoint_input = models.BigIntegerField(
@@ -174,6 +186,12 @@ class UsageRecord(models.Model):
             models.Index(
                 fields=("client_id", "period"), include=("cost",), name="usage_by_client_and_month"
             ),
+            # For the cost of abandoned attempts; few calls have any.
+            models.Index(
+                fields=("client_id", "period"),
+                condition=Q(abandoned__isnull=False),
+                name="usage_with_abandoned",
+            ),
             # For what one key has used; most calls have none.
             models.Index(
                 fields=("key_id", "period"),
@@ -224,10 +242,9 @@ class RunningCall(UsageRecord):
 
 
 class LeftAttempt(models.Model):
-    """An attempt at a call that a provider left without an answer, before another route was asked.
+    """An abandoned attempt as the release before writes it; this one writes ``UsageRecord.abandoned``.
 
-    The provider may bill it. The person is not charged, so it is in no total, cap or budget. Its tokens and cost are
-    estimates.
+    Read for as long as processes of that release may run, and dropped by the next one.
     """
 
     id = models.UUIDField(primary_key=True, default=timed_uuid, editable=False)

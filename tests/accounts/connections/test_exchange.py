@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from accounts.connections import exchange
-from config.http.exchange import ExchangeError
+from config.http.errors import ExchangeError
 from tests.accounts.connections.party import Party, Said, running_party
 from tests.tools.ports import free
 

@@ -22,8 +22,7 @@ from accounts.sessions.sign_in import TokenPair
 from licensing.callers import Caller, load_caller
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Licence, Plan, Standing
-from llmproxy.calls import relay, watch
-from llmproxy.calls.admission import admit
+from llmproxy.calls import attempt, watch
 from llmproxy.keys.key_text import KeyText
 from llmproxy.keys.personal_keys import (
     ENDED,
@@ -36,6 +35,7 @@ from llmproxy.keys.personal_keys import (
 )
 from llmproxy.models import PersonalKey
 from llmproxy.requests.chat import parse
+from tests.llmproxy.calling import admit, asking
 from tests.llmproxy.keys.conftest import Make, holding
 from tests.races import race
 from usage.models import KeyMonth, UsageRecord
@@ -165,7 +165,7 @@ class TestItsCalls:
         def failing(*_: object, **__: object) -> None:
             raise ConnectionError
 
-        monkeypatch.setattr(relay, "Exchange", failing)
+        monkeypatch.setattr(attempt, "Exchange", failing)
 
     def test_its_holder_is_found_in_one_query(self, made: Make, now: datetime) -> None:
         text = KeyText.parse(made())
@@ -207,7 +207,7 @@ class TestItsCalls:
         assert (record.key_id, record.session_id, record.user_id) == (key.pk, None, user.pk)
         assert KeyMonth.objects.get().output_reserved == 50
         assert call.remaining(now=now)["X-Tokens-Remaining-Month"] == "1000"
-        call.settle(watch.End.PROVIDER_FAILED)
+        call.settle(UsageRecord.End.PROVIDER_FAILED)
         assert KeyMonth.objects.get().output_reserved == 0
 
     def test_its_calls_count_under_its_persons_rate_limit(
@@ -271,19 +271,18 @@ class TestRunningCalls:
         }.get(how)
         if end is not None:
             end()
-        exchange = Exchange()
-        watch._calls[call.id] = watch._WatchedCall(call, exchange)  # type: ignore[arg-type]
-        try:
-            with CaptureQueriesContext(connection) as queries:
-                watch.end_refused()
-        finally:
-            watch.forget(call)
-        assert len(queries) == 2
-        assert (call.stopped.code if call.stopped else None) == code
-        if call.stopped and code == "access_revoked":
-            # As its next call is told; signing in again makes no key.
-            assert call.stopped.detail == ENDED
+        asking(call)
+        watch._calls[call.id] = watch._WatchedCall(call)
+        with CaptureQueriesContext(connection) as queries:
+            watch.end_refused()
+        exchange, problem = call.attempt.exchange, call.stop.problem
         assert exchange.closed == (code is not None)
+        watch.end(call)
+        assert len(queries) == 2
+        assert (problem.code if problem else None) == code
+        if problem and code == "access_revoked":
+            # As its next call is told; signing in again makes no key.
+            assert problem.detail == ENDED
 
 
 @pytest.mark.django_db(transaction=True)

@@ -53,10 +53,10 @@ class Command(BaseCommand):
         self.stdout.write(_columns("total", _numbers(statement.total())))
         if unpriced:
             self.stdout.write(f"\nWithout prices, and not in the cost: {', '.join(unpriced)}")
-        for left in statement.left():
-            attempts = _counted(left.calls, "attempt")
+        for each in statement.abandoned():
+            attempts = _counted(each.calls, "attempt")
             self.stdout.write(
-                f"\nLeft by {left.name} without an answer, and in no line: {attempts}, {_most(left)}"
+                f"\nAbandoned at {each.name}, in the total cost alone: {attempts}, {_most(each)}"
             )
         if running := statement.running():
             self.stdout.write(f"\nStill running, and in no line: {_counted(running, 'call')}")
@@ -76,7 +76,7 @@ class Command(BaseCommand):
         parts = (
             ("people", statement.people()),
             ("models", statement.models()),
-            ("left", statement.left()),
+            ("left", statement.abandoned()),
         )
         for name, lines in parts:
             self.stdout.write(f'"{name}": [', ending="")
@@ -93,7 +93,7 @@ class Command(BaseCommand):
 def _parts(statement: Statement) -> Iterator[tuple[str, Iterable[Line]]]:
     yield "person", statement.people()
     yield "model", statement.models()
-    yield "left", statement.left()
+    yield "left", statement.abandoned()
     yield "total", [statement.total()]
 
 
@@ -108,12 +108,12 @@ def _numbers(line: Line) -> list[str]:
     return [each if isinstance(each, str) else f"{each:,}" for each in _values(line).values()]
 
 
-def _most(left: Line) -> str:
-    """What a provider may bill for the attempts that it left."""
-    if left.unpriced == left.calls:
+def _most(attempts: Line) -> str:
+    """What a provider may bill for abandoned attempts."""
+    if attempts.unpriced == attempts.calls:
         return "of an unknown cost"
-    unknown = f", and {left.unpriced:,} of an unknown cost" if left.unpriced else ""
-    return f"up to ${decimal(left.cost)}{unknown}"
+    unknown = f", and {attempts.unpriced:,} of an unknown cost" if attempts.unpriced else ""
+    return f"up to ${decimal(attempts.cost)}{unknown}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -22,9 +22,11 @@ from config.api.problems import InvalidRequest, Problem, ServiceUnavailable
 from config.db.connections import release_connection
 from config.encryption import encrypt
 from licensing.callers import Caller, load_caller
-from llmproxy.calls import failover, watch
-from llmproxy.calls.admission import Call, admit
+from llmproxy.calls import attempt, watch
+from llmproxy.calls.attempt import Attempt as CallAttempt
+from llmproxy.calls.call import Call
 from llmproxy.calls.relay import Stream, complete, stream
+from llmproxy.calls.stop import StopReason
 from llmproxy.catalogue import cooling, health
 from llmproxy.dialects.chat_answers import DONE
 from llmproxy.dialects.protocol import (
@@ -36,11 +38,13 @@ from llmproxy.dialects.protocol import (
 from llmproxy.models import LanguageModel, Route, key_place
 from llmproxy.models import Provider as ProviderRow
 from llmproxy.requests.chat import parse
+from tests.llmproxy.calling import admit
 from tests.llmproxy.test_cooling import forget
 from tests.races import race
-from tests.standins.raw_server import CHUNKED, Peer, Provider, eventually
+from tests.standins.raw_server import CHUNKED, Peer, Provider
 from usage.limits import PlanCaps
-from usage.models import LeftAttempt, UsageRecord
+from usage.models import UsageRecord
+from usage.statements import Attempt, attempts_of
 from usage.summaries import summary
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -146,6 +150,12 @@ class Routed:
             script(peer, request)
 
 
+def abandoned() -> list[Attempt]:
+    """The abandoned attempts on the one record."""
+    record = UsageRecord.objects.get()
+    return attempts_of([record])[record.pk]
+
+
 def read(answer: Stream) -> bytes:
     try:
         return b"".join(answer)
@@ -200,14 +210,14 @@ def test_a_call_goes_on_to_the_next_route_before_the_first_byte(
     assert (record.input_tokens, record.output_tokens) == (9, 5)
     # By the prices of the second.
     assert record.cost == 2 * 14
-    left = LeftAttempt.objects.filter(record=record)
-    assert left.count() == (how in SILENCES)
-    for each in left:
-        assert each.provider == "number-1"
-        assert each.input_tokens == record.reserved_input
-        assert each.cost == each.input_tokens + each.output_tokens
+    assert len(abandoned()) == (how in SILENCES)
+    for each in abandoned():
+        assert (each.provider, each.is_reported) == ("number-1", False)
+        assert each.input == record.reserved_input
+        assert each.cost == each.input + each.output
         if how == "hangs":
-            assert each.output_tokens >= 10
+            # A second of ten tokens; of a stream's wait a tenth, because the model is not known to think.
+            assert each.output >= (1 if streamed else 10)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +237,7 @@ def test_an_error_in_place_of_the_first_event_goes_on(routed: Routed, first: byt
     routed.add(script)
     routed.add(answers("second"))
     assert b"second" in routed.ask()
-    assert not LeftAttempt.objects.exists()
+    assert not abandoned()
 
 
 def test_an_error_in_place_of_the_first_event_is_an_http_error_and_costs_nothing(
@@ -255,10 +265,7 @@ def test_a_silent_route_is_left_after_keep_alives_have_begun(routed: Routed, set
     assert b"third" in answer
     assert answer.endswith(DONE)
     assert UsageRecord.objects.get().provider == "number-3"
-    assert [each.provider for each in LeftAttempt.objects.order_by("left_at")] == [
-        "number-1",
-        "number-2",
-    ]
+    assert [each.provider for each in abandoned()] == ["number-1", "number-2"]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -311,7 +318,7 @@ def test_where_all_fail_the_last_failure_is_the_calls(routed: Routed) -> None:
     record = UsageRecord.objects.get()
     assert (record.provider, record.end, record.source) == ("number-2", "timeout", "estimated")
     assert record.cost == 2 * (record.input_tokens + record.output_tokens)
-    assert not LeftAttempt.objects.exists()
+    assert not abandoned()
 
 
 def test_the_deadline_covers_all_attempts(routed: Routed, settings) -> None:
@@ -418,7 +425,7 @@ class TestRoutesThatCannotTakeARequest:
         routed.add(refuses(500), base_url="https://public.example/v1")
         routed.add(answers("second"))
         call = routed.admit(messages=[{"role": "user", "content": [self.image]}])
-        assert [each.provider for each in (call.target, *call.others)] == ["number-1"]
+        assert [each.provider for each in call.admission.targets] == ["number-1"]
 
     def test_the_first_refuses_for_all(self, routed: Routed) -> None:
         routed.add(answers("first"))
@@ -430,7 +437,7 @@ class TestRoutesThatCannotTakeARequest:
     def test_without_a_readable_key_they_are_skipped_and_logged_once(
         self, routed: Routed, others: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
-        failover._unreadable.clear()
+        attempt._unreadable.clear()
         row = routed.add(answers("first"))
         place = key_place(name=row.name, base_url="https://elsewhere.example")
         ProviderRow.objects.filter(pk=row.pk).update(api_key=encrypt(b"secret", place=place))
@@ -453,11 +460,12 @@ class TestCallersWhoLeave:
     def test_a_cut_meets_the_current_attempt(self, routed: Routed, streamed: bool) -> None:
         def script(peer: Peer, _: bytes) -> None:
             record = UsageRecord.objects.get()
+            watch.save_checkpoints()
+            release_connection()
             # If this process died now, its record would say whom it asked.
+            record.refresh_from_db()
             assert (record.provider, record.state) == ("number-2", "open")
-            watched = watch._calls[record.pk]
-            watched.call.stopped = AccessRevoked()
-            watched.cut()
+            watch._calls[record.pk].cut(StopReason.ACCESS_GONE, AccessRevoked())
             peer.wait_until_gone()
 
         routed.add(refuses(500))
@@ -474,20 +482,19 @@ class TestCallersWhoLeave:
         routed.add(refuses(500))
         routed.add(hangs)
 
-        def cut_before(call: Call, exchange: Any) -> None:
-            if call.target.provider == "number-2":
-                call.stopped, call.cut = AccessRevoked(), True
-            register(call, exchange)
+        def cut_before(call: Call, attempt: CallAttempt) -> None:
+            if attempt.target.provider == "number-2":
+                call.stop.set(StopReason.ACCESS_GONE, AccessRevoked())
+            begin(call, attempt)
 
-        register = watch.register
+        begin = Call.begin
         with (
             unwatched(),
-            mock.patch.object(watch, "register", cut_before),
+            mock.patch.object(Call, "begin", cut_before),
             pytest.raises(AccessRevoked),
         ):
             routed.ask()
-        # A plain thread cannot be killed and sends its request all the same.
-        assert eventually(lambda: routed.asked == [1, 1])
+        assert UsageRecord.objects.get().end == "stopped"
 
     @pytest.mark.parametrize("streamed", [True, False])
     def test_nobody_is_asked_for_a_caller_who_has_left(
@@ -496,7 +503,7 @@ class TestCallersWhoLeave:
         routed.add(refuses(500))
         routed.add(answers("second"))
         call = routed.admit(streamed=streamed)
-        call.is_disconnected = lambda: True
+        call.has_left = lambda: True
         with unwatched(), pytest.raises(Problem):
             stream(call) if streamed else complete(call)
         assert routed.asked == [1, 0]
@@ -509,7 +516,7 @@ class TestCallersWhoLeave:
         said = answers("first")
 
         def script(peer: Peer, request: bytes) -> None:
-            call.is_disconnected = lambda: True
+            call.has_left = lambda: True
             watch.end_disconnected()
             release_connection()
             time.sleep(1.5)
@@ -546,10 +553,10 @@ class TestCallersWhoLeave:
         assert record.input_tokens == record.reserved_input
         # The silence of the first is not theirs.
         assert 1 <= record.output_tokens < 10
-        assert LeftAttempt.objects.get().output_tokens >= 10
+        assert abandoned()[0].output >= 1
 
 
-def test_a_left_attempt_is_in_nobodys_usage(routed: Routed) -> None:
+def test_an_abandoned_attempt_is_in_nobodys_usage(routed: Routed) -> None:
     routed.add(hangs, read_timeout=SECONDS)
     routed.add(answers("second"))
     routed.ask()
@@ -557,25 +564,23 @@ def test_a_left_attempt_is_in_nobodys_usage(routed: Routed) -> None:
     found = summary(user_id=routed.caller.user_id, plan=plan, now=timezone.now())
     assert (found.calls, found.input.used, found.output.used) == (1, 9, 5)
     assert (found.input.in_flight, found.day.used) == (0, 14)
-    assert LeftAttempt.objects.get().input_tokens > 0
+    assert abandoned()[0].input > 0
 
 
-def test_a_call_goes_on_while_the_database_is_away_and_is_noted_when_it_settles(
+def test_a_call_goes_on_while_the_database_is_away_and_its_settlement_says_so(
     routed: Routed,
 ) -> None:
     routed.add(hangs, read_timeout=SECONDS)
     routed.add(refuses(500))
     routed.add(answers("third"))
-    with mock.patch.object(failover, "move_on", side_effect=OperationalError):
+    with mock.patch.object(watch, "checkpoint", side_effect=OperationalError):
         assert b"third" in routed.ask()
     record = UsageRecord.objects.get()
     assert (record.provider, record.end, record.cost) == ("number-3", "done", 3 * 14)
-    assert LeftAttempt.objects.get().provider == "number-1"
+    assert [each.provider for each in abandoned()] == ["number-1"]
 
 
-def test_a_move_that_the_database_was_away_for_is_noted_while_the_call_runs(
-    routed: Routed,
-) -> None:
+def test_a_checkpoint_carries_who_is_asked_and_who_was_abandoned(routed: Routed) -> None:
     goes_on = Event()
 
     def script(peer: Peer, _: bytes) -> None:
@@ -588,12 +593,10 @@ def test_a_move_that_the_database_was_away_for_is_noted_while_the_call_runs(
     routed.add(hangs, read_timeout=SECONDS)
     routed.add(script)
     with unwatched():
-        with mock.patch.object(failover, "move_on", side_effect=OperationalError):
-            answer = stream(routed.admit())
-            assert b"one" in next(answer)
+        answer = stream(routed.admit())
+        assert b"one" in next(answer)
         assert UsageRecord.objects.get().provider == "number-1"
-        # The thread of the watch and the settlement may come at once.
-        assert race(*[watch.note_moves] * 4) == [None] * 4
+        assert race(*[watch.save_checkpoints] * 4) == [None] * 4
         # A kill from now on leaves the right name and price.
         record = UsageRecord.objects.get()
         assert (record.state, record.provider, record.input_price) == (
@@ -601,12 +604,44 @@ def test_a_move_that_the_database_was_away_for_is_noted_while_the_call_runs(
             "number-2",
             2_000_000,
         )
-        assert LeftAttempt.objects.get().provider == "number-1"
+        assert [each.provider for each in abandoned()] == ["number-1"]
         goes_on.set()
         assert b"".join(answer).endswith(DONE)
         answer.close()
     assert UsageRecord.objects.get().end == "done"
-    assert LeftAttempt.objects.count() == 1
+    assert len(abandoned()) == 1
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_what_a_failed_attempt_reported_is_on_the_record_and_in_no_persons_tokens(
+    routed: Routed, streamed: bool
+) -> None:
+    failure = {"error": {"message": "no", "code": 500}, "usage": {**USAGE, "prompt_tokens": 4_050}}
+
+    def script(peer: Peer, _: bytes) -> None:
+        if streamed:
+            usage = {"choices": [], "usage": failure["usage"]}
+            peer.send(CHUNKED)
+            peer.chunk(
+                b"data: %s\n\ndata: %s\n\n" % (dumps(usage).encode(), dumps(failure).encode())
+            )
+            peer.chunk(b"")
+        else:
+            peer.answer(dumps(failure).encode())
+
+    routed.add(script)
+    routed.add(answers("second"))
+    assert b"second" in routed.ask(streamed=streamed)
+    record = UsageRecord.objects.get()
+    assert (record.input_tokens, record.output_tokens) == (9, 5)
+    (left,) = abandoned()
+    assert (left.provider, left.input, left.output, left.is_reported) == (
+        "number-1",
+        4_050,
+        5,
+        True,
+    )
+    assert left.cost == 4_055
 
 
 def test_operators_see_who_answered_and_who_failed(

@@ -10,11 +10,12 @@ from django.db import DataError, InterfaceError, OperationalError
 
 from accounts.models import User
 from llmproxy.calls import outbox
-from llmproxy.calls.outbox import Excess, Settlement, finish, settle_or_retry
+from llmproxy.calls.outbox import finish, settle_or_retry
+from tests.usage.ledger import settlement
 from tests.usage.test_caps import ROOMY, ask, assert_totals_are_the_ledger
-from usage.alerts import note_report
-from usage.models import Alert, UsageRecord
-from usage.settlement import After, Spent, settle
+from usage.costs import Spent
+from usage.models import UsageRecord
+from usage.settlement import After, Settlement, settle
 
 pytestmark = pytest.mark.django_db(transaction=True)
 DEADLINE = 30.0
@@ -29,13 +30,13 @@ class Database:
         self.error: Exception = OperationalError()
         self.refused: set[Any] = set()
 
-    def settle(self, **arguments: Any) -> After | None:
+    def settle(self, one: Settlement, *, now: datetime) -> After | None:
         self.asked += 1
         if not self.is_back.is_set():
             raise self.error
-        if arguments["record_id"] in self.refused:
+        if one.record_id in self.refused:
             raise DataError
-        return settle(**arguments)
+        return settle(one, now=now)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def database(monkeypatch: pytest.MonkeyPatch) -> Database:
 
 
 def due(user: User, output: int = 20) -> Settlement:
-    return Settlement(
+    return settlement(
         record_id=ask(user, ROOMY).record_id,
         user_id=user.pk,
         spent=Spent(input=10, output=output),
@@ -107,34 +108,10 @@ def test_a_refused_settlement_does_not_delay_the_others(
     assert UsageRecord.objects.open().get().pk == bad.record_id
 
 
-def test_an_alert_that_cannot_be_written_delays_no_answer_and_follows(
-    user: User, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database.is_back.set()
-    is_back = Event()
-
-    def note(**given: Any) -> None:
-        if not is_back.is_set():
-            raise OperationalError
-        note_report(**given)
-
-    monkeypatch.setattr(outbox, "note_report", note)
-    settled = settle_or_retry(due(user), Excess(reported=900, charged=30))
-    assert settled.is_set()
-    assert settled.after is not None
-    assert not finish(seconds=0.3)
-    is_back.set()
-    assert finish(seconds=DEADLINE)
-    assert settled.after is not None
-    assert (database.asked, Alert.objects.get().used) == (1, 900)
-
-
 def test_a_call_settled_meanwhile_stays_unchanged(user: User, database: Database) -> None:
     one = due(user)
     waiting = settle_or_retry(one)
-    other = one._replace(spent=Spent(input=1, output=1))._asdict()
-    del other["moves"]
-    assert settle(**other, now=_now(user))
+    assert settle(one._replace(spent=Spent(input=1, output=1)), now=_now(user))
     database.is_back.set()
     assert waiting.wait(DEADLINE)
     assert UsageRecord.objects.get().output_tokens == 1

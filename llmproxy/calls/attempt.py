@@ -1,0 +1,118 @@
+"""One target asked: the exchange with it, and what has come of its answer."""
+
+import logging
+import time
+from datetime import datetime
+
+from django.conf import settings
+from django.utils import timezone
+
+from config.encryption import CannotDecrypt
+from config.http.client import Client, Limits
+from config.http.exchange import Exchange
+from llmproxy.calls.admission import Admission
+from llmproxy.calls.meter import Meter
+from llmproxy.catalogue.choosing import Choice
+from llmproxy.dialects.protocol import ProviderUnavailable, Target, TokenUsage
+from llmproxy.prompts.estimates import Estimate
+
+log = logging.getLogger(__name__)
+
+# A larger answer, streamed or whole, is a failure of the provider.
+MAX_ANSWER = 64 * 1024 * 1024
+# Seconds after which a process logs again that it cannot read a provider's key.
+LOG_AGAIN_AFTER = 3_600.0
+
+_session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
+_unreadable: dict[str, float] = {}
+
+
+class Attempt:
+    """One target asked. Each route gets a new one, so nothing is reset; failover makes it.
+
+    ``share`` are the seconds that a whole answer has until another route is looked for. The relay sets ``failure`` and
+    what it reports.
+    """
+
+    __slots__ = (
+        "asked_at",
+        "estimate",
+        "exchange",
+        "failure",
+        "failure_report",
+        "meter",
+        "share",
+        "target",
+    )
+
+    def __init__(self, target: Target, estimate: Estimate, *, share: float) -> None:
+        self.target = target
+        self.estimate = estimate
+        self.share = share
+        self.meter = Meter()
+        self.asked_at: datetime = timezone.now()
+        self.exchange: Exchange | None = None
+        self.failure: Exception | None = None
+        # The usage that a failure in place of an answer reports.
+        self.failure_report: TokenUsage | None = None
+
+    def ask(self, admission: Admission, *, deadline: float, has_next: bool) -> None:
+        """Sends the request. Raises ``ProviderUnavailable`` without a readable key."""
+        request, target = admission.request, self.target
+        try:
+            outgoing = target.codec(request.surface).outgoing(
+                request, target=target, output_limit=admission.reservation.output_limit
+            )
+        except CannotDecrypt:
+            _log_unreadable_key(target)
+            raise ProviderUnavailable from None
+        self.exchange = Exchange(
+            _session,
+            url=outgoing.url,
+            headers=outgoing.headers,
+            body=outgoing.body,
+            limits=_limits(
+                target, is_streamed=request.stream, deadline=deadline, has_next=has_next
+            ),
+        )
+
+    def own_model_name(self, model: Choice) -> str | None:
+        """The model's name in the answer; None where it is the provider's name."""
+        return model.name if model.name != self.target.model else None
+
+    def sent_at(self) -> float | None:
+        """When the request was sent, on the monotonic clock; None where the provider cannot have received it."""
+        return None if self.exchange is None else self.exchange.sent_at()
+
+    def close(self) -> None:
+        """Cuts the exchange, unless its answer was read to the end. Idempotent; any thread may call it."""
+        if self.exchange is not None:
+            self.exchange.close()
+
+
+def _limits(target: Target, *, is_streamed: bool, deadline: float, has_next: bool) -> Limits:
+    now = time.monotonic()
+    read = target.read_timeout or settings.LLM_READ_TIMEOUT
+    if is_streamed:
+        first_byte = target.read_timeout or settings.LLM_FIRST_BYTE_TIMEOUT or read
+    else:
+        # The first byte of a whole answer comes when it is made.
+        first_byte = target.read_timeout or deadline - now
+    return Limits(
+        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
+        first_byte_timeout=first_byte,
+        read_timeout=read,
+        deadline=deadline,
+        max_bytes=MAX_ANSWER,
+        # After the first keep-alive a stream has sent its status, so a retry must begin before.
+        retry_until=now + (settings.LLM_KEEPALIVE_SECONDS if is_streamed else read),
+        has_next=has_next,
+    )
+
+
+def _log_unreadable_key(target: Target) -> None:
+    """Logs that a provider's key cannot be decrypted: once an hour, not once a call."""
+    now = time.monotonic()
+    if now - _unreadable.get(target.provider, -LOG_AGAIN_AFTER) >= LOG_AGAIN_AFTER:
+        _unreadable[target.provider] = now
+        log.error("provider_key_unreadable", extra={"provider": target.provider})

@@ -1,0 +1,176 @@
+"""A running call: its admission, the attempt that is under way, and its one settlement."""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from threading import Lock
+from uuid import UUID
+
+from django.conf import settings
+
+from config.api.problems import Problem
+from llmproxy.calls.admission import Admission
+from llmproxy.calls.attempt import Attempt
+from llmproxy.calls.charge import charge, excess, unseen_output
+from llmproxy.calls.meter import State
+from llmproxy.calls.outbox import Settled, settle_or_retry
+from llmproxy.calls.stop import Stop, StopReason
+from llmproxy.dialects.protocol import TokenUsage
+from usage.caps import SoFar
+from usage.costs import Abandoned, Asked, Spent
+from usage.limits import remaining_headers
+from usage.models import UsageRecord
+from usage.settlement import Settlement
+
+End = UsageRecord.End
+
+
+class Call:
+    """Failover writes ``attempt`` and ``abandoned``, the watch ``left_at`` and, where it cuts, ``stop``."""
+
+    __slots__ = (
+        "_lock",
+        "_settled",
+        "abandoned",
+        "admission",
+        "attempt",
+        "deadline",
+        "has_left",
+        "left_at",
+        "stop",
+    )
+
+    def __init__(self, admission: Admission, *, has_left: Callable[[], bool] = bool) -> None:
+        self.admission = admission
+        self.stop = Stop()
+        # Whether the client has disconnected, and when the watch has seen it (on the monotonic clock).
+        self.has_left = has_left
+        self.left_at: float | None = None
+        self.attempt: Attempt | None = None
+        self.abandoned: tuple[Abandoned, ...] = ()
+        self.deadline = time.monotonic() + settings.LLM_MAX_SECONDS
+        self._settled: Settled | None = None
+        self._lock = Lock()
+
+    @property
+    def id(self) -> UUID:
+        return self.admission.reservation.record_id
+
+    def begin(self, attempt: Attempt) -> None:
+        """Makes an attempt the current one; one that begins after the call was cut is cut too."""
+        self.attempt = attempt
+        if self.stop:
+            attempt.close()
+
+    def abandon(self, attempt: Attempt, *, now: datetime) -> None:
+        """Keeps what the provider of a failed attempt may bill, before another is asked."""
+        sent_at, report = attempt.sent_at(), attempt.meter.report or attempt.failure_report
+        if report is not None:
+            spent = Spent(
+                input=report.input,
+                cached_input=report.cached_input,
+                cache_write=report.cache_write,
+                output=report.output,
+            )
+        elif sent_at is not None and attempt.meter.state is not State.ENDED:
+            output = unseen_output(self.admission, attempt.meter, attempt, time.monotonic())
+            spent = Spent(input=self.admission.estimate.tokens, output=output)
+        else:
+            return
+        target = attempt.target
+        self.abandoned += (
+            Abandoned(
+                target.provider, target.prices, spent, report is not None, attempt.asked_at, now
+            ),
+        )
+
+    def cut(self, reason: StopReason, problem: Problem | None = None) -> None:
+        """Ends the call from outside its relay; ``problem`` is for its caller. Only the first reason counts."""
+        self.stop.set(reason, problem)
+        if self.attempt is not None:
+            self.attempt.close()
+
+    def settle(self, end: End) -> bool:
+        """Settles the call. Only the first end has an effect.
+
+        Returns False while the database is unavailable; the same settlement is retried until it succeeds.
+        """
+        with self._lock:
+            if self._settled is None:
+                self._settled = settle_or_retry(self._settlement(end))
+            return self._settled.is_set()
+
+    def wait_settled(self, seconds: float) -> bool:
+        """Waits for a postponed settlement; returns whether it was made."""
+        return self._settled is not None and self._settled.wait(seconds)
+
+    @property
+    def end(self) -> End | None:
+        return None if self._settled is None else self._settled.settlement.end
+
+    def charged_usage(self) -> TokenUsage:
+        """The usage charged for a settled call."""
+        assert self._settled is not None
+        spent = self._settled.settlement.spent
+        return TokenUsage(
+            spent.input, spent.output, spent.cached_input, spent.reasoning, spent.cache_write
+        )
+
+    def so_far(self) -> SoFar:
+        """The charge if this process died now; unknown for a one-shot answer before its end."""
+        admission, attempt = self.admission, self.attempt
+        if not admission.request.stream or attempt is None:
+            first_byte_at = None if attempt is None else attempt.meter.first_byte_at
+            return SoFar(self.id, None, None, first_byte_at, self._asked(), self.abandoned)
+        # Without the unseen output, so that a silent stream is not saved again every few seconds.
+        spent, _ = charge(admission, attempt.meter, attempt, End.CRASHED, None)
+        first_byte_at = attempt.meter.first_byte_at
+        return SoFar(
+            self.id, spent.input, spent.output, first_byte_at, self._asked(), self.abandoned
+        )
+
+    def remaining(self, *, now: datetime) -> dict[str, str]:
+        """The headers of the tokens left: after the settlement, or until then as before this call.
+
+        The caps are those of the admission. With them stands the output limit, where it is lower than was asked for,
+        or than the model's where nothing was.
+        """
+        reserved, headers = self.admission.reservation, {}
+        wanted = self.admission.request.output_wanted
+        if reserved.output_limit < (
+            self.admission.model.output_limit if wanted is None else wanted
+        ):
+            headers["X-Output-Limit"] = str(reserved.output_limit)
+        after = self._settled.after if self._settled is not None else None
+        month, day, cap = reserved.remaining_month, reserved.remaining_day, reserved.day_cap
+        if after is not None:
+            month, day = after.remaining_month, None if cap is None else cap - after.taken_today
+        return headers | remaining_headers(month=month, day=day, day_cap=cap, now=now)
+
+    def _settlement(self, end: End) -> Settlement:
+        admission, attempt = self.admission, self.attempt
+        spent, source, found, first_byte_at = Spent(), UsageRecord.Source.COUNTED, None, None
+        if attempt is not None:
+            meter = attempt.meter
+            spent, source = charge(admission, meter, attempt, end, time.monotonic())
+            found, first_byte_at = excess(admission, meter), meter.first_byte_at
+        return Settlement(
+            self.id,
+            admission.caller.user_id,
+            spent,
+            source,
+            end,
+            self._asked(),
+            first_byte_at=first_byte_at,
+            by_capped_key=admission.caller.key is not None,
+            excess=found,
+            abandoned=self.abandoned,
+        )
+
+    def _asked(self) -> Asked:
+        """Whom the call asks now."""
+        if self.attempt is None:
+            first = self.admission.targets[0]
+            return Asked(first.provider, first.prices, self.admission.estimate.counted)
+        target = self.attempt.target
+        return Asked(target.provider, target.prices, self.attempt.estimate.counted)

@@ -1,0 +1,22 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    """Whether a route's model thinks before it answers; nights learn it."""
+
+    dependencies = [
+        ("llmproxy", "0010_the_catalogue_has_a_version"),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name="route",
+            name="thinks",
+            field=models.BooleanField(
+                db_default=False,
+                default=False,
+                editable=False,
+                help_text="Whether its provider lately reported reasoning tokens, as nights have learned.",
+            ),
+        ),
+    ]

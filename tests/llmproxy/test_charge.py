@@ -1,0 +1,175 @@
+"""The table of docs/charges.csv: 100 tokens reserved, a prompt of 50 (40 by an exact count), 10 tokens a second."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from licensing.callers import Caller
+from llmproxy.calls.admission import Admission
+from llmproxy.calls.attempt import Attempt
+from llmproxy.calls.charge import charge, excess
+from llmproxy.calls.meter import BURST_SECONDS, SILENCE_SECONDS, Meter, Silence, State
+from llmproxy.catalogue.choosing import Choice
+from llmproxy.dialects.protocol import Piece, PromptUsage, TokenUsage
+from llmproxy.prompts.estimates import Estimate
+from llmproxy.requests.chat import parse
+from tests.llmproxy.calling import Exchange
+from tests.llmproxy.targets import target
+from usage.caps import Reservation
+from usage.models import UsageRecord
+
+NOW = 10_000.0
+TABLE = Path(__file__).parents[2] / "docs" / "charges.csv"
+CASES = list(csv.DictReader(TABLE.read_text().splitlines()))
+
+
+@pytest.fixture(autouse=True)
+def _ten_tokens_a_second(settings: Any) -> None:
+    settings.LLM_UNSEEN_TOKENS_PER_SECOND = 10
+
+
+def admitted(kind: str = "stream", *, context_length: int | None = None) -> Admission:
+    asked = {"messages": [{"role": "user", "content": "hello"}]}
+    if kind == "thinks":
+        asked |= {"reasoning_effort": "high"}
+    first = target()._replace(thinks=kind == "thinker")
+    caller = Caller.__new__(Caller)
+    return Admission(
+        caller=caller,
+        request=parse(asked, stream=kind != "whole"),
+        model=Choice("house", 4096, None, (first,), context_length),
+        targets=(first,),
+        reservation=Reservation(uuid4(), 100, None, None, None),
+        estimate=Estimate(counted=40, tokens=50, exact=40),
+    )
+
+
+def attempted(admission: Admission, *, sent_at: float | None) -> Attempt:
+    attempt = Attempt(admission.targets[0], admission.estimate, share=1.0)
+    attempt.exchange = Exchange(sent_at)  # type: ignore[assignment]
+    return attempt
+
+
+def number(cell: str) -> float | None:
+    return float(cell) if cell else None
+
+
+@pytest.mark.parametrize("case", CASES, ids=[each["case"] for each in CASES])
+def test_each_case_is_charged_as_the_table_says(case: dict[str, str]) -> None:
+    admission = admitted(case["kind"])
+    wait, since = number(case["wait"]) or 0.0, number(case["since"]) or 0.0
+    silence = number(case["silence"]) or 0.0
+    sent_at = NOW - since - silence - wait
+    attempt = attempted(admission, sent_at=None if case["kind"] == "unsent" else sent_at)
+    meter = attempt.meter
+    meter.state = State[case["state"].upper()]
+    meter.deltas, meter.size = int(case["deltas"]), int(case["bytes"])
+    if meter.deltas:
+        meter.first_delta_at, meter.delta_at = sent_at + wait, NOW - since
+    if silence:
+        meter.silences.append(Silence(silence, NOW - since, int(case["burst"])))
+    if case["reported_input"]:
+        cached = int(case["cached"] or 0)
+        given, made = int(case["reported_input"]), int(case["reported_output"])
+        meter.report = TokenUsage(given, made, cached_input=cached)
+    if case["prompt"]:
+        meter.prompt = PromptUsage(int(case["prompt"]))
+    spent, source = charge(admission, meter, attempt, UsageRecord.End(case["end"]), NOW)
+    expected = int(case["input"]), int(case["output"]), case["source"]
+    assert (spent.input, spent.output, source) == expected
+
+
+def test_a_charge_ends_at_the_context_of_the_model() -> None:
+    admission = admitted(context_length=4_000)
+    attempt = attempted(admission, sent_at=NOW)
+    attempt.meter.report = TokenUsage(9_000, 9_000, cached_input=8_000)
+    spent, _ = charge(admission, attempt.meter, attempt, UsageRecord.End.DONE, NOW)
+    assert (spent.input, spent.output, spent.cached_input) == (4_000, 4_000, 4_000)
+
+
+def test_cached_and_reasoning_tokens_never_exceed_their_total() -> None:
+    admission = admitted()
+    attempt = attempted(admission, sent_at=NOW)
+    attempt.meter.report = TokenUsage(45, 8, cached_input=70, reasoning=60, cache_write=10)
+    spent, _ = charge(admission, attempt.meter, attempt, UsageRecord.End.DONE, NOW)
+    assert (spent.cached_input, spent.cache_write, spent.reasoning) == (45, 0, 8)
+
+
+def test_a_checkpoint_leaves_out_what_may_have_been_made_unseen() -> None:
+    admission = admitted("thinker")
+    attempt = attempted(admission, sent_at=NOW - 5)
+    spent, _ = charge(admission, attempt.meter, attempt, UsageRecord.End.CRASHED, None)
+    assert (spent.input, spent.output) == (50, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "is_implausible"),
+    [(1_200, 200, False), (1_201, 200, True), (1_200, 201, True), (0, 0, False)],
+)
+def test_a_report_is_implausible_beyond_what_prompt_and_limit_explain(
+    given: int, made: int, is_implausible: bool
+) -> None:
+    meter = Meter(report=TokenUsage(given, made))
+    assert excess(admitted(), meter) == ((given + made, 1_400) if is_implausible else None)
+
+
+@pytest.mark.parametrize(
+    ("members", "thinks"),
+    [
+        ({}, False),
+        ({"reasoning_effort": "none"}, False),
+        ({"reasoning_effort": "low"}, True),
+        ({"reasoning": {"max_tokens": 500}}, True),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, True),
+        ({"thinking": {"type": "disabled"}}, False),
+    ],
+)
+def test_a_request_that_asks_to_think_says_so(members: dict[str, Any], thinks: bool) -> None:
+    request = admitted().request
+    assert replace(request, members={**request.members, **members}).thinks == thinks
+
+
+class TestMeters:
+    def played(self, monkeypatch: pytest.MonkeyPatch, *pieces: tuple[float, int]) -> Meter:
+        meter = Meter()
+        for at, size in pieces:
+            monkeypatch.setattr("llmproxy.calls.meter.time.monotonic", lambda at=at: at)
+            meter.count(Piece(size=size))
+        return meter
+
+    def test_a_short_pause_is_no_silence(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pause = SILENCE_SECONDS * 0.9
+        meter = self.played(monkeypatch, (1.0, 4), (1.0 + pause, 4), (1.0 + 2 * pause, 4))
+        assert (meter.silences, meter.deltas, meter.size) == ([], 3, 12)
+
+    def test_a_burst_is_what_comes_soon_after_a_silence(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        soon, late = 9.0 + BURST_SECONDS / 2, 9.2 + BURST_SECONDS
+        meter = self.played(monkeypatch, (1.0, 4), (9.0, 4), (soon, 40), (late, 400))
+        assert meter.silences == [Silence(8.0, 9.0, 11)]
+        assert (meter.first_delta_at, meter.delta_at) == (1.0, late)
+
+    @pytest.mark.parametrize(
+        ("deltas", "size", "reported", "is_runaway"),
+        [
+            (100, 400, None, False),
+            # Pieces of less than a token, tokens of many bytes.
+            (456, 456, None, False),
+            (100, 456 * 8, None, False),
+            (457, 457, None, True),
+            (1, 457 * 8, None, True),
+            (1, 1, 456, False),
+            (1, 1, 457, True),
+        ],
+    )
+    def test_a_provider_far_past_its_output_limit_is_a_runaway(
+        self, deltas: int, size: int, reported: int | None, is_runaway: bool
+    ) -> None:
+        report = None if reported is None else TokenUsage(input=1, output=reported)
+        meter = Meter(deltas=deltas, size=size, report=report)
+        assert meter.is_runaway(limit=100) == is_runaway
