@@ -291,8 +291,8 @@ CORS_ALLOW_HEADERS = [
 CORS_EXPOSE_HEADERS = [
     "etag", "request-id", "retry-after", "www-authenticate", "x-manifest-signature", "x-output-limit",
     "x-ratelimit-degraded", "x-ratelimit-limit-requests", "x-ratelimit-limit-tokens", "x-ratelimit-remaining-requests",
-    "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-request-id",
-    "x-should-retry", "x-tokens-remaining-day", "x-tokens-remaining-month",
+    "x-ratelimit-remaining-tokens", "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens", "x-should-retry",
+    "x-request-id", "x-tokens-remaining-month", "x-tokens-remaining-day",
 ]  # fmt: skip
 
 # More than the largest body of any address (a model call); each has its own limit in config/middleware/body_limits.py.
