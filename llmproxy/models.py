@@ -142,7 +142,9 @@ def key_place(*, name: str, base_url: str) -> str:
 _O200K = re.compile(r"gpt-4o|gpt-4\.|gpt-5|gpt-oss|chatgpt-4o|o[1-9](-|$)")
 _CL100K = re.compile(r"gpt-4|gpt-3\.5|text-embedding-")
 # Families that think before they answer unless a request says otherwise.
-_THINKERS = re.compile(r"o[1-9](-|$)|gpt-5|gpt-oss|deepseek-r|qwq|magistral|.*(think|reason)")
+_THINKERS = re.compile(
+    r"o[1-9](-|$)|gpt-5(?!.*chat)|gpt-oss|deepseek-r|qwq|magistral|(?!.*non-).*(think|reason)"
+)
 
 
 class Route(models.Model):
@@ -200,7 +202,7 @@ class Route(models.Model):
         default=False,
         db_default=False,
         editable=False,
-        help_text="Whether its provider lately reported reasoning tokens, as nights have learned.",
+        help_text="Whether most of its calls lately had reasoning tokens, as nights have learned.",
     )
 
     class Meta:

@@ -69,7 +69,9 @@ class Statement:
         It may bill them, so they are the client's money, and no person's tokens.
         """
         sums: dict[str, list[int]] = defaultdict(lambda: [0] * 5)
-        for _, _, each in abandoned_attempts(clients=[self.client_id], month=self.month):
+        for _, _, each in abandoned_attempts(
+            clients=[self.client_id], month=self.month, state=UsageRecord.State.SETTLED
+        ):
             found = (1, each.input, each.output, each.cost or 0, each.cost is None)
             sums[each.provider] = list(map(add, sums[each.provider], found))
         for name, (attempts, given, output, cost, unpriced) in sorted(sums.items()):
@@ -122,16 +124,22 @@ def attempts_of(records: Collection[UsageRecord]) -> dict[UUID, list[Attempt]]:
 
 
 def abandoned_attempts(
-    *, clients: Collection[UUID], month: date
+    *, clients: Collection[UUID], month: date, state: UsageRecord.State | None = None
 ) -> Iterator[tuple[UUID, UUID, Attempt]]:
-    """Yields client, record and each abandoned attempt at the calls of these clients in a month."""
+    """Yields client, record and each abandoned attempt at the calls of these clients in a month.
+
+    ``state``: at calls of this state alone.
+    """
+    states = UsageRecord.State.values if state is None else [state]
     records = UsageRecord.objects.filter(
-        client_id__in=clients, period=month, abandoned__isnull=False
+        client_id__in=clients, period=month, state__in=states, abandoned__isnull=False
     ).order_by()
     rows = records.values_list("client_id", "pk", _Each(F("abandoned")))
     for client, record, each in rows.iterator():
         yield client, record, _read(each)
-    before = LeftAttempt.objects.filter(record__client_id__in=clients, record__period=month)
+    before = LeftAttempt.objects.filter(
+        record__client_id__in=clients, record__period=month, record__state__in=states
+    )
     for left in before.order_by().select_related("record").iterator():
         yield left.record.client_id, left.record_id, _of_before(left)
 

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Aggregate, BigIntegerField, Count, F, FloatField, Sum, Value
+from django.db.models import Aggregate, BigIntegerField, Count, F, FloatField, Q, Sum, Value
 from django.db.models.functions import Cast
 
 from usage.limits import PlanCaps, balance
-from usage.models import UsageRecord
+from usage.models import UsageRecord, UsageRecordQuerySet
 from usage.periods import Period
 
 SUMMED = ("input", "output", "calls", "abandoned")
@@ -118,18 +118,10 @@ def input_ratios(
     A route is a model and a provider by their names; some have a later time of their own. Shorter prompts and routes
     with fewer calls are left out.
     """
-    reported = UsageRecord.objects.filter(
-        opened_at__gte=since,
-        counted_input__gte=least_counted,
-        source=UsageRecord.Source.PROVIDER,
-        end=UsageRecord.End.DONE,
-    )
-    for (model, provider), begins in since_by_route.items():
-        reported = reported.exclude(model=model, provider=provider, opened_at__lt=begins)
+    reported = _reported(since, since_by_route).filter(counted_input__gte=least_counted)
     ratio = Cast("input_tokens", FloatField()) / F("counted_input")
     rows = (
-        reported.order_by()
-        .values("model", "provider")
+        reported.values("model", "provider")
         .annotate(calls=Count("id"), ratio=_Percentile(ratio, share=percentile))
         .filter(calls__gte=least_calls)
         .values_list("model", "provider", "ratio")
@@ -137,7 +129,26 @@ def input_ratios(
     return {(model, provider): found for model, provider, found in rows}
 
 
-def thinking_routes(*, since: datetime) -> set[tuple[str, str]]:
-    """Model and provider, by their names, of the calls since then whose provider reported reasoning tokens."""
-    thought = UsageRecord.objects.filter(opened_at__gte=since, reasoning_tokens__gt=0)
-    return set(thought.order_by().values_list("model", "provider").distinct())
+def thinking_routes(
+    *, since: datetime, since_by_route: Mapping[tuple[str, str], datetime]
+) -> set[tuple[str, str]]:
+    """Model and provider, by their names, whose provider reported reasoning tokens for most of their calls."""
+    rows = (
+        _reported(since, since_by_route)
+        .values_list("model", "provider")
+        .annotate(thought=Count("id", filter=Q(reasoning_tokens__gt=0)), calls=Count("id"))
+        .filter(thought__gt=F("calls") / 2.0)
+    )
+    return {(model, provider) for model, provider, *_ in rows}
+
+
+def _reported(
+    since: datetime, since_by_route: Mapping[tuple[str, str], datetime]
+) -> UsageRecordQuerySet:
+    """The whole answers since then that their providers reported; some routes have a later time of their own."""
+    reported = UsageRecord.objects.filter(
+        opened_at__gte=since, source=UsageRecord.Source.PROVIDER, end=UsageRecord.End.DONE
+    )
+    for (model, provider), begins in since_by_route.items():
+        reported = reported.exclude(model=model, provider=provider, opened_at__lt=begins)
+    return reported.order_by()

@@ -10,7 +10,7 @@ from llmproxy.catalogue.choosing import Choice, choose
 from llmproxy.catalogue.readiness import able_targets, give_back, ready_target
 from llmproxy.dialects.protocol import Target
 from llmproxy.prompts.estimates import Estimate, least_tokens
-from llmproxy.requests.call_request import CallRequest
+from llmproxy.requests.call_request import CallRequest, Surface
 from usage.caps import Reservation, ReservationRequest, reserve
 from usage.costs import Asked
 from usage.limits import LEAST_OUTPUT, PlanCaps
@@ -35,8 +35,9 @@ class Admission:
 
     @property
     def context_length(self) -> int:
-        """The most tokens that a prompt or an answer can have."""
-        return self.model.context_length or MOST_TOKENS
+        """The most tokens that a prompt or an answer can have; of embeddings each input has the model's context."""
+        is_one = self.request.surface is not Surface.EMBEDDINGS
+        return (is_one and self.model.context_length) or MOST_TOKENS
 
 
 def admit(

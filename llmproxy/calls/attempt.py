@@ -30,8 +30,8 @@ _unreadable: dict[str, float] = {}
 class Attempt:
     """One target asked. Each route gets a new one, so nothing is reset; failover makes it.
 
-    ``share`` are the seconds that a whole answer has until another route is looked for. The relay sets ``failure`` and
-    what it reports.
+    ``share`` are the seconds that a whole answer has until another route is looked for: as many for each of the
+    ``routes`` left, unless the provider has its own number. The relay sets ``failure`` and what it reports.
     """
 
     __slots__ = (
@@ -45,10 +45,13 @@ class Attempt:
         "target",
     )
 
-    def __init__(self, target: Target, estimate: Estimate, *, share: float) -> None:
+    def __init__(
+        self, target: Target, estimate: Estimate, *, deadline: float, routes: int = 1
+    ) -> None:
         self.target = target
         self.estimate = estimate
-        self.share = share
+        left = deadline - time.monotonic()
+        self.share = settings.LLM_MAX_SECONDS if target.read_timeout else left / routes
         self.meter = Meter()
         self.asked_at: datetime = timezone.now()
         self.exchange: Exchange | None = None
@@ -58,23 +61,31 @@ class Attempt:
 
     def ask(self, admission: Admission, *, deadline: float, has_next: bool) -> None:
         """Sends the request. Raises ``ProviderUnavailable`` without a readable key."""
-        request, target = admission.request, self.target
+        request, target, now = admission.request, self.target, time.monotonic()
+        read = target.read_timeout or settings.LLM_READ_TIMEOUT
+        if request.stream:
+            first_byte = target.read_timeout or settings.LLM_FIRST_BYTE_TIMEOUT or read
+        else:
+            # The first byte of a whole answer comes when it is made.
+            first_byte = target.read_timeout or deadline - now
+        limits = Limits(
+            connect_timeout=settings.LLM_CONNECT_TIMEOUT,
+            first_byte_timeout=first_byte,
+            read_timeout=read,
+            deadline=deadline,
+            max_bytes=MAX_ANSWER,
+            # After the first keep-alive a stream has sent its status, so a retry must begin before.
+            retry_until=now + (settings.LLM_KEEPALIVE_SECONDS if request.stream else read),
+            has_next=has_next,
+        )
         try:
-            outgoing = target.codec(request.surface).outgoing(
+            url, headers, body = target.codec(request.surface).outgoing(
                 request, target=target, output_limit=admission.reservation.output_limit
             )
         except CannotDecrypt:
             _log_unreadable_key(target)
             raise ProviderUnavailable from None
-        self.exchange = Exchange(
-            _session,
-            url=outgoing.url,
-            headers=outgoing.headers,
-            body=outgoing.body,
-            limits=_limits(
-                target, is_streamed=request.stream, deadline=deadline, has_next=has_next
-            ),
-        )
+        self.exchange = Exchange(_session, url=url, headers=headers, body=body, limits=limits)
 
     def own_model_name(self, model: Choice) -> str | None:
         """The model's name in the answer; None where it is the provider's name."""
@@ -88,26 +99,6 @@ class Attempt:
         """Cuts the exchange, unless its answer was read to the end. Idempotent; any thread may call it."""
         if self.exchange is not None:
             self.exchange.close()
-
-
-def _limits(target: Target, *, is_streamed: bool, deadline: float, has_next: bool) -> Limits:
-    now = time.monotonic()
-    read = target.read_timeout or settings.LLM_READ_TIMEOUT
-    if is_streamed:
-        first_byte = target.read_timeout or settings.LLM_FIRST_BYTE_TIMEOUT or read
-    else:
-        # The first byte of a whole answer comes when it is made.
-        first_byte = target.read_timeout or deadline - now
-    return Limits(
-        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
-        first_byte_timeout=first_byte,
-        read_timeout=read,
-        deadline=deadline,
-        max_bytes=MAX_ANSWER,
-        # After the first keep-alive a stream has sent its status, so a retry must begin before.
-        retry_until=now + (settings.LLM_KEEPALIVE_SECONDS if is_streamed else read),
-        has_next=has_next,
-    )
 
 
 def _log_unreadable_key(target: Target) -> None:

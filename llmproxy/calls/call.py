@@ -11,8 +11,7 @@ from django.conf import settings
 from config.api.problems import Problem
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
-from llmproxy.calls.charge import charge, excess, unseen_output
-from llmproxy.calls.meter import State
+from llmproxy.calls.charge import charge, excess
 from llmproxy.calls.outbox import Settled, settle_or_retry
 from llmproxy.calls.stop import Stop, StopReason
 from llmproxy.dialects.protocol import TokenUsage
@@ -56,33 +55,11 @@ class Call:
     def id(self) -> UUID:
         return self.admission.reservation.record_id
 
-    def begin(self, attempt: Attempt) -> None:
-        """Makes an attempt the current one; one that begins after the call was cut is cut too."""
+    def begin(self, attempt: Attempt, *, after: Abandoned | None = None) -> None:
+        """Makes an attempt the current one, and lists the one that was abandoned before it."""
         self.attempt = attempt
-        if self.stop:
-            attempt.close()
-
-    def abandon(self, attempt: Attempt, *, now: datetime) -> None:
-        """Keeps what the provider of a failed attempt may bill, before another is asked."""
-        sent_at, report = attempt.sent_at(), attempt.meter.report or attempt.failure_report
-        if report is not None:
-            spent = Spent(
-                input=report.input,
-                cached_input=report.cached_input,
-                cache_write=report.cache_write,
-                output=report.output,
-            )
-        elif sent_at is not None and attempt.meter.state is not State.ENDED:
-            output = unseen_output(self.admission, attempt.meter, attempt, time.monotonic())
-            spent = Spent(input=self.admission.estimate.tokens, output=output)
-        else:
-            return
-        target = attempt.target
-        self.abandoned += (
-            Abandoned(
-                target.provider, target.prices, spent, report is not None, attempt.asked_at, now
-            ),
-        )
+        if after is not None:
+            self.abandoned += (after,)
 
     def cut(self, reason: StopReason, problem: Problem | None = None) -> None:
         """Ends the call from outside its relay; ``problem`` is for its caller. Only the first reason counts."""
@@ -119,8 +96,10 @@ class Call:
     def so_far(self) -> SoFar:
         """The charge if this process died now; unknown for a one-shot answer before its end."""
         admission, attempt = self.admission, self.attempt
-        if not admission.request.stream or attempt is None:
-            first_byte_at = None if attempt is None else attempt.meter.first_byte_at
+        if attempt is None:
+            return SoFar(self.id, 0, 0, None, self._asked(), self.abandoned)
+        if not admission.request.stream:
+            first_byte_at = attempt.meter.first_byte_at
             return SoFar(self.id, None, None, first_byte_at, self._asked(), self.abandoned)
         # Without the unseen output, so that a silent stream is not saved again every few seconds.
         spent, _ = charge(admission, attempt.meter, attempt, End.CRASHED, None)
@@ -154,6 +133,9 @@ class Call:
             meter = attempt.meter
             spent, source = charge(admission, meter, attempt, end, time.monotonic())
             found, first_byte_at = excess(admission, meter), meter.first_byte_at
+        if end == End.CRASHED and self.left_at is not None:
+            # Charged by time as the end of a process, which is not why the answer was in the background.
+            end = End.CLIENT_GONE
         return Settlement(
             self.id,
             admission.caller.user_id,

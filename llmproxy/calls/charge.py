@@ -3,13 +3,16 @@
 docs/charges.csv tells the rules by example, and is the table of their tests.
 """
 
+import time
+from datetime import datetime
+
 from django.conf import settings
 
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.meter import Meter, State
 from llmproxy.dialects.protocol import PromptUsage
-from usage.costs import Spent
+from usage.costs import Abandoned, Spent
 from usage.models import UsageRecord
 from usage.settlement import Excess
 
@@ -40,16 +43,9 @@ def charge(
     is_believed = _is_believed(admission, meter, end)
     reported = _reported_prompt(meter, attempt)
     known = reported or PromptUsage(admission.estimate.tokens)
-    prompt = min(known.input, admission.context_length)
-    cached = min(known.cached_input, prompt)
     output = _output(admission, meter, attempt, end, now, is_believed=is_believed)
-    spent = Spent(
-        input=prompt,
-        cached_input=cached,
-        cache_write=min(known.cache_write, prompt - cached),
-        output=output,
-        reasoning=min(meter.report.reasoning, output) if meter.report else 0,
-    )
+    reasoning = meter.report.reasoning if meter.report else 0
+    spent = _possible(admission, known, output=output, reasoning=reasoning)
     if is_believed and reported:
         return spent, Source.PROVIDER
     is_counted = meter.report is not None or meter.prompt is not None or meter.size > 0
@@ -82,6 +78,41 @@ def unseen_output(admission: Admission, meter: Meter, attempt: Attempt, now: flo
     if meter.delta_at is not None:
         tokens += (now - meter.delta_at) * rate
     return min(int(tokens), admission.reservation.output_limit)
+
+
+def abandoned(admission: Admission, attempt: Attempt, *, now: datetime) -> Abandoned | None:
+    """What the provider of a failed attempt may bill: what it reported, else the prompt and what it may have made."""
+    report, target = attempt.meter.report or attempt.failure_report, attempt.target
+    prompt = attempt.meter.prompt
+    if report is not None:
+        prompt = PromptUsage(report.input, report.cached_input, report.cache_write)
+        output = min(report.output, admission.context_length)
+    elif attempt.sent_at() is not None and attempt.meter.state is not State.ENDED:
+        output = unseen_output(admission, attempt.meter, attempt, time.monotonic())
+    elif prompt is not None:
+        output = 0
+    else:
+        return None
+    known = prompt or PromptUsage(admission.estimate.tokens)
+    spent = _possible(admission, known, output=output)
+    return Abandoned(
+        target.provider, target.prices, spent, report is not None, attempt.asked_at, now
+    )
+
+
+def _possible(
+    admission: Admission, prompt: PromptUsage, *, output: int, reasoning: int = 0
+) -> Spent:
+    """Tokens that fit the context and each other, whatever the provider reports."""
+    given = min(prompt.input, admission.context_length)
+    cached = min(prompt.cached_input, given)
+    return Spent(
+        input=given,
+        cached_input=cached,
+        cache_write=min(prompt.cache_write, given - cached),
+        output=output,
+        reasoning=min(reasoning, output),
+    )
 
 
 def _may_have_worked(meter: Meter, attempt: Attempt, end: End) -> bool:

@@ -6,18 +6,20 @@ does not go on once an answer has begun, for a caller who has left or was stoppe
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 
 from django.conf import settings
 from django.utils import timezone
 
 from config.api.problems import Problem
 from config.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
+from llmproxy.calls import watch
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call
+from llmproxy.calls.charge import abandoned
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.calls.meter import State
-from llmproxy.catalogue import cooling, health
+from llmproxy.catalogue import health, readiness
 from llmproxy.catalogue.readiness import ready_target
 from llmproxy.dialects.protocol import (
     ProviderError,
@@ -27,6 +29,7 @@ from llmproxy.dialects.protocol import (
     Target,
 )
 from llmproxy.dialects.sse import EventTooLarge
+from usage.costs import Abandoned
 
 log = logging.getLogger(__name__)
 
@@ -44,70 +47,64 @@ class OverShare(TimedOut):
     """A whole answer has not come in its share of the time; it is awaited on where nobody else can be asked."""
 
 
-def attempts(call: Call) -> Iterator[Attempt]:
+def attempts(call: Call) -> Generator[Attempt]:
     """Yields an attempt at each target in turn, as long as the one before has failed before an answer.
 
     The consumer sets ``failure`` and asks for the next attempt; the failure is raised where the call ends with it. An
-    attempt that was only over its share of the time is yielded again, with all the time that is left.
+    attempt that was only over its share of the time is yielded again, with all the time that is left. The call is
+    watched for as long as this is open.
     """
     admission = call.admission
     others, estimate = list(admission.targets[1:]), admission.estimate
     target = admission.targets[0]
-    while True:
-        attempt = Attempt(target, estimate, share=_share(call, target, others))
-        try:
-            attempt.ask(admission, deadline=call.deadline, has_next=bool(others))
-        except ProviderUnavailable as unreadable:
-            attempt.failure = unreadable
-        call.begin(attempt)
-        if attempt.failure is None:
-            yield attempt
-        while (following := _next(call, others, attempt)) is None and isinstance(
-            attempt.failure, OverShare
-        ):
-            attempt.failure, attempt.share = None, settings.LLM_MAX_SECONDS
-            yield attempt
-        failure = attempt.failure
-        assert failure is not None
-        note_failure(call, failure)
-        if following is None:
-            raise failure
-        extra = {"provider": target.provider, "reason": type(failure).__name__}
-        log.warning("call_goes_on", extra=extra)
-        attempt.close()
-        call.abandon(attempt, now=timezone.now())
-        target = following
-        others.remove(target)
-        estimate = estimate_of(admission.request, (target,), model=admission.model)
+    left: Abandoned | None = None
+    try:
+        watch.register(call)
+        while True:
+            routes = 1 + len(others)
+            attempt = Attempt(target, estimate, deadline=call.deadline, routes=routes)
+            call.begin(attempt, after=left)
+            try:
+                attempt.ask(admission, deadline=call.deadline, has_next=bool(others))
+            except ProviderUnavailable as unreadable:
+                attempt.failure = unreadable
+            if call.stop:
+                # It was cut before it had an exchange.
+                attempt.close()
+            if attempt.failure is None:
+                yield attempt
+            while (following := _next(call, others, attempt)) is None and isinstance(
+                attempt.failure, OverShare
+            ):
+                attempt.failure, attempt.share = None, settings.LLM_MAX_SECONDS
+                yield attempt
+            failure = attempt.failure
+            assert failure is not None
+            _note_failure(call, attempt, failure)
+            if following is None:
+                raise failure
+            extra = {"provider": target.provider, "reason": type(failure).__name__}
+            log.warning("call_goes_on", extra=extra)
+            attempt.close()
+            left = abandoned(admission, attempt, now=timezone.now())
+            target = following
+            others.remove(target)
+            estimate = estimate_of(admission.request, (target,), model=admission.model)
+    finally:
+        watch.end(call)
 
 
-def note_beginning(call: Call, attempt: Attempt) -> None:
-    """Notes that a target has begun to answer."""
-    if len(call.admission.targets) > 1:
-        cooling.note_beginning(attempt.target.route)
-
-
-def note_answer(call: Call, attempt: Attempt) -> None:
-    """Notes that a target has answered as it should, be it by a refusal of the request."""
-    health.note(attempt.target.provider, failed=False)
-    if len(call.admission.targets) > 1:
-        cooling.note_beginning(attempt.target.route)
-        cooling.note_answer(attempt.target.route, asked_at=attempt.sent_at() or 0.0)
-
-
-def note_failure(call: Call, failure: BaseException) -> None:
-    """Notes a failure of the current attempt, unless it is of this side's making."""
-    attempt = call.attempt
-    assert attempt is not None
+def _note_failure(call: Call, attempt: Attempt, failure: Exception) -> None:
+    """Notes a failure, unless it is of this side's making."""
     if call.stop or call.left_at is not None:
         return
     if isinstance(failure, ProviderRejected):
-        note_answer(call, attempt)
+        health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
     elif isinstance(failure, PROVIDER_FAULTS):
         health.note(attempt.target.provider, failed=True)
         if len(call.admission.targets) > 1:
             wait = _asked_wait(failure)
-            cooling.note_failure(attempt.target.route, wait=wait, now=timezone.now())
+            readiness.note_failure(attempt.target.route, wait=wait, now=timezone.now())
 
 
 def _next(call: Call, others: Sequence[Target], attempt: Attempt) -> Target | None:
@@ -136,13 +133,6 @@ def _comes_before_an_answer(call: Call, attempt: Attempt) -> bool:
         case TooLarge() | EventTooLarge():
             return False
     return isinstance(attempt.failure, PROVIDER_FAULTS)
-
-
-def _share(call: Call, target: Target, others: Sequence[Target]) -> float:
-    """The seconds that a whole answer has: as many for each route left, unless its provider has its own number."""
-    if target.read_timeout:
-        return settings.LLM_MAX_SECONDS
-    return (call.deadline - time.monotonic()) / (1 + len(others))
 
 
 def _asked_wait(failure: BaseException) -> int | None:

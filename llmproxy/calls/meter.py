@@ -83,16 +83,17 @@ class Meter:
             self.state = State.FINISHED
 
     def _count_delta(self, size: int) -> None:
-        now, tokens = time.monotonic(), delivered_tokens(deltas=1, size=size)
+        now = time.monotonic()
         pause = 0.0 if self.delta_at is None else now - self.delta_at
         if self.first_delta_at is None:
             self.first_delta_at = now
         self.deltas, self.size, self.delta_at = self.deltas + 1, self.size + size, now
         if pause >= SILENCE_SECONDS:
-            self.silences.append(Silence(pause, now, tokens))
+            self.silences.append(Silence(pause, now, delivered_tokens(deltas=1, size=size)))
         elif self.silences and now - self.silences[-1].ended_at <= BURST_SECONDS:
             last = self.silences[-1]
-            self.silences[-1] = last._replace(burst=last.burst + tokens)
+            burst = last.burst + delivered_tokens(deltas=1, size=size)
+            self.silences[-1] = last._replace(burst=burst)
 
     @property
     def is_finished(self) -> bool:

@@ -10,6 +10,7 @@ from config.http.exchange import Exchange
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.meter import State
+from llmproxy.calls.stop import Stop
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
 from llmproxy.dialects.refusals import problem_of
 from llmproxy.dialects.sse import EventParser, EventTooLarge
@@ -32,8 +33,9 @@ MAX_REFUSAL = 64 * 1024
 class StreamReader:
     """The events of one attempt, and their meaning for the caller; its meter counts them."""
 
-    def __init__(self, admission: Admission, attempt: Attempt) -> None:
+    def __init__(self, admission: Admission, attempt: Attempt, stop: Stop) -> None:
         assert attempt.exchange is not None
+        self._stop = stop
         self._attempt = attempt
         self._exchange = attempt.exchange
         self._meter = attempt.meter
@@ -50,15 +52,15 @@ class StreamReader:
         # The end of the wait for usage and last event, once the answer has ended.
         self._end_by: float | None = None
 
-    def receive(self, seconds: float, *, is_cut: bool = False) -> bytes:
+    def receive(self, seconds: float) -> bytes:
         """The caller's part of what comes within so many seconds, b"" for nothing.
 
         Raises the failure that the provider reports, or an ``ExchangeError``. After the end of an answer a failure
-        leaves it whole, unless this side ``is_cut`` it.
+        leaves it whole, unless this side cut it.
         """
         if self._failure is not None:
             raise self._failure
-        chunk = self._next_chunk(seconds, is_cut=is_cut)
+        chunk = self._next_chunk(seconds)
         if chunk is None:
             return b""
         out = bytearray()
@@ -92,7 +94,7 @@ class StreamReader:
     def failure(self, problem: Problem) -> bytes:
         return self._translator.failure(problem)
 
-    def _next_chunk(self, seconds: float, *, is_cut: bool) -> bytes | None:
+    def _next_chunk(self, seconds: float) -> bytes | None:
         """The next bytes, b"" at the end, None after a silence. Reads the head first, which may be a refusal."""
         if not self._meter.has_begun:
             until = time.monotonic() + seconds
@@ -106,7 +108,7 @@ class StreamReader:
         try:
             chunk = self._exchange.chunk(min(seconds, left))
         except ExchangeError:
-            if is_cut:
+            if self._stop:
                 raise
             return b""
         # The stream ends here too if the provider neither closes it nor sends a last event.

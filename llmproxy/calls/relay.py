@@ -6,6 +6,7 @@ The relay holds no database connection while it waits. Every call ends in exactl
 import logging
 import time
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -13,12 +14,12 @@ from django.conf import settings
 
 from config.api.problems import InternalError, Problem, ServiceUnavailable
 from config.http.errors import ExchangeError, TimedOut, Unreachable
-from llmproxy.calls import watch
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call, End
-from llmproxy.calls.failover import OverShare, attempts, note_answer, note_beginning
+from llmproxy.calls.failover import OverShare, attempts
 from llmproxy.calls.meter import State
 from llmproxy.calls.reading import StreamReader, check_head
+from llmproxy.catalogue import health, readiness
 from llmproxy.dialects.failures import FailedAnswer, is_refusal
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
@@ -39,14 +40,10 @@ def complete(call: Call) -> dict[str, Any]:
 
     It is read to its end although the client disconnects, unless the watch cuts it.
     """
-    watch.register(call)
     try:
         attempt, answer = _whole_answer(call)
-        note_answer(call, attempt)
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
-        watch.end(call)
         raise _settle_failure(call, error) from None
-    watch.end(call)
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
     if not call.settle(end) and not call.wait_settled(
         SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
@@ -63,11 +60,15 @@ def complete(call: Call) -> dict[str, Any]:
 
 def _whole_answer(call: Call) -> tuple[Attempt, dict[str, Any]]:
     """The answer of the first target that gives one."""
-    for attempt in attempts(call):
-        try:
-            return attempt, _read_answer(call, attempt)
-        except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
-            attempt.failure = failure
+    with closing(attempts(call)) as asked:
+        for attempt in asked:
+            try:
+                answer = _read_answer(call, attempt)
+            except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
+                attempt.failure = failure
+            else:
+                health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
+                return attempt, answer
     raise ProviderUnavailable
 
 
@@ -115,7 +116,6 @@ class Stream:
 
     def begin(self) -> None:
         """Waits one keep-alive interval for the first event. A failure until then is settled and raised."""
-        watch.register(self.call)
         self._all = chain((next(self._parts),), self._parts)
 
     def __iter__(self) -> Iterator[bytes]:
@@ -126,12 +126,12 @@ class Stream:
 
     def close(self) -> None:
         """Ends the call. The server calls this at the end of the answer, or when the client has disconnected."""
-        if self._reader is not None:
-            self._reader.finish()
-        self._parts.close()
-        watch.end(self.call)
-        # Has no effect where the call is settled already.
-        self.call.settle(End.CLIENT_GONE)
+        try:
+            self._parts.close()
+        finally:
+            # Has no effect where the call is settled already.
+            reason = self.call.stop.reason
+            self.call.settle(End.CLIENT_GONE if reason is None else reason.end)
 
     def _relay(self) -> Generator[bytes]:
         """Yields what the caller gets. A failure before the first part is raised, a later one becomes an event."""
@@ -141,7 +141,6 @@ class Stream:
             raise
         except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
             # Also where this process has to end at once.
-            watch.end(self.call)
             self.failure = _settle_failure(self.call, error)
             if (reader := self._reader) is None or not self._has_begun:
                 raise self.failure from None
@@ -149,22 +148,27 @@ class Stream:
 
     def _delivered(self) -> Iterator[bytes]:
         """What the first target delivers that answers, with keep-alives in silence."""
-        for attempt in attempts(self.call):
-            self._reader = StreamReader(self.call.admission, attempt)
-            try:
-                yield from self._deliver(attempt, self._reader)
-            except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
-                attempt.failure = failure
-            else:
-                return
+        with closing(attempts(self.call)) as asked:
+            for attempt in asked:
+                reader = self._reader = StreamReader(self.call.admission, attempt, self.call.stop)
+                try:
+                    yield from self._deliver(attempt, reader)
+                except GeneratorExit:
+                    reader.finish()
+                    raise
+                except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
+                    attempt.failure = failure
+                else:
+                    reader.finish()
+                    return
 
     def _deliver(self, attempt: Attempt, reader: StreamReader) -> Iterator[bytes]:
         out = b""
         while True:
             had_output, until = attempt.meter.has_output, self._sent_at + self._keep_alive
-            out += reader.receive(max(0.0, until - time.monotonic()), is_cut=bool(self.call.stop))
+            out += reader.receive(max(0.0, until - time.monotonic()))
             if attempt.meter.has_output and not had_output:
-                note_beginning(self.call, attempt)
+                readiness.note_beginning(attempt.target.route)
             if reader.is_over:
                 break
             if (out and attempt.meter.has_output) or time.monotonic() >= until:
@@ -172,7 +176,7 @@ class Stream:
                 # Without output the provider is silent, or sent something that is not for the caller.
                 yield out or KEEP_ALIVE
                 out = b""
-        note_answer(self.call, attempt)
+        health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
         if not self.call.settle(End.DONE):
             self._has_begun = True
             if out:

@@ -38,4 +38,6 @@ class Stop:
     def set(self, reason: StopReason, problem: Problem | None = None) -> None:
         """Only the first reason counts."""
         if self.reason is None:
-            self.reason, self.problem = reason, problem
+            # First, because others look at the reason.
+            self.problem = problem
+            self.reason = reason

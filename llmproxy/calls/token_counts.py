@@ -17,9 +17,8 @@ from config.http.errors import ExchangeError
 from config.http.exchange import Exchange
 from licensing.callers import Caller
 from llmproxy.calls.estimating import estimate_of
-from llmproxy.catalogue import cooling
 from llmproxy.catalogue.choosing import choose
-from llmproxy.catalogue.readiness import able_targets, ready_target
+from llmproxy.catalogue.readiness import able_targets, end_try, ready_target
 from llmproxy.dialects.anthropic.messages import count_request
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
 from llmproxy.dialects.reading import count_of, parse_json_exactly
@@ -61,7 +60,7 @@ def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:
     try:
         target = ready_target(targets, is_only=len(targets) == 1, now=now)
         # The next call tries a route that has failed, not this count.
-        cooling.end_try(target.route)
+        end_try(target.route)
         counted = _providers_count(request, target)
     except (ProviderUnavailable, CannotDecrypt):
         target, counted = targets[0], None

@@ -1,5 +1,6 @@
 """The factors by which routes multiply the count of a prompt: learned each night, or set by an operator."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, Decimal
 from typing import NamedTuple
@@ -33,20 +34,21 @@ def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
     """Sets each factor to what providers lately reported over what was counted, at the 99th percentile.
 
     A factor that an operator has set stays, and so does one whose model has too few reports since it last changed.
-    A route whose provider reported reasoning tokens is known to think from then on.
+    A route whose provider reported reasoning tokens for most of its calls is known to think.
     """
     since = now - LEARNED_FROM
     renewed = Route.objects.filter(learns_since__gt=since).order_by("learns_since")
+    since_by_route = {
+        (model, name): begins
+        for model, provider, begins in renewed.values_list(
+            "model__name", "provider__name", "learns_since"
+        )
+        if begins is not None
+        for name in _recorded_names(provider)
+    }
     ratios = input_ratios(
         since=since,
-        since_by_route={
-            (model, name): begins
-            for model, provider, begins in renewed.values_list(
-                "model__name", "provider__name", "learns_since"
-            )
-            if begins is not None
-            for name in _recorded_names(provider)
-        },
+        since_by_route=since_by_route,
         percentile=PERCENTILE,
         least_counted=LEAST_COUNTED,
         least_calls=LEAST_CALLS,
@@ -65,20 +67,17 @@ def learn(*, by: Actor, now: datetime, dry_run: bool = False) -> Learned:
     ]
     changed = [(pk, learned) for pk, factor, learned in known if learned != factor]
     if not dry_run:
-        _learn_who_thinks(since)
+        _learn_who_thinks(thinking_routes(since=since, since_by_route=since_by_route))
         changed = [each for each in changed if _learn(*each, by=by, now=now)]
     return Learned(routes.count(), len(changed))
 
 
-def _learn_who_thinks(since: datetime) -> None:
-    found = thinking_routes(since=since)
-    routes = Route.objects.filter(model__name__in={model for model, _ in found}, thinks=False)
-    thinking = [
-        route.pk
-        for route in routes.select_related("model", "provider")
-        if any((route.model.name, name) in found for name in _recorded_names(route.provider.name))
-    ]
-    Route.objects.filter(pk__in=thinking).update(thinks=True)
+def _learn_who_thinks(found: Collection[tuple[str, str]]) -> None:
+    for route in Route.objects.select_related("model", "provider"):
+        names = _recorded_names(route.provider.name)
+        thinks = any((route.model.name, name) in found for name in names)
+        if route.thinks != thinks:
+            Route.objects.filter(pk=route.pk).update(thinks=thinks)
 
 
 def bounded(ratio: float) -> Decimal:

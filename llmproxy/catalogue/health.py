@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from django.core.cache import cache
 
-from llmproxy.catalogue import cooling
-from llmproxy.catalogue.cooling import Cooling
-from llmproxy.dialects.protocol import RouteKey
+from llmproxy.catalogue import readiness
+from llmproxy.catalogue.readiness import Cooling
+from llmproxy.dialects.protocol import RouteKey, Target
 from llmproxy.models import Route
 
 MINUTES = 5
@@ -39,12 +39,18 @@ def health_of(providers: Iterable[str], *, now: datetime) -> dict[str, Health]:
     routes = Route.objects.filter(provider__name__in=names).order_by("provider_name")
     cools: dict[str, dict[str, Cooling]] = {name: {} for name in names}
     for provider, model in routes.values_list("provider__name", "provider_name"):
-        if found := cooling.shown(RouteKey(provider, model), now=now):
+        if found := readiness.shown(RouteKey(provider, model), now=now):
             cools[provider][model] = found
     return {
         name: Health(_sum("answered", name, now), _sum("failed", name, now), cools[name])
         for name in names
     }
+
+
+def note_answer(target: Target, *, asked_at: float) -> None:
+    """Notes that a target has answered as it should, be it by a refusal of the request."""
+    note(target.provider, failed=False)
+    readiness.note_answer(target.route, asked_at=asked_at)
 
 
 def note(provider: str, *, failed: bool) -> None:

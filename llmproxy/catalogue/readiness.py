@@ -1,17 +1,55 @@
-"""Finds the route that a call asks next: it takes the call, does not cool down, and has calls left in this minute."""
+"""Finds the route that a call asks next: it takes the call, does not cool down, and has calls left in this minute.
 
+Routes cool down after failures in a row, or for as long as their provider asked; for all processes, by the cache of
+counters, and while Redis is away for each by itself. After failures one call at a time then tries the route, and the
+others wait until that one begins to be answered.
+"""
+
+import logging
+import time
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from django.core.cache import cache
 
 from config.api.problems import InvalidRequest
-from llmproxy.catalogue import cooling
-from llmproxy.dialects.protocol import ProviderUnavailable, Target
+from llmproxy.dialects.protocol import ProviderUnavailable, RouteKey, Target
 from llmproxy.prompts import image_addresses
 from llmproxy.requests.call_request import CallRequest
 
+log = logging.getLogger(__name__)
+
 MINUTE = 60
+# Failures in a row, in one process.
+FAILURES = 3
+COOL_SECONDS = 30
+# A cooling that would end so little later than the one that holds is not written again.
+ALIKE_SECONDS = 5
+# A failed route that nobody has asked for so long counts as new.
+REMEMBERED_SECONDS = 600
+# A try that has not begun to be answered for so long lets another begin.
+TRY_SECONDS = 60
+# What a process has read of a route holds for so long, so that not every call asks for it.
+HOLDS_SECONDS = 1.0
+
+
+class Cooling(NamedTuple):
+    """The seconds until a route is asked again, and whether its provider asked for them."""
+
+    seconds: int
+    is_asked: bool
+
+
+# Failures in a row by route, and the time on the monotonic clock of the first one.
+_failures: Counter[RouteKey] = Counter()
+_failing_since: dict[RouteKey, float] = {}
+# The end of each route's cooling as last read, and when it was. In seconds of the Unix time; negative where the
+# provider asked for it.
+_seen: dict[RouteKey, tuple[float, int]] = {}
+# Failed routes that a call of this process tries.
+_tries: set[RouteKey] = set()
 
 
 def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target]:
@@ -38,14 +76,14 @@ def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> 
     """
     waits, failing = [], []
     for target in targets:
-        found = None if is_only else cooling.cooling(target.route, now=now)
+        found = None if is_only else cooling(target.route, now=now)
         if found is not None and not found.is_asked:
             failing.append(target)
         wait = _take_call(target, now) if found is None else found.seconds
         if wait is None:
             return target
         if found is None:
-            cooling.end_try(target.route)
+            end_try(target.route)
         waits.append(wait)
     for target in failing:
         if _take_call(target, now) is None:
@@ -55,7 +93,7 @@ def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> 
 
 def give_back(target: Target, *, now: datetime) -> None:
     """Undoes the choice of a target that was not asked after all."""
-    cooling.end_try(target.route)
+    end_try(target.route)
     if target.calls_per_minute is not None:
         cache.add(_calls_key(target, now), -1, 2 * MINUTE)
 
@@ -71,3 +109,79 @@ def _take_call(target: Target, now: datetime) -> int | None:
 
 def _calls_key(target: Target, now: datetime) -> str:
     return f"llm:calls:{int(now.timestamp()) // MINUTE}:{target.provider}"
+
+
+def cooling(route: RouteKey, *, now: datetime) -> Cooling | None:
+    """Whether a route cools down. None lets the caller ask it."""
+    until, at = _until(route), now.timestamp()
+    if until and abs(until) > at:
+        return Cooling(max(1, round(abs(until) - at)), is_asked=until < 0)
+    if until <= 0:
+        return None
+    if cache.add(_key("try", route), 1, TRY_SECONDS):
+        _tries.add(route)
+        return None
+    return Cooling(1, is_asked=False)
+
+
+def shown(route: RouteKey, *, now: datetime) -> Cooling | None:
+    """Whether a route cools down, for operators."""
+    until, at = cache.get(_key("cools", route)) or 0, now.timestamp()
+    return Cooling(round(abs(until) - at), is_asked=until < 0) if abs(until) > at else None
+
+
+def note_failure(route: RouteKey, *, wait: int | None, now: datetime) -> None:
+    """Notes that a route has failed; ``wait`` are the seconds for which its provider asked."""
+    _failures[route] += 1
+    _failing_since.setdefault(route, time.monotonic())
+    if wait:
+        _cool(route, -(now.timestamp() + wait), seconds=wait, kept=wait)
+    elif _failures[route] >= FAILURES or _until(route) > 0:
+        kept = COOL_SECONDS + REMEMBERED_SECONDS
+        _cool(route, now.timestamp() + COOL_SECONDS, seconds=COOL_SECONDS, kept=kept)
+        end_try(route)
+
+
+def note_beginning(route: RouteKey) -> None:
+    """Notes that a route has begun to answer."""
+    if _seen.get(route, (0.0, 0))[1] > 0:
+        cache.delete(_key("cools", route))
+        _seen[route] = time.monotonic(), 0
+        end_try(route)
+        log.info("route_answers_again", extra=route._asdict())
+
+
+def end_try(route: RouteKey) -> None:
+    """Lets another call try a route."""
+    if route in _tries:
+        _tries.discard(route)
+        cache.delete(_key("try", route))
+
+
+def note_answer(route: RouteKey, *, asked_at: float) -> None:
+    """Notes a whole answer; one that was asked for before the failures began says nothing of them."""
+    note_beginning(route)
+    if route in _failing_since and asked_at > _failing_since[route]:
+        del _failing_since[route], _failures[route]
+
+
+def _cool(route: RouteKey, until: float, *, seconds: int, kept: int) -> None:
+    known = _until(route)
+    if known * until > 0 and abs(until) - abs(known) < ALIKE_SECONDS:
+        # Many calls fail at once when a provider does.
+        return
+    cache.set(_key("cools", route), round(until), kept)
+    _seen[route] = time.monotonic(), round(until)
+    log.warning("route_cools_down", extra={**route._asdict(), "seconds": seconds})
+
+
+def _until(route: RouteKey) -> int:
+    read_at, until = _seen.get(route, (0.0, 0))
+    if route not in _seen or time.monotonic() - read_at > HOLDS_SECONDS:
+        until = cache.get(_key("cools", route)) or 0
+        _seen[route] = time.monotonic(), until
+    return until
+
+
+def _key(kind: str, route: RouteKey) -> str:
+    return f"llm:{kind}:{route.provider}:{route.model}"

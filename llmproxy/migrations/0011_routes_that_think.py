@@ -16,7 +16,7 @@ class Migration(migrations.Migration):
                 db_default=False,
                 default=False,
                 editable=False,
-                help_text="Whether its provider lately reported reasoning tokens, as nights have learned.",
+                help_text="Whether most of its calls lately had reasoning tokens, as nights have learned.",
             ),
         ),
     ]

@@ -44,7 +44,8 @@ class CallRequest:
         reasoning, thinking = self.members.get("reasoning"), self.members.get("thinking")
         effort = self.members.get("reasoning_effort")
         if isinstance(reasoning, dict):
-            effort = effort or reasoning.get("effort", reasoning.get("max_tokens"))
+            asks = ("effort", "max_tokens", "enabled")
+            effort = effort or next((reasoning[name] for name in asks if reasoning.get(name)), None)
         kind = thinking.get("type") if isinstance(thinking, dict) else None
         return effort not in (None, "none") or kind not in (None, "disabled")
 

@@ -8,7 +8,8 @@ from django.urls import reverse
 
 from accounts.models import AuditEvent
 from licensing.models import Plan
-from llmproxy.catalogue import cooling, health
+from llmproxy.catalogue import health, readiness
+from llmproxy.dialects.protocol import RouteKey
 from llmproxy.models import LanguageModel, Provider, Route
 from tests.conftest import Browser
 
@@ -133,7 +134,7 @@ def test_a_providers_page_tells_its_health_and_spend(console: Browser, now: date
     health.write_counts(now=now)
     model = LanguageModel.objects.create(name="large", provider_name="large")
     Route.objects.create(model=model, provider=provider, provider_name="theirs")
-    cooling.note_failure(cooling.RouteKey("second", "theirs"), wait=60, now=now)
+    readiness.note_failure(RouteKey("second", "theirs"), wait=60, now=now)
     shown = console.get(page).content.decode()
     assert "1 answered, 1 failed" in shown
     assert re.search(r"theirs is not asked for \d+ s as it wished", shown)

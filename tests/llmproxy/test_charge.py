@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,11 +12,13 @@ import pytest
 from licensing.callers import Caller
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.attempt import Attempt
-from llmproxy.calls.charge import charge, excess
+from llmproxy.calls.charge import abandoned, charge, excess
 from llmproxy.calls.meter import BURST_SECONDS, SILENCE_SECONDS, Meter, Silence, State
 from llmproxy.catalogue.choosing import Choice
 from llmproxy.dialects.protocol import Piece, PromptUsage, TokenUsage
+from llmproxy.models import is_known_to_think
 from llmproxy.prompts.estimates import Estimate
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import Exchange
 from tests.llmproxy.targets import target
@@ -49,7 +52,7 @@ def admitted(kind: str = "stream", *, context_length: int | None = None) -> Admi
 
 
 def attempted(admission: Admission, *, sent_at: float | None) -> Attempt:
-    attempt = Attempt(admission.targets[0], admission.estimate, share=1.0)
+    attempt = Attempt(admission.targets[0], admission.estimate, deadline=NOW)
     attempt.exchange = Exchange(sent_at)  # type: ignore[assignment]
     return attempt
 
@@ -89,6 +92,52 @@ def test_a_charge_ends_at_the_context_of_the_model() -> None:
     attempt.meter.report = TokenUsage(9_000, 9_000, cached_input=8_000)
     spent, _ = charge(admission, attempt.meter, attempt, UsageRecord.End.DONE, NOW)
     assert (spent.input, spent.output, spent.cached_input) == (4_000, 4_000, 4_000)
+
+
+def test_a_batch_of_embeddings_may_be_longer_than_the_context_of_each_input() -> None:
+    request = replace(admitted().request, surface=Surface.EMBEDDINGS, stream=False)
+    admission = replace(admitted(context_length=8_000), request=request)
+    attempt = attempted(admission, sent_at=NOW)
+    attempt.meter.report = TokenUsage(300_000, 0)
+    spent, _ = charge(admission, attempt.meter, attempt, UsageRecord.End.DONE, NOW)
+    assert spent.input == 300_000
+
+
+@pytest.mark.parametrize(
+    ("report", "prompt", "expected"),
+    [
+        (TokenUsage(2_000_000, 9, cached_input=3_000_000), None, (1_000_000, 1_000_000, 9)),
+        (None, PromptUsage(33), (33, 0, 0)),
+        (None, None, None),
+    ],
+)
+def test_a_refused_attempt_is_listed_with_what_it_reported_as_far_as_that_is_possible(
+    report: TokenUsage | None, prompt: PromptUsage | None, expected: tuple[int, ...] | None
+) -> None:
+    admission = admitted()
+    attempt = attempted(admission, sent_at=NOW)
+    attempt.meter.state, attempt.failure_report = State.ENDED, report
+    attempt.meter.prompt = prompt
+    left = abandoned(admission, attempt, now=datetime.now(UTC))
+    spent = left and (left.spent.input, left.spent.cached_input, left.spent.output)
+    assert spent == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "thinks"),
+    [
+        ("o3-mini", True),
+        ("gpt-5.2", True),
+        ("gpt-5-chat-latest", False),
+        ("openai/gpt-oss-20b", True),
+        ("qwen3-235b-thinking", True),
+        ("qwen3-235b-non-thinking", False),
+        ("grok-4-fast-non-reasoning", False),
+        ("gpt-4o", False),
+    ],
+)
+def test_families_that_think_are_known_by_their_names(name: str, thinks: bool) -> None:
+    assert is_known_to_think(name) == thinks
 
 
 def test_cached_and_reasoning_tokens_never_exceed_their_total() -> None:

@@ -811,7 +811,7 @@ def test_a_background_read_that_is_cut_is_charged_by_time_or_its_reservation(
     ):
         complete(call)
     record = UsageRecord.objects.get()
-    ends = {"beyond thirty": "client_gone", "stopped": "stopped", "process ends": "crashed"}
+    ends = {"beyond thirty": "client_gone", "stopped": "stopped", "process ends": "client_gone"}
     assert record.end == ends[how]
     assert record.source == "estimated"
     assert record.input_tokens == record.reserved_input

@@ -16,8 +16,8 @@ from config.api.problems import Problem
 from config.encryption import encrypt
 from licensing.callers import Caller, HeldKey, load_caller
 from llmproxy.calls.token_counts import count_tokens
-from llmproxy.catalogue import cooling
-from llmproxy.catalogue.cooling import RouteKey
+from llmproxy.catalogue import readiness
+from llmproxy.dialects.protocol import RouteKey
 from llmproxy.models import LanguageModel, Provider, Route, key_place
 from llmproxy.requests.messages import parse_count
 from tests.llmproxy.test_cooling import forget
@@ -159,11 +159,11 @@ def test_a_route_that_cools_down_is_not_asked_and_leaves_its_try_to_a_call(
         add_route("first", failing.base_url)
         add_route("second", provider.base_url)
         first = RouteKey("first", "m")
-        for _ in range(cooling.FAILURES):
-            cooling.note_failure(first, wait=None, now=now)
+        for _ in range(readiness.FAILURES):
+            readiness.note_failure(first, wait=None, now=now)
         assert counted(caller, now) == COUNTED
         assert (len(failing.bodies), len(provider.bodies)) == (0, 1)
         later = now.replace(year=now.year + 1)
         assert counted(caller, later) == COUNTED
         assert len(failing.bodies) == 1
-        assert cooling.cooling(first, now=later) is None
+        assert readiness.cooling(first, now=later) is None
