@@ -1,13 +1,15 @@
-"""A database, secrets and tokens made by the release before go on working after an upgrade.
+"""A database, secrets and tokens made by the releases before go on working after an upgrade.
 
 ``upgrade/704cb02.sql.gz`` is a dump of a demo database of that release, in which a person has signed in, called the
 model, sent telemetry, connected a third party and published; ``704cb02.json`` has the tokens and secrets of that demo.
+In that of 1f2697d a person has signed in and called the model, and a call has an attempt that was left.
 """
 
 import gzip
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +32,7 @@ from tests.served.database import Database, new_database
 from tests.served.service import Service, manage, running_service
 from tests.served.shell import PATIENCE, Shell
 from usage.models import UsageRecord
+from usage.statements import attempts_of
 
 pytestmark = pytest.mark.full
 
@@ -63,11 +66,28 @@ class Upgraded:
 def upgraded(
     django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Upgraded]:
+    with upgraded_from("704cb02", django_db_blocker, tmp_path_factory) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def latest(
+    django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Upgraded]:
+    with upgraded_from("1f2697d", django_db_blocker, tmp_path_factory) as found:
+        yield found
+
+
+@contextmanager
+def upgraded_from(
+    release: str, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Upgraded]:
     folder = tmp_path_factory.mktemp("upgraded")
-    before = json.loads((BEFORE / "704cb02.json").read_text())
+    before = json.loads((BEFORE / f"{release}.json").read_text())
     with new_database(django_db_blocker.unblock) as database, Provider.running() as provider:
-        restore(database.url, datetime.fromisoformat(before["recorded_at"]))
-        add_operators(database.url)
+        restore(database.url, release, datetime.fromisoformat(before["recorded_at"]))
+        if release == "704cb02":
+            add_operators(database.url)
         endpoints = {
             f"{each}_endpoint": f"{provider}/{each}"
             for each in ("authorization", "token", "revocation")
@@ -87,11 +107,11 @@ def upgraded(
             yield Upgraded(service, folder, environ, database, before)
 
 
-def restore(url: str, recorded_at: datetime) -> None:
+def restore(url: str, release: str, recorded_at: datetime) -> None:
     """Fills an empty database from the dump, as if it had been made just now."""
     since = datetime.now(UTC) - recorded_at
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(gzip.decompress((BEFORE / "704cb02.sql.gz").read_bytes()))
+        connection.execute(gzip.decompress((BEFORE / f"{release}.sql.gz").read_bytes()))
         connection.execute("SET search_path TO public")
         for table, columns in ENDING.items():
             later = ", ".join(f"{column} = {column} + %(since)s" for column in columns)
@@ -143,6 +163,33 @@ def test_superusers_become_owners_and_other_operators_keep_exactly_their_rights(
         of_a_client.save()
         assert of_a_client.is_owner
         assert Operator.objects.count() == len(owners) + 1
+
+
+def test_tokens_of_the_latest_release_go_on(latest: Upgraded) -> None:
+    shell, keyed = Shell(latest.service.url), latest.before["keyed"]
+    unused = {"refresh": latest.before["unused"]["refresh"], "device_fp": "upgrade"}
+    assert shell.post("/v1/auth/refresh", unused).status_code == 200
+    answer = shell.refresh(keyed["refresh"], key=keyed["key"])
+    assert (answer.status_code, answer.json()["refresh"]) == (200, keyed["successor"])
+
+
+def test_the_ledger_of_the_latest_release_is_kept_with_its_left_attempt(latest: Upgraded) -> None:
+    recorded = latest.before["usage"]
+    with latest.database.rows():
+        settled = UsageRecord.objects.filter(session_id__isnull=False).order_by("opened_at")
+        records = list(settled[: recorded["calls"]])
+        assert sum(each.input_tokens for each in records) == recorded["input"]
+        assert sum(each.output_tokens for each in records) == recorded["output"]
+        attempts = [attempt for each in attempts_of(records).values() for attempt in each]
+    assert [(each.provider, each.cost, each.is_reported) for each in attempts] == [
+        ("first", 50, False)
+    ]
+    shell = latest.signed_in()
+    assert shell.get("/v1/license/status").json()["status"] == "active"
+    assert shell.complete("hello").status_code == 200
+    with latest.database.rows():
+        newest = UsageRecord.objects.order_by("-opened_at")[0]
+        assert (newest.state, newest.abandoned, newest.is_implausible) == ("settled", None, False)
 
 
 def test_an_unused_refresh_token_is_exchanged(upgraded: Upgraded) -> None:
