@@ -25,8 +25,8 @@ from llmproxy.api.client_disconnect import disconnect_check
 from llmproxy.api.schema import EXAMPLES, STREAMS, chat_request, model_call, ref
 from llmproxy.api.serializers import ModelListSerializer, ModelSerializer
 from llmproxy.calls.admission import admit
-from llmproxy.calls.call import Call, End
-from llmproxy.calls.relay import complete, stream
+from llmproxy.calls.call import Call
+from llmproxy.calls.relay import Stream, complete, stream
 from llmproxy.catalogue.choosing import offered, unknown_model
 from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.requests import embeddings, responses
@@ -89,7 +89,7 @@ class ModelCallViewSet(ViewSet):
     def _answer(
         self, request: Request, read: Callable[[dict[str, Any]], CallRequest]
     ) -> HttpResponseBase:
-        now = timezone.now()
+        now, call = timezone.now(), None
         caller = caller_of(request)
         limits = ratelimits.count("llm.user", key=str(caller.user_id), now=now).headers()
         try:
@@ -99,13 +99,14 @@ class ModelCallViewSet(ViewSet):
             admission = admit(
                 caller=caller, request=asked, request_id=request_id(), now=now, size=size
             )
-            response = _response(Call(admission, has_left=disconnect_check(request.META)))
+            call = Call(admission, has_left=disconnect_check(request.META))
+            answer = stream(call) if asked.stream else complete(call)
         except Problem as problem:
-            problem.headers |= limits
+            remaining = {} if call is None else call.remaining(now=timezone.now())
+            problem.headers |= remaining | limits
             raise
-        for name, value in limits.items():
-            response[name] = value
-        return response
+        headers = call.remaining(now=timezone.now()) | limits
+        return _streamed(answer, headers) if isinstance(answer, Stream) else _whole(answer, headers)
 
 
 class ModelViewSet(ViewSet):
@@ -142,20 +143,7 @@ class ModelViewSet(ViewSet):
         raise unknown_model(name)
 
 
-def _response(call: Call) -> HttpResponseBase:
-    try:
-        is_streamed = call.admission.request.stream
-        response: HttpResponseBase = _streamed(call) if is_streamed else _whole(call)
-    except Problem as problem:
-        problem.headers |= call.remaining(now=timezone.now())
-        raise
-    for name, value in call.remaining(now=timezone.now()).items():
-        response[name] = value
-    return response
-
-
-def _whole(call: Call) -> HttpResponse:
-    answer = complete(call)
+def _whole(answer: dict[str, Any], headers: dict[str, str]) -> HttpResponse:
     try:
         body = orjson.dumps(answer)
     except TypeError:
@@ -163,23 +151,20 @@ def _whole(call: Call) -> HttpResponse:
         plain = dumps(answer, ensure_ascii=False, separators=(",", ":"))
         body = plain.encode("utf-8", "replace")
     return HttpResponse(
-        body, content_type="application/json", headers={"Cache-Control": "no-store"}
+        body, content_type="application/json", headers={"Cache-Control": "no-store", **headers}
     )
 
 
-def _streamed(call: Call) -> StreamingHttpResponse:
-    answer = stream(call)
+def _streamed(answer: Stream, headers: dict[str, str]) -> StreamingHttpResponse:
     response = StreamingHttpResponse(
         answer,
         content_type="text/event-stream; charset=utf-8",
-        headers={"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"},
+        headers={
+            "Cache-Control": "no-cache, no-transform",
+            "X-Accel-Buffering": "no",
+            **headers,
+        },
     )
-
-    def how_ended() -> str | None:
-        """The end of the stream for the request's log line; None where the server sees it itself."""
-        if call.end == End.CLIENT_GONE:
-            return "cut"
-        return answer.failure.code if answer.failure else None
-
-    response.how_ended = how_ended  # type: ignore[attr-defined]
+    # For the request's log line.
+    response.how_ended = answer.how_ended  # type: ignore[attr-defined]
     return response

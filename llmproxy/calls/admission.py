@@ -6,8 +6,8 @@ from datetime import datetime
 from config.db.connections import release_connection
 from licensing.callers import Caller
 from llmproxy.calls.estimating import estimate_of
-from llmproxy.catalogue.choosing import Choice, choose
-from llmproxy.catalogue.readiness import able_targets, give_back, ready_target
+from llmproxy.catalogue.choosing import Choice, able_targets, choose
+from llmproxy.catalogue.readiness import give_back, ready_target
 from llmproxy.dialects.protocol import Target
 from llmproxy.prompts.estimates import Estimate, least_tokens
 from llmproxy.requests.call_request import CallRequest, Surface

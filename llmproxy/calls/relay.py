@@ -182,16 +182,20 @@ class Stream:
             if out:
                 # These bytes do not wait for the settlement.
                 yield out
-            yield from self._await_settlement()
-            out = b""
+                out = b""
+            for _ in range(SETTLE_KEEP_ALIVES):
+                if self.call.wait_settled(self._keep_alive):
+                    break
+                yield KEEP_ALIVE
+            else:
+                raise ServiceUnavailable
         yield out + reader.ending(self.call.charged_usage())
 
-    def _await_settlement(self) -> Iterator[bytes]:
-        for _ in range(SETTLE_KEEP_ALIVES):
-            if self.call.wait_settled(self._keep_alive):
-                return
-            yield KEEP_ALIVE
-        raise ServiceUnavailable
+    def how_ended(self) -> str | None:
+        """The end of the stream for the log; None where the server sees it itself."""
+        if self.call.end == End.CLIENT_GONE:
+            return "cut"
+        return self.failure.code if self.failure else None
 
 
 def stream(call: Call) -> Stream:

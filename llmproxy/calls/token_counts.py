@@ -17,8 +17,8 @@ from config.http.errors import ExchangeError
 from config.http.exchange import Exchange
 from licensing.callers import Caller
 from llmproxy.calls.estimating import estimate_of
-from llmproxy.catalogue.choosing import choose
-from llmproxy.catalogue.readiness import able_targets, end_try, ready_target
+from llmproxy.catalogue.choosing import able_targets, choose
+from llmproxy.catalogue.readiness import end_try, ready_target
 from llmproxy.dialects.anthropic.messages import count_request
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
 from llmproxy.dialects.reading import count_of, parse_json_exactly

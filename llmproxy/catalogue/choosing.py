@@ -1,5 +1,6 @@
 """Finds the models that a caller may use."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -8,7 +9,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import QuerySet
 
-from config.api.problems import Fault, NotFound
+from config.api.problems import Fault, InvalidRequest, NotFound
 from config.encryption import decrypt
 from licensing.callers import Caller
 from licensing.models import Plan
@@ -16,8 +17,9 @@ from licensing.permissions import NotEntitled
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
 from llmproxy.models import LanguageModel, Provider, Route, is_known_to_think, tokenizer_of
+from llmproxy.prompts import image_addresses
 from llmproxy.prompts.estimates import Measure
-from llmproxy.requests.call_request import Surface
+from llmproxy.requests.call_request import CallRequest, Surface
 from usage.costs import Prices
 
 
@@ -72,6 +74,22 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     published = [each.context_length for each in able if each.context_length is not None]
     context_length = model.context_length or max(published, default=None)
     return Choice(wanted, model.output_limit, model.image_tokens, targets, context_length)
+
+
+def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target]:
+    """The targets that can take a request. It is held to the first, whose faults it is refused for."""
+    able: list[Target] = []
+    for target in targets:
+        try:
+            target.check(request)
+            # What the dialect does not know is refused before it is read.
+            image_addresses.check(request.fetched_images(), base_url=target.base_url)
+        except InvalidRequest:
+            if not able:
+                raise
+        else:
+            able.append(target)
+    return able
 
 
 # Models with their plans and routes, by name and plan, each as of a version of the catalogue.

@@ -1,4 +1,4 @@
-"""Finds the route that a call asks next: it takes the call, does not cool down, and has calls left in this minute.
+"""Finds the route that a call asks next: it does not cool down, and its provider has calls left in this minute.
 
 Routes cool down after failures in a row, or for as long as their provider asked; for all processes, by the cache of
 counters, and while Redis is away for each by itself. After failures one call at a time then tries the route, and the
@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 from django.core.cache import cache
 
-from config.api.problems import InvalidRequest
 from llmproxy.dialects.protocol import ProviderUnavailable, RouteKey, Target
-from llmproxy.prompts import image_addresses
-from llmproxy.requests.call_request import CallRequest
 
 log = logging.getLogger(__name__)
 
@@ -50,22 +47,6 @@ _failing_since: dict[RouteKey, float] = {}
 _seen: dict[RouteKey, tuple[float, int]] = {}
 # Failed routes that a call of this process tries.
 _tries: set[RouteKey] = set()
-
-
-def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target]:
-    """The targets that can take a request. It is held to the first, whose faults it is refused for."""
-    able: list[Target] = []
-    for target in targets:
-        try:
-            target.check(request)
-            # What the dialect does not know is refused before it is read.
-            image_addresses.check(request.fetched_images(), base_url=target.base_url)
-        except InvalidRequest:
-            if not able:
-                raise
-        else:
-            able.append(target)
-    return able
 
 
 def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> Target:

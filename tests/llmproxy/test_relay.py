@@ -893,7 +893,7 @@ def test_a_failed_stream_reports_how_it_ended(
         peer.reset()
 
     with play(script) as call:
-        response = _streamed(call)
+        response = _streamed(stream(call), {})
         parts = iter(response)
         assert b"hello" in next(parts)
         if stopped is not None:
@@ -908,7 +908,7 @@ def test_a_failed_stream_reports_how_it_ended(
 
 def test_a_successful_stream_reports_no_end(play: Play) -> None:
     with play(plays(chunk("hello"), chunk(None), usage_chunk(), DONE)) as call:
-        response = _streamed(call)
+        response = _streamed(stream(call), {})
         assert b"[DONE]" in b"".join(response)
         response.close()
     assert response.how_ended() is None  # type: ignore[attr-defined]
