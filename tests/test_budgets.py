@@ -66,7 +66,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_629, "config": 9_733, "licensing": 1_904, "llmproxy": 9_743, "releases": 5_141,
+    "accounts": 10_629, "config": 9_811, "licensing": 1_904, "llmproxy": 9_743, "releases": 5_141,
     "telemetry": 1_098, "usage": 3_708,
 }  # fmt: skip
 
