@@ -7,12 +7,14 @@ costs requests neither errors nor time.
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisClusterException, RedisError
 
-from config.ratelimits.servers import SOCKET_SECONDS, client_of
+from config.batches import Batches, Execution
+from config.ratelimits.servers import CLUSTER, SOCKET_SECONDS, client_of
 
 log = logging.getLogger(__name__)
 
@@ -21,13 +23,17 @@ T = TypeVar("T")
 PAUSE_SECONDS = 1.5
 CONNECTIONS = 32
 
-# ARGV: the number to add, and the seconds that a new count lives, or 0.
+# ARGV: of each key the number to add, and the seconds that a new count lives, or 0.
 COUNT = """
-local number = redis.call('INCRBY', KEYS[1], ARGV[1])
-if number == tonumber(ARGV[1]) and tonumber(ARGV[2]) > 0 then
-    redis.call('EXPIRE', KEYS[1], ARGV[2])
+local counts = {}
+for place, key in ipairs(KEYS) do
+    local number, seconds = tonumber(ARGV[2 * place - 1]), tonumber(ARGV[2 * place])
+    counts[place] = redis.call('INCRBY', key, number)
+    if counts[place] == number and seconds > 0 then
+        redis.call('EXPIRE', key, seconds)
+    end
 end
-return number
+return counts
 """
 # A count that has ended meanwhile does not begin below zero.
 GIVE_BACK = """
@@ -41,10 +47,25 @@ class Away(Exception):
     """Redis does not answer at the moment."""
 
 
-class RedisCounters:
-    """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails."""
+class _Count(Execution):
+    """One count: its key, and the number that it has come to once it is over."""
+
+    __slots__ = ("by", "key", "number", "seconds")
+
+    def __init__(self, key: str, by: int, seconds: int | None) -> None:
+        super().__init__(Away())
+        self.key, self.by, self.seconds, self.number = key, by, seconds or 0, 0
+
+
+class RedisCounters(Batches[_Count]):
+    """The counters at one address; each operation is one round trip and raises ``Away`` when Redis fails.
+
+    Counts of this process that meet share a round trip: most of what one costs is to wake the other side. A cluster
+    keeps their keys apart.
+    """
 
     def __init__(self, address: str) -> None:
+        super().__init__()
         self._address = address
         self._client: Any = None
         self._scripts: dict[str, Any] = {}
@@ -55,11 +76,25 @@ class RedisCounters:
         self._next_try = 0.0
 
     def increment(self, key: str, by: int, seconds: int | None) -> int:
-        return int(self._script(COUNT, key, by, seconds or 0))
+        count = _Count(key, by, seconds)
+        if self._address.startswith(CLUSTER):
+            self.fly([count])
+        else:
+            self.execute(count)
+        if count.error is not None:
+            raise Away
+        return count.number
+
+    def fly(self, batch: list[_Count]) -> None:
+        arguments = [number for each in batch for number in (each.by, each.seconds)]
+        with suppress(Away):
+            numbers = self._script(COUNT, [each.key for each in batch], *arguments)
+            for each, number in zip(batch, numbers, strict=True):
+                each.number, each.error = number, None
 
     def give_back(self, key: str) -> None:
         """Takes one from a count that still runs."""
-        self._script(GIVE_BACK, key)
+        self._script(GIVE_BACK, [key])
 
     def milliseconds_left(self, key: str) -> int:
         return max(int(self.run(lambda client: client.pttl(key))), 1)
@@ -95,8 +130,8 @@ class RedisCounters:
             self._next_try = monotonic() + PAUSE_SECONDS
         return self._try(operation)
 
-    def _script(self, text: str, key: str, *arguments: int) -> Any:
-        return self.run(lambda client: self._known(client, text)([key], arguments, client))
+    def _script(self, text: str, keys: list[str], *arguments: int) -> Any:
+        return self.run(lambda client: self._known(client, text)(keys, arguments, client))
 
     def _known(self, client: Any, text: str) -> Any:
         """The script, which sends its text only to a server that does not know it yet."""

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from config.ratelimits import redis_counters
+from config import batches
+from config.ratelimits import redis_counters, servers
 from config.ratelimits.cache import CounterCache, clear_degraded, is_degraded
 from config.ratelimits.process_counters import ProcessCounters
 from config.ratelimits.redis_counters import Away, RedisCounters
@@ -71,6 +72,24 @@ def test_counts_go_up_by_one(counters: CounterCache) -> None:
     assert [counted(counters, "a") for _ in range(4)] == [1, 2, 3, 4]
     assert counted(counters, "b") == 1
     assert not is_degraded()
+
+
+@needs_redis
+def test_counts_that_meet_share_a_round_trip(
+    server: OwnRedis, shared: CounterCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "PATIENCE_SECONDS", 20.0)
+    monkeypatch.setitem(servers.TIMEOUTS, "socket_timeout", 20.0)
+    counters = RedisCounters(server.url)
+    counters.increment("before", 1, 60)
+    keys = [*"ababca"]
+    with ThreadPoolExecutor(len(keys)) as pool, round_trips(server.client()) as sent:
+        with server.frozen():
+            meeting = [pool.submit(counters.increment, key, 1, 60) for key in keys]
+            # The first is on its way.
+            eventually(lambda: len(counters.waiting) == len(keys) - 1)
+        assert sorted(each.result(20) for each in meeting) == [1, 1, 1, 2, 2, 3]
+    assert sent == ["EVALSHA", "EVALSHA"]
 
 
 def test_reading_counts_nothing(counters: CounterCache) -> None:
