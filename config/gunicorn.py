@@ -32,6 +32,7 @@ from gunicorn.http.errors import InvalidHeader  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 
 from config import serving  # noqa: E402
+from config.client_connection import ClientConnection  # noqa: E402
 from config.db.connections import close_pool, limit_statements  # noqa: E402
 from config.middleware import health  # noqa: E402
 from config.middleware.body_limits import cut  # noqa: E402
@@ -85,23 +86,29 @@ class Worker(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
             health.begin_stop()
 
     def handle(self, listener: socket, client: socket, addr: Any) -> None:
+        client = ClientConnection(client.family, client.type, client.proto, client.detach())
         self._idle.add(client)
         try:
             super().handle(listener, client, addr)
         finally:
             self._idle.discard(client)
 
-    def handle_request(self, listener_name: Any, req: Any, sock: socket, addr: Any) -> None:
+    def handle_request(
+        self, listener_name: Any, req: Any, sock: ClientConnection, addr: Any
+    ) -> None:
         self._idle.discard(sock)
         if req.version >= (1, 1) and not any(name == "HOST" for name, _ in req.headers):
             # RFC 9112, 3.2; its parser lets pass what has no host.
             raise InvalidHeader("HTTP/1.1 requests need a Host header.", req)
         sock.settimeout(STALLED_SECONDS)
+        sock.hold()
         try:
             super().handle_request(listener_name, req, sock, addr)
         except TimeoutError:
             # Makes gunicorn close the connection without an answer.
             raise StopIteration from None
+        finally:
+            sock.flush()
         if sock in cut:
             raise StopIteration
         self._idle.add(sock)

@@ -1,0 +1,36 @@
+"""A client's connection, on which the head of an answer leaves together with the beginning of its body.
+
+gunicorn sends them apart, and most of what sending a small answer costs is to wake the other side.
+"""
+
+from socket import socket
+from typing import Any
+
+
+class ClientConnection(socket):
+    """After ``hold`` the next bytes wait for those that follow them, or for ``flush``."""
+
+    _holds = False
+    _held = b""
+
+    def hold(self) -> None:
+        """Holds what is sent next."""
+        self._holds = True
+
+    def flush(self) -> None:
+        """Sends what is held, unless the connection has been closed."""
+        self._holds = False
+        if self._held and self.fileno() >= 0:
+            self.sendall(b"")
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        if self._holds:
+            self._holds, self._held = False, data
+            return
+        if self._held:
+            data, self._held = self._held + data, b""
+        super().sendall(data, flags)
+
+    def sendfile(self, *args: Any, **options: Any) -> int:
+        self.flush()
+        return super().sendfile(*args, **options)
