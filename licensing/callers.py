@@ -48,6 +48,7 @@ class Caller:
     monthly_input_tokens: int | None
     monthly_output_tokens: int | None
     daily_tokens: int | None
+    cached_input_percent: int
     # See the plan's.
     catalogue_version: UUID | None
     key: HeldKey | None = None
@@ -88,7 +89,8 @@ _PERSON = "person.id, person.email, person.epoch, person.is_active"
 _LICENCE = """
 client.id, client.name,
 licence.status, licence.grace_until, plan.id, plan.name, plan.entitlements, licence.entitlements,
-plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens, plan.catalogue_version
+plan.monthly_input_tokens, plan.monthly_output_tokens, plan.daily_tokens, COALESCE(plan.cached_input_percent, 100),
+plan.catalogue_version
 """
 _OF_HOLDER = """
 JOIN accounts_user person ON person.id = held.user_id

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.functions import RandomUUID
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Case, F, Func, Q, When
 from django.db.models.functions import Coalesce
@@ -64,6 +65,16 @@ class Plan(models.Model):
         db_default=False,
         help_text="Whether people may make keys for editors and command lines.",
     )
+    cached_input_percent = models.SmallIntegerField(
+        "percent of cached input",
+        default=100,
+        db_default=100,
+        validators=(MinValueValidator(0), MaxValueValidator(100)),
+        help_text=(
+            "Percent of input read from a provider's cache that counts towards day and month; 10 suits coding tools, "
+            "which send the same again in each call. What calls cost does not change."
+        ),
+    )
     # Another one after each change of what a higher app offers by plans, so that processes may keep that.
     catalogue_version = models.UUIDField(db_default=RandomUUID(), editable=False)
 
@@ -72,6 +83,10 @@ class Plan(models.Model):
         constraints = (
             models.CheckConstraint(
                 condition=is_list("entitlements"), name="plan_entitlements_are_a_list"
+            ),
+            models.CheckConstraint(
+                condition=Q(cached_input_percent__range=(0, 100)),
+                name="plan_cached_input_is_a_percent",
             ),
         )
 

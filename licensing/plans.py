@@ -26,6 +26,7 @@ class PlanTerms:
     monthly_output_tokens: int | None
     daily_tokens: int | None
     allows_keys: bool = False
+    cached_input_percent: int = 100
 
     @classmethod
     def of(cls, plan: Plan) -> "PlanTerms":

@@ -66,8 +66,8 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_629, "config": 9_811, "licensing": 1_904, "llmproxy": 9_743, "releases": 5_141,
-    "telemetry": 1_098, "usage": 3_708,
+    "accounts": 10_629, "config": 9_833, "licensing": 1_923, "llmproxy": 9_920, "releases": 5_141,
+    "telemetry": 1_098, "usage": 3_735,
 }  # fmt: skip
 
 

@@ -146,12 +146,12 @@ opened AS (
         id, user_id, client_id, session_id, key_id, period, day, model, provider, request_id, streamed, state,
         reserved_input, reserved_output, input_tokens, cached_input_tokens, output_tokens,
         reasoning_tokens, source, "end", opened_at, expires_at,
-        counted_input, input_price, cached_input_price, output_price, cache_write_price, labels
+        counted_input, input_price, cached_input_price, output_price, cache_write_price, labels, cached_input_percent
     )
     SELECT %(id)s, %(user)s, %(client)s, %(session)s::uuid, %(key)s::uuid, %(period)s, day, %(model)s, %(provider)s,
            %(request)s, %(streamed)s, 'open', %(input)s, granted, 0, 0, 0, 0, '', '', %(now)s, %(expires)s,
            %(counted)s::bigint, %(input_price)s::bigint, %(cached_price)s::bigint, %(output_price)s::bigint,
-           %(write_price)s::bigint, %(labels)s::jsonb
+           %(write_price)s::bigint, %(labels)s::jsonb, %(cached_percent)s
     FROM admitted
 )
 SELECT granted, left_month, left_day, day_cap FROM admitted
@@ -171,7 +171,7 @@ def reserve(*, request: ReservationRequest, plan: PlanCaps, now: datetime) -> Re
     The output limit is lowered to what is left unreserved. Raises ``ModelCallsStopped``, ``BudgetExceeded``,
     ``MonthlyCapExceeded``, ``DailyLimitReached``, or ``CapReserved`` if running calls hold the tokens that are left.
     """
-    values = _values(request, now) | plan.values()
+    values = _values(request, now) | plan.values() | {"cached_percent": Int8(plan.cached_percent)}
     admit = _ADMIT if request.output_wanted else _ADMIT_INPUT
     if request.output_wanted and request.key_cap is not None:
         admit, values["key_cap"] = _ADMIT_KEY, Int8(request.key_cap)
@@ -217,9 +217,9 @@ WITH s AS (
     SELECT * FROM unnest(
         %(ids)s::uuid[], %(inputs)s::bigint[], %(outputs)s::bigint[], %(first_bytes)s::timestamptz[],
         %(providers)s::text[], %(counts)s::bigint[], %(input_prices)s::bigint[], %(cached_prices)s::bigint[],
-        %(output_prices)s::bigint[], %(write_prices)s::bigint[], %(abandoned)s::jsonb[]
+        %(output_prices)s::bigint[], %(write_prices)s::bigint[], %(abandoned)s::jsonb[], %(cached)s::bigint[]
     ) AS s(id, input, output, first_byte_at, provider, counted, input_price, cached_price, output_price, write_price,
-           abandoned)
+           abandoned, cached)
 ),
 free AS (
     SELECT r.id FROM usage_usagerecord AS r JOIN s USING (id)
@@ -227,7 +227,7 @@ free AS (
 )
 UPDATE usage_usagerecord AS r
 SET checkpoint_at = now(), checkpoint_input = s.input, checkpoint_output = s.output,
-    first_byte_at = COALESCE(r.first_byte_at, s.first_byte_at),
+    checkpoint_cached = s.cached, first_byte_at = COALESCE(r.first_byte_at, s.first_byte_at),
     provider = s.provider, counted_input = s.counted, input_price = s.input_price, cached_input_price = s.cached_price,
     output_price = s.output_price, cache_write_price = s.write_price, abandoned = s.abandoned,
     expires_at = GREATEST(r.expires_at, now() + make_interval(secs => %(margin)s))
@@ -240,7 +240,7 @@ RETURNING r.id
 class SoFar(NamedTuple):
     """What a running call has used so far, whom it asks and whom it has asked in vain.
 
-    The tokens are both None if only its complete answer reports them.
+    The tokens are both None if only its complete answer reports them; of the input, ``cached`` was read from a cache.
     """
 
     record_id: UUID
@@ -249,6 +249,7 @@ class SoFar(NamedTuple):
     first_byte_at: datetime | None
     asked: Asked
     abandoned: tuple[Abandoned, ...] = ()
+    cached: int = 0
 
 
 def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
@@ -268,6 +269,7 @@ def checkpoint(calls: Sequence[SoFar]) -> set[UUID]:
         "output_prices": [each.output for each in prices],
         "write_prices": [each.cache_write for each in prices],
         "abandoned": [as_json(each.abandoned) for each in calls],
+        "cached": [each.cached for each in calls],
         "margin": EXPIRY_MARGIN.total_seconds(),
     }
     with connection.cursor() as cursor:

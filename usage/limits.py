@@ -27,11 +27,15 @@ SMALL_PERCENT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCaps:
-    """A plan's numbers, in tokens; None means no cap, and for ``daily`` the rule of :func:`limits_of`."""
+    """A plan's numbers, in tokens; None means no cap, and for ``daily`` the rule of :func:`limits_of`.
+
+    ``cached_percent`` of the input that a provider reads from a cache counts.
+    """
 
     monthly_input: int | None
     monthly_output: int | None
     daily: int | None
+    cached_percent: int = 100
 
     @classmethod
     def of(cls, plan: Caller | Plan) -> "PlanCaps":
@@ -40,6 +44,7 @@ class PlanCaps:
             monthly_input=plan.monthly_input_tokens,
             monthly_output=plan.monthly_output_tokens,
             daily=plan.daily_tokens,
+            cached_percent=plan.cached_input_percent,
         )
 
     def values(self) -> dict[str, Any]:

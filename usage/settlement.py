@@ -50,9 +50,12 @@ WITH settled AS (
         provider = %(provider)s, counted_input = %(counted)s::bigint, input_price = %(input_price)s::bigint,
         cached_input_price = %(cached_price)s::bigint, output_price = %(output_price)s::bigint,
         cache_write_price = %(write_price)s::bigint, is_implausible = %(reported)s::bigint IS NOT NULL,
-        abandoned = COALESCE(%(abandoned)s::jsonb, abandoned)
+        abandoned = COALESCE(%(abandoned)s::jsonb, abandoned),
+        capped_input = CASE WHEN cached_input_percent < 100
+                            THEN %(input)s - %(cached)s * (100 - cached_input_percent) / 100 END
     WHERE id = %(id)s AND settled_at IS NULL
-    RETURNING user_id, key_id, period, day, reserved_input, reserved_output, input_tokens, output_tokens
+    RETURNING user_id, key_id, period, day, reserved_input, reserved_output, output_tokens,
+        COALESCE(capped_input, input_tokens) AS input_tokens
 ),
 counted AS (
 UPDATE usage_monthlyusage AS m
@@ -180,6 +183,7 @@ def settle_abandoned(*, now: datetime) -> int:
                 user_id=record.user_id,
                 spent=Spent(
                     input=record.reserved_input if input_tokens is None else input_tokens,
+                    cached_input=record.checkpoint_cached or 0,
                     output=record.reserved_output if output_tokens is None else output_tokens,
                 ),
                 source=UsageRecord.Source.ESTIMATED,

@@ -12,7 +12,7 @@ from accounts.keys.signing_keys import rotate_signing_key
 from accounts.models import Client, SigningKey, User
 from licensing.licences import create_client, set_terms
 from licensing.models import Plan
-from licensing.plans import PlanTerms, change_plan
+from licensing.plans import PlanTerms, add_plan, change_plan
 from llmproxy.catalogue.offering import write_route
 from llmproxy.catalogue.providers import ProviderTerms, add_provider, change_provider
 from llmproxy.catalogue.routing import RouteTerms, add_route
@@ -22,6 +22,17 @@ CLIENT = "Demo Company"
 APP = "notes"
 PERSON = "ada@demo.test"
 OPERATOR = "operator@demo.test"
+# For editors and agents, which send 50 to 150 KB in each call, nearly all of it from a cache. Without a cap of input it
+# has no daily limit.
+CODING = PlanTerms(
+    name="Coding",
+    entitlements=[],
+    monthly_input_tokens=None,
+    monthly_output_tokens=2_000_000,
+    daily_tokens=None,
+    allows_keys=True,
+    cached_input_percent=10,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +55,8 @@ def seed(*, known: Demo | None, now: datetime) -> Demo:
     with transaction.atomic():
         if not SigningKey.objects.exists():
             rotate_signing_key(publish_ahead=timedelta(0), by=by, now=now)
+        if not Plan.objects.filter(name=CODING.name).exists():
+            add_plan(terms=CODING, by=by, now=now)
         client = Client.objects.filter(name=CLIENT).first()
         if client is None:
             plan = Plan.objects.get(name="Starter")

@@ -83,6 +83,7 @@ class PlanAdmin(ConsoleAdmin):
         tokens("daily_tokens"),
         "licences_held",
         yes_no("allows_keys", "personal keys"),
+        "cached_input_percent",
     )
     search_fields = ("name",)
     fields = list_display

@@ -105,7 +105,13 @@ class Call:
         spent, _ = charge(admission, attempt.meter, attempt, End.CRASHED, None)
         first_byte_at = attempt.meter.first_byte_at
         return SoFar(
-            self.id, spent.input, spent.output, first_byte_at, self._asked(), self.abandoned
+            self.id,
+            spent.input,
+            spent.output,
+            first_byte_at,
+            self._asked(),
+            self.abandoned,
+            spent.cached_input,
         )
 
     def remaining(self, *, now: datetime) -> dict[str, str]:

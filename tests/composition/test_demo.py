@@ -3,6 +3,7 @@
 import json
 from datetime import datetime
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from django.core import mail
@@ -13,8 +14,9 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.models import Client, SigningKey, User
 from accounts.sessions.sign_in import Device, sign_in
 from config.jobs.mail import queue_for_operators, send_mail
-from licensing.models import Licence
+from licensing.models import Licence, Plan
 from llmproxy.models import Route
+from usage.limits import PlanCaps, balance
 
 pytestmark = pytest.mark.django_db
 
@@ -30,13 +32,18 @@ def test_the_demo_can_sign_in_and_a_second_run_keeps_it(tmp_path: Path, now: dat
     assert sign_in(email=demo["email"], password=demo["password"], device=Device(), now=now).access
     assert User.objects.get(email=demo["operator_email"]).is_superuser
     assert Licence.objects.get().plan.allows_keys
+    coding = Plan.objects.get(name="Coding")
+    assert (coding.allows_keys, coding.cached_input_percent) == (True, 10)
+    assert balance(user_id=uuid4(), plan=PlanCaps.of(coding), now=now).day_cap is None
 
     # As the demo of an earlier release.
+    coding.delete()
     assert Route.objects.all().delete()[0] == 3
     call_command("seed_demo", output=path)
     assert json.loads(path.read_text()) == demo
     assert Route.objects.count() == 3
     assert (Client.objects.count(), Licence.objects.count()) == (1, 1)
+    assert Plan.objects.filter(name="Coding").count() == 1
     assert (User.objects.count(), SigningKey.objects.count()) == (2, 1)
 
 

@@ -20,6 +20,7 @@ TERMS = {
     "monthly_input_tokens": "2000000",
     "monthly_output_tokens": "",
     "daily_tokens": "",
+    "cached_input_percent": "10",
 }
 
 
@@ -27,6 +28,7 @@ def test_a_plan_is_added(console: Browser) -> None:
     console.post(reverse("admin:licensing_plan_add"), TERMS)
     plan = Plan.objects.get(name="Larger")
     assert (plan.entitlements, plan.monthly_output_tokens) == (["forms", "reports"], None)
+    assert plan.cached_input_percent == 10
     assert AuditEvent.objects.get(action="plan:added").address == Browser.address
 
 

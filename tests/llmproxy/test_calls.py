@@ -362,6 +362,26 @@ class TestEnds:
         assert (row.input_tokens, row.output_tokens, row.cached_input_tokens) == (9, 8, 7)
         assert (row.reasoning_tokens, row.source, row.end) == (6, "provider", "done")
 
+    def test_a_cached_prompt_counts_by_the_plan_of_its_admission(
+        self, caller: Caller, plan: Plan, now: datetime
+    ) -> None:
+        Plan.objects.update(cached_input_percent=10)
+        session = caller.session_id
+        assert session is not None
+        coding = load_caller(user_id=caller.user_id, session_id=session)
+        assert coding is not None
+        chat = parse({"messages": [{"role": "user", "content": "hello"}]}, stream=True)
+        call = admit(caller=coding, request=chat, request_id="", now=now)
+        meter = asking(call)
+        meter.state, meter.prompt = State.DELIVERING, PromptUsage(9_000, cached_input=8_000)
+        Plan.objects.update(cached_input_percent=100)
+        assert (call.so_far().input, call.so_far().cached) == (9_000, 8_000)
+        meter.report = TokenUsage(input=9_000, output=8, cached_input=8_000)
+        call.settle(End.DONE)
+        assert (record().input_tokens, record().capped_input) == (9_000, 1_800)
+        left = plan.daily_tokens - 1_808
+        assert call.remaining(now=now)["X-Tokens-Remaining-Day"] == str(left)
+
     def test_a_call_that_asked_nobody_charges_nothing(self, call: Call) -> None:
         call.settle(End.PROVIDER_FAILED)
         assert (record().input_tokens, record().output_tokens, record().source) == (0, 0, "counted")

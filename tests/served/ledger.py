@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import Q, Sum
+from django.db.models.functions import Coalesce
 
 from tests.served.database import Database
 from tests.served.people import Person
@@ -36,7 +37,7 @@ def sums(user_id: UUID) -> dict[str, int]:
     """What the records of a person come to; call it inside ``rows()``."""
     is_open = Q(state=UsageRecord.State.OPEN)
     totals: dict[str, Any] = UsageRecord.objects.filter(user_id=user_id).aggregate(
-        input_used=Sum("input_tokens", filter=~is_open, default=0),
+        input_used=Sum(Coalesce("capped_input", "input_tokens"), filter=~is_open, default=0),
         output_used=Sum("output_tokens", filter=~is_open, default=0),
         input_reserved=Sum("reserved_input", filter=is_open, default=0),
         output_reserved=Sum("reserved_output", filter=is_open, default=0),

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 from django.db.models import Sum
+from django.db.models.functions import Coalesce
 
 from accounts.models import User
 from config.api.problems import Problem
@@ -25,6 +26,8 @@ from usage.settlement import After, settle_abandoned
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ROOMY = PlanCaps(monthly_input=None, monthly_output=None, daily=None)
+# The input of a record that counts.
+COUNTS = Coalesce("capped_input", "input_tokens")
 numbers = count()
 
 
@@ -78,14 +81,14 @@ def assert_totals_are_the_ledger(user: User) -> None:
     for month in MonthlyUsage.objects.filter(user=user):
         records = UsageRecord.objects.filter(user=user, period=month.period)
         settled = records.filter(state="settled").aggregate(
-            i=Sum("input_tokens", default=0), o=Sum("output_tokens", default=0)
+            i=Sum(COUNTS, default=0), o=Sum("output_tokens", default=0)
         )
         held = records.open().aggregate(
             i=Sum("reserved_input", default=0), o=Sum("reserved_output", default=0)
         )
         today = records.filter(day=month.day)
         day = today.filter(state="settled").aggregate(
-            i=Sum("input_tokens", default=0), o=Sum("output_tokens", default=0)
+            i=Sum(COUNTS, default=0), o=Sum("output_tokens", default=0)
         )
         day_held = today.open().aggregate(
             i=Sum("reserved_input", default=0), o=Sum("reserved_output", default=0)

@@ -35,6 +35,7 @@ COLUMNS = (
     "metadata",
     "key_id",
     "cache_write_tokens",
+    "capped_input",
 )
 _OWN = {"cost_usd", "caller_user", "metadata"}
 # A cell that begins so is a formula to a spreadsheet: an operator names models, a caller its requests.
@@ -96,6 +97,7 @@ def _attempt_row(record: UsageRecord, attempt: Attempt) -> dict[str, Any]:
         "end": UsageRecord.End.TIMEOUT.value,
         "input_tokens": attempt.input,
         "cached_input_tokens": 0,
+        "capped_input": 0,
         "cache_write_tokens": 0,
         "output_tokens": attempt.output,
         "reasoning_tokens": 0,

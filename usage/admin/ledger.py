@@ -90,6 +90,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
         tokens("reserved_output"),
         tokens("input_tokens"),
         tokens("cached_input_tokens"),
+        tokens("capped_input", "input towards the caps"),
         tokens("cache_write_tokens"),
         tokens("output_tokens"),
         tokens("reasoning_tokens"),

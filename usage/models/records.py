@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from config.db.uuid7 import timed_uuid
 from usage.models.totals import none_negative
@@ -73,6 +73,14 @@ class UsageRecord(models.Model):
     reserved_output = models.BigIntegerField()
     input_tokens = models.BigIntegerField(default=0)
     cached_input_tokens = models.BigIntegerField(default=0)
+    cached_input_percent = models.SmallIntegerField(
+        default=100,
+        db_default=100,
+        help_text="How much of the cached input counts towards the caps, by the plan at admission.",
+    )
+    capped_input = models.BigIntegerField(
+        null=True, help_text="The input that counts towards the caps; empty: all of it."
+    )
     cache_write_tokens = models.BigIntegerField(default=0, db_default=0)
     output_tokens = models.BigIntegerField(default=0)
     reasoning_tokens = models.BigIntegerField(default=0)
@@ -106,6 +114,7 @@ class UsageRecord(models.Model):
         null=True, help_text="While it runs: what it has cost so far, as its process last said."
     )
     checkpoint_output = models.BigIntegerField(null=True)
+    checkpoint_cached = models.BigIntegerField(null=True)
     opened_at = models.DateTimeField(help_text="When it was admitted.")
     first_byte_at = models.DateTimeField(
         null=True, help_text="When the provider began to answer; empty if it never did."
@@ -144,6 +153,10 @@ class UsageRecord(models.Model):
                     checkpoint_output__isnull=False,
                 ),
                 name="usage_checkpoint_is_whole",
+            ),
+            models.CheckConstraint(
+                condition=Q(capped_input=None) | Q(capped_input__range=(0, F("input_tokens"))),
+                name="usage_capped_input_is_a_part",
             ),
             models.CheckConstraint(
                 condition=none_negative(

@@ -1,0 +1,14 @@
+from django.contrib.postgres.operations import ValidateConstraint
+from django.db import migrations
+
+
+class Migration(migrations.Migration):
+    """What the constraint says of new rows holds for all."""
+
+    atomic = False
+
+    dependencies = [("usage", "0022_cached_input_counts_by_its_share")]
+
+    operations = [
+        ValidateConstraint(model_name="usagerecord", name="usage_capped_input_is_a_part"),
+    ]
