@@ -64,6 +64,7 @@ LLM_API_KEY = secret("LLM_API_KEY", check=HEADER_VALUE)
 # Empty: the public authorities.
 LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.str("LLM_DEFAULT_MODEL", validate=NOT_EMPTY) or ""
+LLM_MEMBERS: str = env.str("LLM_MEMBERS", "listed", validate=validate.OneOf(("listed", "all")))
 LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=POSITIVE)
 # None: as long as any other silence.
 LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None, validate=POSITIVE)
@@ -286,7 +287,7 @@ CORS_ALLOW_HEADERS = [
     "x-stainless-poll-helper", "x-stainless-retry-count", "x-stainless-runtime", "x-stainless-runtime-version",
     "x-stainless-timeout",
     # Tracing.
-    "baggage", "traceparent", "tracestate",
+    "baggage", "sentry-trace", "traceparent", "tracestate",
 ]  # fmt: skip
 CORS_EXPOSE_HEADERS = [
     "etag", "request-id", "retry-after", "www-authenticate", "x-manifest-signature", "x-output-limit",

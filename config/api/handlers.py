@@ -6,6 +6,7 @@ the same words as a page.
 
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,6 +32,10 @@ CHALLENGE = 'Bearer realm="shell"'
 TOKEN_REFUSED = frozenset({"invalid_access_token", "access_token_expired", "access_revoked"})
 PAGES = ("/admin/", "/account/")
 MODEL_CALLS = "/v1/llm/"
+# Where SDKs ask that have another base address than that of model calls.
+ASTRAY = re.compile(
+    r"(?:/(?:api|openai|llm|v1))*/(?:chat|completions|responses|embeddings|messages|models)(?:/|$)"
+)
 # The addresses of Anthropic's SDKs, which read errors in a shape of their own.
 MESSAGES = ("/v1/llm/messages", "/v1/llm/v1/")
 # An error page loads nothing.
@@ -73,7 +78,7 @@ def render(request: HttpRequest, problem: Problem) -> HttpResponse:
         ]
     if request.path_info.startswith(MESSAGES):
         body |= anthropic_error(problem)
-    elif request.path_info.startswith(MODEL_CALLS):
+    elif request.path_info.startswith(MODEL_CALLS) or ASTRAY.match(request.path_info):
         body["error"] = openai_error(problem)
     body |= {name: value for name, value in problem.members.items() if name not in body}
     text = json.dumps(body, cls=DjangoJSONEncoder, ensure_ascii=False)
@@ -119,7 +124,7 @@ def anthropic_error(problem: Problem) -> dict[str, Any]:
     kind = ANTHROPIC_TYPES.get(
         problem.status, "api_error" if problem.status >= 500 else "invalid_request_error"
     )
-    details = {"error_code": problem.code}
+    details = {"error_code": problem.code, **problem.sdk_details}
     return {
         "type": "error",
         "error": {"type": kind, "message": _message(problem), "details": details},
@@ -157,6 +162,8 @@ def permission_denied(request: HttpRequest, exception: Exception | None = None) 
 
 def page_not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
     """Django's handler404."""
+    if ASTRAY.match(request.path_info):
+        return render(request, NotFound("Nothing is here. Model calls are below /v1/llm/."))
     return _answer_to(request, exception, NotFound)
 
 

@@ -39,11 +39,12 @@ class Problem(Exception):
 
     ``code`` is its name on the wire, ``title`` names the kind, and ``detail`` is a sentence that a shell may show to a
     person. ``headers`` and ``members`` are added to the answer unchanged. ``sdk_code`` is what OpenAI's SDKs know the
-    error by, where that is another word than ``code``.
+    error by, where that is another word than ``code``, and ``sdk_details`` what Anthropic's read of it.
     """
 
     code: ClassVar[str] = "internal_error"
     sdk_code: ClassVar[str | None] = None
+    sdk_details: ClassVar[Mapping[str, Any]] = {}
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Internal error"
     default_detail: ClassVar[str] = "Something went wrong on our side. Please try again."

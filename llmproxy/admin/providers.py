@@ -18,6 +18,7 @@ from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
 from config.money import shown
+from llmproxy.catalogue.choosing import members_of
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.providers import (
     ProviderTerms,
@@ -147,18 +148,23 @@ class ProviderAdmin(ConsoleAdmin):
     fields = (
         *list_display,
         "has_key",
-        "members",
+        "members_shown",
         "calls_per_minute",
         "read_timeout",
         moment("created_at"),
     )
-    readonly_fields = ("dialect_shown", "address", "health", "spend", "has_key")
+    readonly_fields = ("dialect_shown", "address", "health", "spend", "has_key", "members_shown")
 
     @admin.display(description="dialect")
     def dialect_shown(self, provider: Provider) -> str:
         if provider.name == Provider.DEFAULT:
             return settings.LLM_PROVIDER
         return provider.get_dialect_display()
+
+    @admin.display(description="members")
+    def members_shown(self, provider: Provider) -> str:
+        label = Provider.Members(members_of(provider)).label
+        return f"{label} (LLM_MEMBERS)" if provider.name == Provider.DEFAULT else label
 
     @admin.display
     def address(self, provider: Provider) -> SafeString:

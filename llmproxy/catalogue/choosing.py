@@ -128,7 +128,7 @@ def _routes(model: LanguageModel) -> list[Route]:
 
 def _only_route(provider_name: str) -> Route:
     """The route of a model without any: to the provider of the settings, without prices."""
-    provider = Provider(name=Provider.DEFAULT, members=Provider.Members.LISTED)
+    provider = Provider(name=Provider.DEFAULT)
     return Route(
         provider=provider, provider_name=provider_name, tokenizer=tokenizer_of(provider_name)
     )
@@ -137,6 +137,11 @@ def _only_route(provider_name: str) -> Route:
 def _dialect(provider: Provider) -> Dialect:
     is_default = provider.name == Provider.DEFAULT
     return DIALECTS[settings.LLM_PROVIDER if is_default else provider.dialect]
+
+
+def members_of(provider: Provider) -> str:
+    """The members of requests that go to a provider, one of ``Provider.Members``."""
+    return settings.LLM_MEMBERS if provider.name == Provider.DEFAULT else provider.members
 
 
 def surfaces_of(route: Route) -> set[Surface]:
@@ -166,7 +171,7 @@ def target_of(route: Route) -> Target:
             route.output_price,
             route.cache_write_price,
         ),
-        passes_all=provider.members == Provider.Members.ALL,
+        passes_all=members_of(provider) == Provider.Members.ALL,
         route_id=route.pk,
         calls_per_minute=provider.calls_per_minute,
         read_timeout=provider.read_timeout,

@@ -109,6 +109,13 @@ class TestProviders:
         target = target_of(Route.objects.get(pk=route.pk))
         assert (target.key(), target.passes_all) == (KEY, True)
 
+    @pytest.mark.parametrize("members", ["listed", "all"])
+    def test_the_settings_say_which_members_their_provider_takes(
+        self, model: LanguageModel, settings, members: str
+    ) -> None:
+        settings.LLM_MEMBERS = members
+        assert target_of(model.routes.get()).passes_all is (members == "all")
+
     @pytest.mark.parametrize(
         ("change", "pointer"),
         [

@@ -249,6 +249,22 @@ def test_errors_are_not_cached_unless_the_problem_allows_it(rf: RequestFactory) 
     assert render(rf.get("/"), kept)["Cache-Control"] == "public, max-age=60"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/chat/completions", "/v1/models", "/v1/messages", "/v1/models/a", "/v1/responses"),
+        *("/chat/completions", "/models", "/openai/v1/embeddings", "/api/chat", "/llm/v1/messages"),
+    ],
+)
+def test_an_sdk_with_another_base_address_hears_where_model_calls_are(
+    client: Client, path: str
+) -> None:
+    problem = problem_in(client.post(path))
+    assert (problem["code"], problem["detail"]) == ("not_found", problem["error"]["message"])
+    assert "Model calls are below /v1/llm/." in problem["detail"]
+    assert problem_in(client.get("/v1/modelling"))["detail"] == "Nothing was found at this address."
+
+
 @pytest.mark.parametrize("path", ["/v1/llm/messages", "/v1/llm/v1/messages/count_tokens"])
 def test_an_error_of_messages_has_its_id_where_their_sdks_look(
     rf: RequestFactory, path: str

@@ -20,7 +20,7 @@ ASKED = {
     "Anthropic": "anthropic-dangerous-direct-browser-access,anthropic-version,authorization,content-type,"
     f"x-stainless-helper-method,x-stainless-timeout,{STAINLESS}",
     "Anthropic, beta": "anthropic-beta,anthropic-version,x-api-key,x-stainless-helper",
-    "tracing": "traceparent,tracestate,baggage",
+    "tracing": "traceparent,tracestate,baggage,sentry-trace",
     "a shell": "authorization,content-type,idempotency-key,if-none-match,x-request-id",
 }
 
