@@ -43,10 +43,15 @@ _STATUSES = {
     "RESOURCE_EXHAUSTED": 429,
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
+    # TGI's.
+    "validation": 422,
+    "overloaded": 429,
 }
 _UNKNOWN = 500
 # Members of an error that hold its status, as a number or as a kind.
-_PLACES = ("status_code", "code", "status", "type")
+_PLACES = ("status_code", "code", "status", "type", "error_type")
+# How TGI begins the text of an error whose kind it does not name.
+_AT_FAULT = "Input validation error"
 # Members of an answer that was begun before it failed.
 _MADE = ("choices", "output", "content", "usage")
 
@@ -89,7 +94,7 @@ def failure_of(answer: dict[str, Any], *, key: str) -> Problem:
     """The problem of an error, as if its provider had refused the call, made with this key, with it."""
     error = error_in(answer)
     body, status = dumps({"error": error}).encode(), _status_of(error)
-    if status == _UNKNOWN and is_too_long(body):
+    if status == _UNKNOWN and (is_too_long(body) or error["message"].startswith(_AT_FAULT)):
         # Servers notice a context that is too long in the middle of an answer too, mostly without a status.
         status = 400
     return problem_of(status, _retry_after(error), body, key=key)

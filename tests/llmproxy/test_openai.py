@@ -354,6 +354,26 @@ class TestEvents:
             translated({"choices": [], "prompt_filter_results": [{"prompt_index": 0}]}) == Piece()
         )
 
+    def test_members_of_chunks_without_a_choice_go_on_with_the_next(self) -> None:
+        translate = translator(chat(stream=True, stream_options={"include_usage": True}))
+        filtered = {"prompt_filter_results": [{"prompt_index": 0}]}
+        empty = translate.piece(event({"choices": [], "id": "", "model": "", **filtered}))
+        assert (empty.forward, empty.size) == (b"", 0)
+        word = {"id": "1", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+        assert chunk_of(translate.piece(event(word))) == {**word, **filtered}
+        plain = event(word)
+        assert translate.piece(plain).forward == plain.raw
+        timings = {"timings": {"prompt_ms": 30.5}, "cost": 5}
+        last = translate.piece(event({"id": "1", "choices": [], "usage": USAGE, **timings}))
+        assert last.forward == b""
+        ending, done = translate.ending(TokenUsage(12, 7, 4, 3)).split(b"\n\n", 1)
+        told = json.loads(ending.removeprefix(b"data: "))
+        assert (told["choices"], told["timings"]) == ([], {"prompt_ms": 30.5})
+        assert ("cost" in told, done) == (False, b"data: [DONE]\n\n")
+
+    def test_a_text_beside_no_choice_counts_as_output(self) -> None:
+        assert piece({"choices": [], "remark": "a word"}).size == len("a word")
+
     def test_a_comment_becomes_our_keep_alive(self) -> None:
         got = translator(chat()).piece(Event(b": PROVIDER NAME PROCESSING\n\n", None, None))
         assert got.forward == b": keep-alive\n\n"
@@ -668,6 +688,19 @@ class TestRefusals:
             refusal = refusal_of(status, {}, json.dumps(body).encode())
         assert (refusal.code, refusal.sdk_code) == ("provider_rejected", sdk_code)
         assert refusal.detail == detail
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            {"error": "Input validation error: `stop` has too many words"},
+            {"error": "`stop` has too many words", "error_type": "validation"},
+        ],
+    )
+    def test_a_text_as_first_event_is_told_as_a_refusal_is(self, error: dict[str, Any]) -> None:
+        failed = piece(error).failed
+        assert isinstance(failed, ProviderRejected)
+        assert failed.detail == error["error"]
+        assert isinstance(piece({"error": "Something broke"}).failed, ProviderError)
 
     @pytest.mark.parametrize(
         "body",

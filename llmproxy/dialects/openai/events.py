@@ -36,6 +36,8 @@ class EventTranslator(EventReader):
         self._usage: dict[str, Any] = {}
         self._known: TokenUsage | None = None
         self._finished = False
+        # What chunks without choices say beside the usage, for the next chunk that is forwarded.
+        self._beside: dict[str, Any] = {}
         self._others = OtherTexts(NO_TEXT)
         # The choices whose role was said.
         self._spoken: set[Any] = set()
@@ -52,7 +54,7 @@ class EventTranslator(EventReader):
         usage = usage_of(known)
         if self._known == known:
             usage |= usage_for_caller(self._usage, known)
-        return data_event({**head, **self._name, "choices": [], "usage": usage})
+        return data_event({**self._beside, **head, **self._name, "choices": [], "usage": usage})
 
     def _read(self, event: Event, data: bytes) -> Piece:
         data = data.strip()
@@ -81,13 +83,18 @@ class EventTranslator(EventReader):
         if may_hold_costs(data) and drop_costs(chunk):
             is_ordinary = False
         forward = b""
+        size += self._others.size(chunk, *choices)
         # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
-        # first choice of each chunk, so it is not for callers; the usage comes at the end to those that want it.
-        if choices:
-            size += self._others.size(chunk, *choices)
-            forward = (
-                _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
-            )
+        # first choice of each chunk, so it is not for callers: the next chunk says the same, and the usage comes at the
+        # end to those that want it.
+        if not choices:
+            beside = chunk.keys() - {*_HEAD, "choices"}
+            self._beside |= {name: chunk[name] for name in beside if chunk[name] is not None}
+        elif is_ordinary and not self._beside:
+            forward = _as_it_came(event, data)
+        else:
+            forward = data_event({**self._beside, **chunk, **self._name})
+            self._beside = {}
         return Piece(forward=forward, size=size, finished=finished, reported=known)
 
     def _read_deltas(self, choices: list[dict[str, Any]]) -> tuple[int, bool, bool]:
