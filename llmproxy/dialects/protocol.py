@@ -12,6 +12,7 @@ from config.api.problems import Problem
 from llmproxy.dialects.sse import Event
 from llmproxy.prompts.estimates import Measure
 from llmproxy.requests.call_request import CallRequest, Surface
+from llmproxy.requests.checking import GIVEN_BACK
 from usage.costs import Prices
 
 # A comment that keeps a silent stream alive; every client skips it.
@@ -184,8 +185,9 @@ class Target(NamedTuple):
 
     def check(self, request: CallRequest) -> None:
         """Raises ``InvalidRequest`` for a request that this provider cannot take, before anything is reserved."""
-        if request.unknown and not self.passes_all:
-            raise problems.InvalidRequest(errors=request.unknown)
+        refused = [each for each in request.unknown if each.code != GIVEN_BACK]
+        if refused and not self.passes_all:
+            raise problems.InvalidRequest(errors=refused)
         self.codec(request.surface).check(request)
 
     def post(

@@ -21,8 +21,8 @@ class Surface(StrEnum):
 class CallRequest:
     """A valid request. ``members`` are for the provider; ``output_wanted`` is in tokens, None where it is not said.
 
-    ``unknown``: the faults of members that only a provider takes whose members an operator has opened. ``labels``: what
-    the caller says that the call is for.
+    ``unknown``: the faults of members that only a provider takes whose members an operator has opened, or those that
+    callers give back of an answer. ``labels``: what the caller says that the call is for.
     """
 
     surface: Surface

@@ -1,6 +1,7 @@
 """Checks the body of a model call by the JSON Schema that is published for it: ``schemas/<surface>.json``."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from itertools import islice
 from json import loads
 from pathlib import Path
@@ -24,6 +25,8 @@ MAX_SEARCHED = 1_000
 # A body with more values keeps its nulls.
 MAX_MENDED = 10_000
 NO_REFUSALS: Refusals = {}
+# Not refused, but counted with the prompt.
+GIVEN_BACK = "given_back"
 _FOLDER = Path(__file__).with_name("schemas")
 
 
@@ -40,6 +43,8 @@ class RequestSchema:
         self._explaining = _validator(
             discriminated(schema, components), discriminated(components, components)
         )
+        # What is read somewhere is nowhere unknown.
+        self._names = {*_names_in(schema), *_names_in(components)}
         named = schema.get("$ref", "").rpartition("/")[2]
         self.known: Json = components.get(named, schema)["properties"]
 
@@ -53,11 +58,15 @@ class RequestSchema:
     def check(self, data: Json, *, besides: Iterable[Fault] = ()) -> tuple[Fault, ...]:
         """Returns the faults that are no more than members which the schema does not know.
 
+        Those of code ``GIVEN_BACK`` alone pass at every provider.
+
         Raises ``InvalidRequest`` with a pointer for each other fault, those ``besides`` the schema's among them, and
         ``MalformedRequest`` for too many values or members.
         """
         size, faults = size_of(data), [*besides]
         if not self._is_closed(data, size=size):
+            if not faults and (given_back := self._given_back(data, size=size)):
+                return given_back
             found = list(islice(self._faults(data, size=size), MAX_FAULTS))
             refused = {each.pointer: each for each in refused_members(data, known=self.known)}
             if refused:
@@ -95,6 +104,25 @@ class RequestSchema:
                     del members[name]
         return self._closed.is_valid(data)
 
+    def _given_back(self, data: Json, *, size: int) -> tuple[Fault, ...]:
+        """The unknown members of what a model has said, of a body that is closed without them.
+
+        An answer's members reach callers, whose SDKs give all of them back.
+        """
+        place = "messages" if "messages" in self.known else "input"
+        turns = data.get(place)
+        if size > MAX_MENDED or not isinstance(turns, list):
+            return ()
+        turns = [deepcopy(each) if is_answer(each) else each for each in turns]
+        said, found = list(filter(is_answer, turns)), []
+        for schema, members in _objects(self.known[place], said, components=self._components):
+            # A cache has prices.
+            if schema.get("additionalProperties") is False and "ttl" not in schema["properties"]:
+                for name in members.keys() - self._names:
+                    del members[name]
+                    found.append(Fault(pointer((place, name)), GIVEN_BACK, ""))
+        return tuple(found) if self._closed.is_valid({**data, place: turns}) else ()
+
     def _faults(self, data: Json, *, size: int) -> Iterator[Fault]:
         if size <= MAX_SEARCHED:
             for error in self._explaining.iter_errors(data):
@@ -119,6 +147,14 @@ class RequestSchema:
                 yield Fault(
                     pointer(place), "invalid", self._refusals.get(named) or f"{error.message}."
                 )
+
+
+def is_answer(turn: Any) -> bool:
+    """Whether a message or item is one that a model has written."""
+    if not isinstance(turn, dict):
+        return False
+    kind = str(turn.get("type"))
+    return turn.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
 
 
 def read_schemas(surface: str) -> Json:
@@ -157,6 +193,15 @@ def opened(schema: Any) -> Any:
         for name, value in schema.items()
         if name != "additionalProperties" or value is not False
     }
+
+
+def _names_in(schema: Any) -> Iterator[str]:
+    """The names of all members in a schema."""
+    if isinstance(schema, dict):
+        yield from schema.get("properties", ())
+    for each in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(each, dict | list):
+            yield from _names_in(each)
 
 
 def _objects(schema: Json, value: Any, *, components: Json) -> Iterator[tuple[Json, Json]]:
