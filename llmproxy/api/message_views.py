@@ -1,21 +1,18 @@
 """Calls of Anthropic's Messages API over HTTP."""
 
 from functools import partial
-from typing import Any, cast
 
 from django.http import HttpResponseBase
-from django.utils import timezone
-from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from config.api.schema import problems
 from config.middleware.request_id import current as request_id
-from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
-from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, STREAMS, model_call, ref
-from llmproxy.api.views import ModelCallViewSet
-from llmproxy.calls.token_counts import count_tokens
+from llmproxy.api.schema import EXAMPLES, MESSAGE_HEADERS, STREAMS, model_call, ref, token_count
+from llmproxy.api.serializers import MessageModelSerializer
+from llmproxy.api.views import ModelCallViewSet, ModelViewSet
+from llmproxy.catalogue.choosing import Offered, offered, unknown_model
+from llmproxy.requests.call_request import Surface
 from llmproxy.requests.messages import parse, parse_count
 
 
@@ -40,26 +37,47 @@ class MessageViewSet(ModelCallViewSet):
         response.headers["request-id"] = request_id()
         return response
 
-    @problems(
-        *("invalid_request", "provider_rejected", "licence_suspended", "model_calls_stopped"),
-        *("not_entitled", "not_found", "rate_limited", "monthly_cap_exceeded"),
-        *("daily_limit_reached", "budget_exceeded", "provider_unavailable"),
-    )
-    @extend_schema(
-        operation_id="llm_messages_count_tokens",
-        parameters=MESSAGE_HEADERS,
-        request={"application/json": ref("MessagesCountRequest")},
-        responses={(200, "application/json"): ref("MessageCount")},
-        tags=["models"],
+    @token_count(
+        "llm_messages_count_tokens",
+        request=ref("MessagesCountRequest"),
+        answer=ref("MessageCount"),
+        headers=MESSAGE_HEADERS,
     )
     def count(self, request: Request) -> Response:
         """Count the tokens of a prompt without asking it. Costs nothing.
 
         Anthropic's SDKs ask at ``/v1/llm/v1/messages/count_tokens``; both addresses are the same.
         """
-        caller = caller_of(request)
-        now = timezone.now()
-        ratelimits.count("counts.user", key=str(caller.user_id), now=now)
-        asked = parse_count(cast("dict[str, Any]", request.data), headers=request.headers)
-        tokens = count_tokens(caller=caller, request=asked, now=now)
+        tokens = self._counted(request, partial(parse_count, headers=request.headers))
         return Response({"input_tokens": tokens}, headers={"request-id": request_id()})
+
+
+class MessageModelViewSet(ModelViewSet):
+    """Lists the models for Anthropic's SDKs, which send a version, and for others as everywhere."""
+
+    def list(self, request: Request) -> Response:
+        if not _is_from_anthropics(request):
+            return super().list(request)
+        models = MessageModelSerializer(_answering(request), many=True).data
+        names = [each["id"] for each in models] or [None]
+        page = {"data": models, "has_more": False, "first_id": names[0], "last_id": names[-1]}
+        return Response(page, headers={"request-id": request_id()})
+
+    def retrieve(self, request: Request, name: str) -> Response:
+        if not _is_from_anthropics(request):
+            return super().retrieve(request, name)
+        for model in _answering(request):
+            if model.name == name:
+                data = MessageModelSerializer(model).data
+                return Response(data, headers={"request-id": request_id()})
+        raise unknown_model(name)
+
+
+def _is_from_anthropics(request: Request) -> bool:
+    return "anthropic-version" in request.headers
+
+
+def _answering(request: Request) -> list[Offered]:
+    """The models that answer in messages."""
+    models = offered(caller=caller_of(request))
+    return [each for each in models if Surface.MESSAGES in each.surfaces]

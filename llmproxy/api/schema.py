@@ -85,6 +85,23 @@ def model_call(
     return lambda view: problems(*_ANSWERS["problems"])(described(view))
 
 
+def token_count(
+    name: str, *, request: Schema, answer: Schema, headers: Sequence[OpenApiParameter] = ()
+) -> Callable[[F], F]:
+    """Says of a count of a prompt what it takes and answers."""
+    described = extend_schema(
+        operation_id=name,
+        parameters=[*headers],
+        request={"application/json": request},
+        responses={(200, "application/json"): answer},
+        tags=["models"],
+    )
+    # A count reserves nothing, and a provider that fails leaves an estimate.
+    none = {"cap_reserved", "provider_error", "provider_timeout"}
+    codes = [each for each in _ANSWERS["problems"] if each not in none]
+    return lambda view: problems(*codes)(described(view))
+
+
 def describe_calls(result: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Postprocessing: adds the components of model calls."""
     described = result["components"].setdefault("schemas", {})

@@ -1,5 +1,6 @@
-"""The list of models, in OpenAI's shape."""
+"""The list of models, in OpenAI's shape and in Anthropic's."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from drf_spectacular.utils import extend_schema_serializer
@@ -37,3 +38,17 @@ class ModelSerializer(serializers.Serializer[Any]):
 class ModelListSerializer(serializers.Serializer[Any]):
     object = serializers.CharField(read_only=True, default="list")
     data = ModelSerializer(many=True)  # type: ignore[assignment] # OpenAI's name of the member
+
+
+class MessageModelSerializer(serializers.Serializer[Any]):
+    type = serializers.CharField(read_only=True, default="model")
+    id = serializers.CharField(source="name")
+    display_name = serializers.CharField(source="name")
+    created_at = serializers.SerializerMethodField()
+    lifecycle = serializers.CharField(read_only=True, default="active")
+    max_input_tokens = serializers.IntegerField(source="context_length")
+    max_tokens = serializers.IntegerField(source="max_output_tokens")
+
+    def get_created_at(self, model: Any) -> datetime:
+        # Anthropic's word for an unknown time.
+        return model.created_at or datetime.fromtimestamp(0, UTC)

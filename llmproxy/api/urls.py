@@ -5,7 +5,7 @@ from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from config.api.problems import NotFound
-from llmproxy.api.message_views import MessageViewSet
+from llmproxy.api.message_views import MessageModelViewSet, MessageViewSet
 from llmproxy.api.views import ModelCallViewSet, ModelViewSet
 
 app_name = "llmproxy"
@@ -24,12 +24,19 @@ urlpatterns = [
     path("stream", ModelCallViewSet.as_view({"post": "stream"}), name="stream"),
     path("chat/completions", ModelCallViewSet.as_view({"post": "chat"}), name="chat-completions"),
     path("responses", ModelCallViewSet.as_view({"post": "responses"}), name="responses"),
+    path(
+        "responses/input_tokens",
+        ModelCallViewSet.as_view({"post": "input_tokens"}),
+        name="response-counts",
+    ),
     path("embeddings", ModelCallViewSet.as_view({"post": "embeddings"}), name="embeddings"),
     path("messages", MessageViewSet.as_view({"post": "create"}), name="messages"),
     path("messages/count_tokens", MessageViewSet.as_view({"post": "count"}), name="message-counts"),
     # Where Anthropic's SDKs look below the same base address as OpenAI's.
     path("v1/messages", MessageViewSet.as_view({"post": "create"}, schema=None)),
     path("v1/messages/count_tokens", MessageViewSet.as_view({"post": "count"}, schema=None)),
+    path("v1/models", MessageModelViewSet.as_view({"get": "list"}, schema=None)),
+    path("v1/models/<path:name>", MessageModelViewSet.as_view({"get": "retrieve"}, schema=None)),
     path("models", ModelViewSet.as_view({"get": "list"}), name="models"),
     path("models/<path:name>", ModelViewSet.as_view({"get": "retrieve"}), name="model"),
     # The last: any other address.

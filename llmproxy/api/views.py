@@ -22,11 +22,12 @@ from config.ratelimits import limits as ratelimits
 from licensing.callers import caller_of
 from licensing.permissions import LicenceWorks
 from llmproxy.api.client_disconnect import disconnect_check
-from llmproxy.api.schema import EXAMPLES, STREAMS, chat_request, model_call, ref
+from llmproxy.api.schema import EXAMPLES, STREAMS, chat_request, model_call, ref, token_count
 from llmproxy.api.serializers import ModelListSerializer, ModelSerializer
 from llmproxy.calls.admission import admit
 from llmproxy.calls.call import Call
 from llmproxy.calls.relay import Stream, complete, stream
+from llmproxy.calls.token_counts import count_tokens
 from llmproxy.catalogue.choosing import offered, unknown_model
 from llmproxy.keys.authentication import CallAuthentication
 from llmproxy.requests import embeddings, responses
@@ -81,10 +82,27 @@ class ModelCallViewSet(ViewSet):
         """Ask a model by OpenAI's Responses API, without state."""
         return self._answer(request, responses.parse)
 
+    @token_count(
+        "llm_responses_input_tokens",
+        request=ref("ResponsesRequest"),
+        answer=ref("ResponseInputTokens"),
+    )
+    def input_tokens(self, request: Request) -> Response:
+        """Estimate the tokens of a response's input without asking a model. Costs nothing."""
+        tokens = self._counted(request, responses.parse)
+        return Response({"object": "response.input_tokens", "input_tokens": tokens})
+
     @model_call("llm_embeddings", request=ref("EmbeddingsRequest"), answer=ref("Embeddings"))
     def embeddings(self, request: Request) -> HttpResponseBase:
         """Turn texts into vectors."""
         return self._answer(request, embeddings.parse)
+
+    def _counted(self, request: Request, read: Callable[[dict[str, Any]], CallRequest]) -> int:
+        """The tokens of a prompt."""
+        caller, now = caller_of(request), timezone.now()
+        ratelimits.count("counts.user", key=str(caller.user_id), now=now)
+        asked = read(cast("dict[str, Any]", request.data))
+        return count_tokens(caller=caller, request=asked, now=now)
 
     def _answer(
         self, request: Request, read: Callable[[dict[str, Any]], CallRequest]

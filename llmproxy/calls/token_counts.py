@@ -1,4 +1,4 @@
-"""Counts the tokens of a prompt without asking it: by the provider's count, or else by our own estimate.
+"""Counts the tokens of a prompt without asking it: of messages by the provider's count, or else by our own estimate.
 
 A count costs nothing, so it reserves nothing and leaves no record. A prompt goes to a provider only for whom calls do:
 not of somebody whose calls are stopped or whose tokens are used up, nor where the client's budget is spent.
@@ -23,6 +23,7 @@ from llmproxy.dialects.anthropic.messages import count_request
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
 from llmproxy.dialects.reading import count_of, parse_json_exactly
 from llmproxy.dialects.refusals import problem_of
+from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.messages import Messages
 from usage.limits import PlanCaps
 from usage.refusals import CapReserved, Needs, check_caps
@@ -37,7 +38,7 @@ REFUSALS = frozenset({400, 413, 422})
 _session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
-def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:
+def count_tokens(*, caller: Caller, request: CallRequest, now: datetime) -> int:
     """The tokens of a prompt.
 
     Raises ``UnknownModel``, ``NotEntitled`` and ``InvalidRequest`` as a call does, ``ModelCallsStopped``,
@@ -67,8 +68,10 @@ def count_tokens(*, caller: Caller, request: Messages, now: datetime) -> int:
     return estimate_of(request, [target], model=model).tokens if counted is None else counted
 
 
-def _providers_count(request: Messages, target: Target) -> int | None:
+def _providers_count(request: CallRequest, target: Target) -> int | None:
     """The count of the target's provider; None where it gives none. Raises ``CannotDecrypt``."""
+    if not isinstance(request, Messages):
+        return None
     url, headers, body = count_request(request, target=target)
     limits = Limits(
         connect_timeout=settings.LLM_CONNECT_TIMEOUT,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from json import dumps
 from typing import Any
 
-from config.api.problems import Fault
+from config.api.problems import Fault, InvalidRequest
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
 from llmproxy.requests.labels import labels_of
@@ -15,11 +15,12 @@ VERSIONS = ("2023-06-01", "2026-10-21")
 # What a caller may switch on at the provider: nothing that changes a price, or what an answer or its usage says. Others
 # are left out, since programs send long lists of them and mostly do without.
 BETAS = frozenset({
-    "claude-code-20250219", "context-management-2025-06-27", "dev-full-thinking-2025-05-14", "effort-2025-11-24",
-    "fine-grained-tool-streaming-2025-05-14", "interleaved-thinking-2025-05-14",
-    "model-context-window-exceeded-2025-08-26", "output-128k-2025-02-19", "pdfs-2024-09-25",
-    "prompt-caching-2024-07-31", "structured-outputs-2025-11-13", "thinking-token-count-2026-05-13",
-    "token-counting-2024-11-01", "token-efficient-tools-2025-02-19",
+    "advanced-tool-use-2025-11-20", "claude-code-20250219", "context-management-2025-06-27",
+    "dev-full-thinking-2025-05-14", "effort-2025-11-24", "fine-grained-tool-streaming-2025-05-14",
+    "interleaved-thinking-2025-05-14", "model-context-window-exceeded-2025-08-26", "output-128k-2025-02-19",
+    "pdfs-2024-09-25", "prompt-caching-2024-07-31", "structured-outputs-2025-11-13",
+    "thinking-display-updates-2026-08-18", "thinking-token-count-2026-05-13", "token-counting-2024-11-01",
+    "token-efficient-tools-2025-02-19", "tool-search-tool-2025-10-19",
 })  # fmt: skip
 
 _MESSAGES = RequestSchema.read("messages", "MessagesRequest")
@@ -31,6 +32,12 @@ _DROPPED = frozenset({"metadata", "speed"})
 _HOLDING = frozenset({"tool_result", "search_result"})
 
 Block = dict[str, Any]
+
+
+class ThreadRefused(InvalidRequest):
+    """A turn of a conversation that the provider would keep. Anthropic's SDKs ask again without it by themselves."""
+
+    sdk_details = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +90,9 @@ def parse_count(data: dict[str, Any], *, headers: Mapping[str, str]) -> Messages
 
 
 def _read(data: dict[str, Any], schema: RequestSchema, headers: Mapping[str, str]) -> Messages:
+    if data.get("thread") is not None:
+        whole = "No conversation is kept here. Send all of its messages, without this member."
+        raise ThreadRefused(errors=[Fault("/thread", "unknown", whole)])
     unknown = schema.check(data, besides=_header_faults(headers))
     members = {
         name: value
@@ -202,6 +212,8 @@ def _parts_of(block: Block) -> Iterator[dict[str, Any]]:
             yield _text(block["text"])
         case "thinking":
             yield _text(block["thinking"])
+        case "tool_reference":
+            yield _text(block["tool_name"])
 
 
 def _text(text: str) -> dict[str, Any]:

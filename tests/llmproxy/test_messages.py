@@ -163,7 +163,7 @@ class TestRequests:
         assert fault.pointer == f"{place}/cache_control/ttl"
         assert "a price of its own" in fault.detail
 
-    def test_a_computer_and_a_tool_by_its_name_are_refused_for_what_they_are(self) -> None:
+    def test_a_computer_is_refused_for_what_it_is(self) -> None:
         computer = {
             "type": "computer_20250124",
             "name": "computer",
@@ -175,13 +175,29 @@ class TestRequests:
         (fault,) = refused.value.errors
         assert fault.pointer == "/tools/0/type"
         assert "a computer is not supported" in fault.detail
-        named = {"type": "tool_reference", "tool_name": "weather"}
-        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [named]}
+
+    def test_a_tool_that_is_loaded_by_its_name_passes(self) -> None:
+        deferred = {**TOOL, "defer_loading": True}
+        turn = {"role": "user", "content": [found("weather")]}
+        body, headers = asked(
+            read(turn, tools=[deferred], headers={"anthropic-beta": "tool-search-tool-2025-10-19"})
+        )
+        assert body["tools"] == [deferred]
+        assert body["messages"] == [turn]
+        assert headers["anthropic-beta"] == "tool-search-tool-2025-10-19"
+
+    def test_updates_of_thinking_pass_with_their_beta(self) -> None:
+        thinking = {"type": "enabled", "budget_tokens": 2_000, "display": "updates"}
+        beta = {"anthropic-beta": "thinking-display-updates-2026-08-18"}
+        body, headers = asked(read(max_tokens=4_000, thinking=thinking, headers=beta), limit=4_000)
+        assert body["thinking"] == thinking
+        assert headers["anthropic-beta"] == beta["anthropic-beta"]
+
+    def test_a_thread_is_refused_also_where_other_members_pass(self) -> None:
         with pytest.raises(InvalidRequest) as refused:
-            read({"role": "user", "content": [result]})
-        (fault,) = refused.value.errors
-        assert fault.pointer == "/messages/0/content/0/content/0/type"
-        assert "All tools are sent whole" in fault.detail
+            read(thread={"type": "create"}, surprise=1)
+        assert [fault.pointer for fault in refused.value.errors] == ["/thread"]
+        assert "thread" not in asked(read(thread=None))[0]
 
     def test_a_file_of_the_shared_account_is_refused(self) -> None:
         block = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
@@ -290,6 +306,27 @@ class TestPrompts:
         omitted = {"type": "thinking", "thinking": "", "signature": "x" * 600}
         turn = {"role": "assistant", "content": [hidden, omitted]}
         assert CODEC.prompt_overhead(read(HI, turn)) == 200
+
+    def test_a_deferred_tool_is_reserved_whole_wherever_it_is_named(self) -> None:
+        deferred = {**TOOL, "description": "rain " * 1_000, "defer_loading": True}
+        once = {"role": "user", "content": [found("weather")]}
+        thrice = {
+            "role": "user",
+            "content": [found("weather", "weather", "none"), found("weather")],
+        }
+        alone, read_once = read(tools=[deferred]), read(once, tools=[deferred])
+        assert "rain rain" in json.dumps(alone.prompt["tools"])
+        assert '"weather"' in json.dumps(read_once.prompt["messages"])
+        overhead = CODEC.prompt_overhead(read_once)
+        assert overhead == CODEC.prompt_overhead(alone)
+        again = CODEC.prompt_overhead(read(thrice, tools=[deferred])) - overhead
+        assert 2_000 <= again <= 2_100
+
+
+def found(*names: str) -> dict[str, Any]:
+    """The result of a search for tools."""
+    named = [{"type": "tool_reference", "tool_name": name} for name in names]
+    return {"type": "tool_result", "tool_use_id": "toolu_1", "content": named}
 
 
 def events(*given: Any, size: int = 10_000, called: str | None = "ours") -> tuple[list[Piece], Any]:

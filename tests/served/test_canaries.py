@@ -211,6 +211,7 @@ def sensible(scene: Scene) -> Iterator[Call]:
         },
         "POST /v1/connections/{provider}/complete": {"code": secret.word("code"), "state": state},
         "POST /v1/connections/{provider}/token": {"refused": secret.word("refused")},
+        "POST /v1/llm/responses/input_tokens": {"input": secret.told},
         "POST /v1/internal/manifest/publish": {"channel": "stable", "notes": secret.word("notes")},
     }
     bodies |= dict.fromkeys(

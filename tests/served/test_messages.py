@@ -8,6 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 
+from licensing.models import Plan
 from tests.served.conftest import Ground, SignIn
 from tests.served.database import Database
 from tests.served.ledger import assert_nothing_is_reserved, records_of, the_record
@@ -104,6 +105,20 @@ def test_it_gets_an_answer_that_is_paid_as_reported(
     assert_nothing_is_reserved(database, person)
 
 
+def test_what_it_reads_from_a_cache_counts_by_the_plan(
+    sdk: anthropic.Anthropic, shell: Shell, database: Database, person: Person
+) -> None:
+    with database.rows():
+        Plan.objects.filter(licences=person.licence_id).update(cached_input_percent=10)
+    assert ask(sdk).usage.cache_read_input_tokens == 15
+    # 15 of 30 from the cache, of which two count.
+    usage = shell.get("/v1/usage/me").json()
+    assert (usage["input"]["used"], usage["day"]["used"]) == (17, 17 + 42)
+    assert [each["input"] for each in usage["by_day"]] == [30]
+    assert the_record(database, person).capped_input == 17
+    assert_nothing_is_reserved(database, person)
+
+
 def test_it_gets_a_stream_whose_last_event_is_what_is_charged(
     sdk: anthropic.Anthropic, database: Database, person: Person
 ) -> None:
@@ -161,6 +176,46 @@ def test_instructions_between_the_turns_go_on(
     told = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
     assert ask(sdk, told).content[-1].text == "Hello, world!"
     assert provider.bodies[-1]["messages"][1:] == [told]
+
+
+@anthropic.beta_tool
+def weather(city: str) -> str:
+    """The weather of a city."""
+    return f"It rains in {city}."
+
+
+def test_its_loop_of_tools_goes_on_without_the_thread_that_it_asks_for(
+    sdk: anthropic.Anthropic, provider: MessagesServer, database: Database, person: Person
+) -> None:
+    called = message(tool_use("weather", {"city": "Ulm"}), stop_reason="tool_use")
+    provider.replies = [called, message(text("Rain."))]
+    question: Any = {"role": "user", "content": "Does it rain?"}
+    runner = sdk.beta.messages.tool_runner(
+        model=NAME, max_tokens=500, messages=[question], tools=[weather]
+    )
+    assert runner.until_done().content[-1].text == "Rain."  # type: ignore[union-attr]
+    assert [each for each in provider.bodies if "thread" in each] == []
+    assert "It rains in Ulm." in json.dumps(provider.bodies[-1]["messages"][-1])
+    assert len(records_of(database, person)) == 2
+
+
+def test_its_models_are_those_that_answer_in_messages(
+    sdk: anthropic.Anthropic, shell: Shell
+) -> None:
+    models = list(sdk.models.list(limit=1))
+    assert [(each.type, each.id) for each in models] == [("model", each.id) for each in models]
+    assert NAME in [each.id for each in models]
+    model = sdk.models.retrieve(NAME)
+    assert (model.id, model.display_name, model.lifecycle) == (NAME, NAME, "active")
+    assert model.max_tokens == 4096
+    assert model.created_at.tzinfo is not None
+    with pytest.raises(anthropic.NotFoundError) as caught:
+        sdk.models.retrieve("claude-none")
+    assert caught.value.type == "not_found_error"
+    # Whoever sends no version is no SDK of Anthropic's.
+    assert shell.get("/v1/llm/v1/models").json() == shell.get("/v1/llm/models").json()
+    one = shell.get(f"/v1/llm/v1/models/{NAME}").json()
+    assert one == shell.get(f"/v1/llm/models/{NAME}").json()
 
 
 def test_a_bearer_token_is_as_good_as_the_sdks_own_header(shell: Shell) -> None:
@@ -271,6 +326,9 @@ def test_anthropics_sdk_for_node_works_as_it_is(shell: Shell, key: str) -> None:
         whole, stream = say(do="whole", ask=call), say(do="stream", ask=call)
         count = say(do="count", ask=prompt)
         refused = say(do="whole", ask={**call, "tools": [search]})
+        listed, tools = say(do="models"), say(do="tools", ask=call)
+    assert NAME in listed["models"]
+    assert tools["message"]["content"][-1]["text"] == "Hello, world!"
     assert whole["message"]["content"][-1]["text"] == "Hello, world!"
     assert stream["text"] == stream["message"]["content"][-1]["text"] == "Hello, world!"
     assert stream["message"]["usage"]["output_tokens"] == 42

@@ -53,6 +53,17 @@ def test_it_gets_a_response(
     assert "metadata" not in sent
 
 
+def test_it_counts_an_input_without_asking(
+    sdk: Sdk, database: Database, person: Person, provider: Provider
+) -> None:
+    told = {"input": "What is a haiku?", "instructions": "Be brief.", "tools": [WEATHER]}
+    counted = sdk.responses.input_tokens.count(model=MODEL, **told)
+    assert counted.object == "response.input_tokens"
+    assert records_of(database, person) == []
+    respond(sdk, **{"text": told.pop("input"), **told})
+    assert counted.input_tokens == the_record(database, person).reserved_input
+
+
 def test_it_streams_a_response(sdk: Sdk, database: Database, person: Person) -> None:
     with respond(sdk, "Count.", stream=True) as stream:
         events = list(stream)

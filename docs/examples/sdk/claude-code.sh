@@ -1,5 +1,5 @@
-# Claude Code with a personal key. Without the last line it first tries tools by their names, and is refused.
+# Claude Code with a personal key, on a plan for coding. The last line fills /model with the plan's models of Anthropic's.
 export ANTHROPIC_BASE_URL=https://shell.example.com/v1/llm
 export ANTHROPIC_AUTH_TOKEN=sk-shell-…
 export ANTHROPIC_MODEL=… ANTHROPIC_DEFAULT_HAIKU_MODEL=…
-export ENABLE_TOOL_SEARCH=false
+export CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY=1

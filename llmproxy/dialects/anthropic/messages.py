@@ -1,5 +1,7 @@
 """Anthropic's Messages API for its own callers: requests and answers keep their shapes."""
 
+from collections import Counter
+from json import dumps
 from typing import Any
 
 from llmproxy.dialects.anthropic.answer import reported
@@ -21,6 +23,7 @@ from llmproxy.dialects.protocol import (
     Translator,
 )
 from llmproxy.dialects.reading import MALFORMED, parse_json_exactly
+from llmproxy.prompts.estimates import text_tokens
 from llmproxy.requests.messages import Block, Messages
 
 # Of a tool that Anthropic defines and the caller runs, as documented: up to 700.
@@ -54,6 +57,7 @@ class MessageCodec:
             TOOLS_PROMPT * has_prompt
             + CLIENT_TOOL * client_tools
             + sum(map(_hidden_tokens, blocks))
+            + _reloaded_tokens(tools, blocks)
         )
 
     def outgoing(self, request: Messages, *, target: Target, output_limit: int) -> ProviderRequest:
@@ -106,6 +110,13 @@ def _thinking(request: Messages, *, output_limit: int) -> dict[str, Any]:
     if output_limit <= LEAST_BUDGET:
         return {"type": "disabled"}
     return {**thinking, "budget_tokens": output_limit - 1}
+
+
+def _reloaded_tokens(tools: list[Block], blocks: list[Block]) -> int:
+    """The tokens of tools that results name again: the API writes a tool into the prompt wherever it is named."""
+    named = Counter(block["tool_name"] for block in blocks if block["type"] == "tool_reference")
+    again = [(tool, named[tool["name"]] - 1) for tool in tools if named[tool["name"]] > 1]
+    return sum(times * text_tokens(dumps(tool)) for tool, times in again)
 
 
 def _hidden_tokens(block: Block) -> int:
