@@ -65,6 +65,7 @@ LLM_API_KEY = secret("LLM_API_KEY", check=HEADER_VALUE)
 LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.str("LLM_DEFAULT_MODEL", validate=NOT_EMPTY) or ""
 LLM_MEMBERS: str = env.str("LLM_MEMBERS", "listed", validate=validate.OneOf(("listed", "all")))
+LLM_FETCHES: str = env.str("LLM_FETCHES", "", validate=validate.OneOf(("", "yes", "no"))) or ""
 LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=POSITIVE)
 # None: as long as any other silence.
 LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None, validate=POSITIVE)

@@ -93,6 +93,15 @@ class Provider(models.Model):
         LISTED = "listed", "those of the dialect"
         ALL = "all", "all"
 
+    class Fetches(models.TextChoices):
+        """Whether images and files by URL are passed on. A server in one's own network would fetch from there."""
+
+        ADDRESS = "address", "by its address: OpenAI's, Azure's and Anthropic's own"
+        YES = "yes", "yes: it fetches from the public internet alone"
+        NO = "no", "no: data: URLs alone"
+        # An upgrade gives it to other public addresses, and the front page names them.
+        BEFORE = "before", "yes, as before the upgrade; undecided"
+
     name = models.CharField(max_length=40, unique=True)
     dialect = models.CharField(
         max_length=10, choices=Dialect, default=Dialect.OPENAI, db_default="openai"
@@ -107,6 +116,14 @@ class Provider(models.Model):
     api_key = models.BinaryField(null=True, editable=False)
     members = models.CharField(
         max_length=6, choices=Members, default=Members.LISTED, db_default="listed"
+    )
+    fetches = models.CharField(
+        "fetches images and files by URL",
+        max_length=7,
+        choices=Fetches,
+        default=Fetches.ADDRESS,
+        db_default="address",
+        help_text="Callers choose what is fetched, so a server that reaches your own network must not.",
     )
     calls_per_minute = models.PositiveIntegerField(
         null=True,

@@ -208,7 +208,7 @@ def test_the_docs_are_at_most_so_long() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.read_text().splitlines()) <= 180
+    assert len(README.read_text().splitlines()) <= 181
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -23,6 +23,7 @@ from config.management import nightly
 from licensing.models import Brake
 from llmproxy.catalogue.choosing import default_is_off
 from llmproxy.catalogue.unpriced import unpriced_warning
+from llmproxy.catalogue.vendors import fetching_warning
 from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
 from usage.budgets import standing, warned
@@ -210,6 +211,11 @@ def _models(now: datetime) -> Iterator[Condition]:
         yield Condition("default model", says, _list_of("llmproxy_languagemodel"))
 
 
+def _providers(now: datetime) -> Iterator[Condition]:
+    if warning := fetching_warning():
+        yield Condition("fetching providers", warning, _list_of("llmproxy_provider"))
+
+
 def _releases(now: datetime) -> Iterator[Condition]:
     newest = Publication.objects.order_by("release__channel_id", "-pk").distinct(
         "release__channel_id"
@@ -251,6 +257,7 @@ CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Condition]]], ...] = 
     ("usage.view_runningcall", _calls),
     ("usage.view_budget", _budgets),
     ("llmproxy.view_languagemodel", _models),
+    ("llmproxy.view_provider", _providers),
     ("releases.view_shellchannel", _releases),
     ("accounts.view_connectionrevocation", _connections),
 )

@@ -26,6 +26,7 @@ from llmproxy.catalogue.providers import (
     change_provider,
     switch_provider,
 )
+from llmproxy.catalogue.vendors import fetches
 from llmproxy.models import Provider
 from usage.models import UsageRecord
 
@@ -46,7 +47,15 @@ class TermsForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Provider
-        fields = ("name", "dialect", "base_url", "members", "calls_per_minute", "read_timeout")
+        fields = (
+            "name",
+            "dialect",
+            "base_url",
+            "members",
+            "fetches",
+            "calls_per_minute",
+            "read_timeout",
+        )
 
 
 class ChangedTermsForm(ReasonForm, TermsForm):
@@ -58,7 +67,6 @@ class AddProvider(Action):
     label = "Add provider"
     permission = "add"
     form_class = TermsForm
-    grave = True
 
     def effects(self, target: None) -> Iterable[str]:
         yield PROMPTS_GO_THERE
@@ -77,7 +85,6 @@ class ChangeProvider(Action):
     name = "terms"
     label = "Change provider"
     form_class = ChangedTermsForm
-    grave = True
 
     def available(self, target: Provider, *, by: HttpRequest) -> bool:
         return target.name != Provider.DEFAULT
@@ -149,11 +156,20 @@ class ProviderAdmin(ConsoleAdmin):
         *list_display,
         "has_key",
         "members_shown",
+        "fetches_shown",
         "calls_per_minute",
         "read_timeout",
         moment("created_at"),
     )
-    readonly_fields = ("dialect_shown", "address", "health", "spend", "has_key", "members_shown")
+    readonly_fields = (
+        "dialect_shown",
+        "address",
+        "health",
+        "spend",
+        "has_key",
+        "members_shown",
+        "fetches_shown",
+    )
 
     @admin.display(description="dialect")
     def dialect_shown(self, provider: Provider) -> str:
@@ -171,6 +187,10 @@ class ProviderAdmin(ConsoleAdmin):
         if provider.name == Provider.DEFAULT:
             return format_html("{} (LLM_BASE_URL)", settings.LLM_BASE_URL)
         return format_html("{}", provider.base_url)
+
+    @admin.display(boolean=True, description="fetches images and files by URL")
+    def fetches_shown(self, provider: Provider) -> bool:
+        return fetches(provider)
 
     @admin.display(boolean=True, description="has a key")
     def has_key(self, provider: Provider) -> bool:

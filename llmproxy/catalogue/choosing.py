@@ -14,6 +14,7 @@ from config.encryption import decrypt
 from licensing.callers import Caller
 from licensing.models import Plan
 from licensing.permissions import NotEntitled
+from llmproxy.catalogue.vendors import fetches
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
 from llmproxy.models import LanguageModel, Provider, Route, is_known_to_think, tokenizer_of
@@ -56,12 +57,11 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     surface, ``NotEntitled`` for a model of other plans, ``ProviderUnavailable`` where all its providers are off.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    model = _model(wanted, caller=caller)
+    model, routes = _model(wanted, caller=caller)
     if model is None or not model.is_on:
         raise unknown_model(wanted)
     if not _allows(model, caller):
         raise NotEntitled("Your plan does not include this model.")
-    routes = _routes(model)
     able = [each for each in routes if surface in surfaces_of(each)]
     if not able:
         others = sorted({each for route in routes for each in surfaces_of(route)})
@@ -83,7 +83,7 @@ def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target
         try:
             target.check(request)
             # What the dialect does not know is refused before it is read.
-            image_addresses.check(request.fetched_images(), base_url=target.base_url)
+            image_addresses.check(request.fetched_images(), fetches=target.fetches)
         except InvalidRequest:
             if not able:
                 raise
@@ -93,27 +93,29 @@ def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target
 
 
 # Models with their plans and routes, by name and plan, each as of a version of the catalogue.
-_kept: dict[tuple[str, int], tuple[UUID, LanguageModel]] = {}
+_kept: dict[tuple[str, int], tuple[UUID, LanguageModel, list[Route]]] = {}
 
 
-def _model(name: str, *, caller: Caller) -> LanguageModel | None:
-    """The model of this name; without a row for it, the default one.
+def _model(name: str, *, caller: Caller) -> tuple[LanguageModel | None, list[Route]]:
+    """The model of this name with its routes; without a row for it, the default one.
 
     It is read again once the caller's plan has another version, which triggers set with each change of the catalogue.
     """
     assert caller.plan_id is not None
     kept = _kept.get((name, caller.plan_id))
     if kept is not None and kept[0] == caller.catalogue_version:
-        return kept[1]
+        return kept[1:]
     # Before the model, which so is never older.
     plan = Plan.objects.only("catalogue_version").get(pk=caller.plan_id)
     # PostgreSQL stores no NUL, so no model has one.
     model = None if "\0" in name else _with_routes().filter(name=name).first()
     if model is None and name == settings.LLM_DEFAULT_MODEL:
         model = _default()
-    if model is not None:
-        _kept[name, plan.pk] = plan.catalogue_version, model
-    return model
+    if model is None:
+        return None, []
+    routes = _routes(model)
+    _kept[name, plan.pk] = plan.catalogue_version, model, routes
+    return model, routes
 
 
 def _with_routes() -> QuerySet[LanguageModel]:
@@ -128,7 +130,8 @@ def _routes(model: LanguageModel) -> list[Route]:
 
 def _only_route(provider_name: str) -> Route:
     """The route of a model without any: to the provider of the settings, without prices."""
-    provider = Provider(name=Provider.DEFAULT)
+    known = Provider.objects.filter(name=Provider.DEFAULT).first()
+    provider = known or Provider(name=Provider.DEFAULT)
     return Route(
         provider=provider, provider_name=provider_name, tokenizer=tokenizer_of(provider_name)
     )
@@ -172,6 +175,7 @@ def target_of(route: Route) -> Target:
             route.cache_write_price,
         ),
         passes_all=members_of(provider) == Provider.Members.ALL,
+        fetches=fetches(provider),
         route_id=route.pk,
         calls_per_minute=provider.calls_per_minute,
         read_timeout=provider.read_timeout,

@@ -30,6 +30,7 @@ class ProviderTerms:
     dialect: str
     base_url: str
     members: str = Provider.Members.LISTED
+    fetches: str = Provider.Fetches.ADDRESS
     calls_per_minute: int | None = None
     read_timeout: int | None = None
 

@@ -159,8 +159,8 @@ class Target(NamedTuple):
     """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
 
     ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members of a request that are not of the dialect
-    pass too. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits. ``thinks``: the
-    model is known to think before it answers.
+    pass too. ``fetches``: images and files by URL pass. ``calls_per_minute`` and ``read_timeout``, in seconds, are the
+    provider's own limits. ``thinks``: the model is known to think before it answers.
     """
 
     provider: str
@@ -171,6 +171,7 @@ class Target(NamedTuple):
     measure: Measure
     prices: Prices
     passes_all: bool = False
+    fetches: bool = False
     route_id: int | None = None
     calls_per_minute: int | None = None
     read_timeout: int | None = None

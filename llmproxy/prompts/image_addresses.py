@@ -1,7 +1,7 @@
-"""Addresses of images in a prompt, which a provider fetches: none may lead a self-hosted one into its own network.
+"""Addresses of images and files in a prompt, which a provider fetches: none may lead one into a private network.
 
 OpenAI and Anthropic do not mind such addresses. A server of one's own fetches whatever it is told to, also from beside
-itself, so one at a private address gets images as data alone.
+itself, so it gets data alone, unless an operator says that it reaches the public internet and nothing else.
 """
 
 import re
@@ -18,15 +18,15 @@ HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 
-def check(images: Iterable[tuple[str, str]], *, base_url: str) -> None:
-    """Raises ``InvalidRequest`` for images that the provider at ``base_url`` may not be asked to fetch.
+def check(images: Iterable[tuple[str, str]], *, fetches: bool) -> None:
+    """Raises ``InvalidRequest`` for images that a provider may not be asked to fetch; without ``fetches``, for each.
 
     ``images`` are the pointer and the address of each that is not given as data.
     """
     faults: list[Fault] = []
     for pointer, url in images:
-        if is_private(base_url):
-            detail = "This model takes images as data:image/… alone, and fetches none."
+        if not fetches:
+            detail = "This model takes images and files as data: URLs alone, and fetches none."
             faults.append(Fault(pointer, "data_only", detail))
         elif fault := _fault(url):
             faults.append(Fault(pointer, *fault))

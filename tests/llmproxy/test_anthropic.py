@@ -1175,8 +1175,7 @@ class TestThroughTheRelay:
     def test_an_image_reserves_the_providers_or_the_models_tokens(
         self, ask: Asking, settings
     ) -> None:
-        # One at a private address takes images as data alone.
-        settings.LLM_BASE_URL = "https://provider.test"
+        settings.LLM_FETCHES = "yes"
         image = {"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}
         shown = {"role": "user", "content": [image, text("?")]}
         bare = ask({"role": "user", "content": [text("?")]}).admission.estimate.tokens

@@ -302,7 +302,7 @@ class TestAdmission:
         assert self.admitted(caller, now).admission.model.targets[0].model == "x"
 
     def refuse_large(self, caller: Caller, now: datetime, text: str) -> Problem:
-        """The refusal of a large call; two queries read the model, and another found the refusal."""
+        """The refusal of a large call; three queries read the model and its provider, and another found the refusal."""
         chat = parse({"messages": [{"role": "user", "content": text}]}, stream=False)
         with (
             CaptureQueriesContext(connection) as queries,
@@ -310,7 +310,7 @@ class TestAdmission:
         ):
             admit(caller=caller, request=chat, request_id="", now=now, size=8_000_000)
         writes = [query for query in queries if "usage_alert" in query["sql"]]
-        assert len(queries) - len(writes) == 3
+        assert len(queries) - len(writes) == 4
         return refused.value
 
     def test_a_large_call_that_cannot_pass_is_refused_uncounted(
@@ -341,7 +341,7 @@ class TestAdmission:
         self, caller: Caller, now: datetime, settings: Settings, tokens: int | None, each: int
     ) -> None:
         LanguageModel.objects.create(name="eyes", provider_name="e", image_tokens=tokens)
-        settings.LLM_BASE_URL = "https://llm.test/v1"
+        settings.LLM_FETCHES = "yes"
         image = {"type": "image_url", "image_url": {"url": "https://pictures.test/1"}}
         estimates = [
             self.admitted(

@@ -422,14 +422,14 @@ class TestRoutesThatCannotTakeARequest:
     image = {"type": "image_url", "image_url": {"url": "https://images.example/a.png"}}
 
     def test_are_skipped(self, routed: Routed) -> None:
-        routed.add(refuses(500), base_url="https://public.example/v1")
+        routed.add(refuses(500), fetches="yes")
         routed.add(answers("second"))
         call = routed.admit(messages=[{"role": "user", "content": [self.image]}])
         assert [each.provider for each in call.admission.targets] == ["number-1"]
 
     def test_the_first_refuses_for_all(self, routed: Routed) -> None:
         routed.add(answers("first"))
-        routed.add(answers("second"), base_url="https://public.example/v1")
+        routed.add(answers("second"), fetches="yes")
         with pytest.raises(InvalidRequest):
             routed.admit(messages=[{"role": "user", "content": [self.image]}])
 

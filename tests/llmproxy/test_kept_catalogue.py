@@ -45,7 +45,8 @@ def chosen(caller: Caller) -> Choice:
 
 def told(choice: Choice) -> tuple[object, ...]:
     target = choice.targets[0]
-    return choice.output_limit, target.base_url, target.model, target.prices, target.passes_all
+    switches = target.passes_all, target.fetches
+    return choice.output_limit, target.base_url, target.model, target.prices, switches
 
 
 def test_a_model_is_read_once_for_a_version(
@@ -63,6 +64,7 @@ def test_a_model_is_read_once_for_a_version(
         "UPDATE llmproxy_languagemodel SET output_limit = 77",
         "UPDATE llmproxy_provider SET base_url = 'https://other.test'",
         "UPDATE llmproxy_provider SET members = 'all'",
+        "UPDATE llmproxy_provider SET fetches = 'yes'",
         "UPDATE llmproxy_route SET provider_name = 'kept-2'",
         "UPDATE llmproxy_route SET input_price = 1, output_price = 1",
     ],

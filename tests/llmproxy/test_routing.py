@@ -102,12 +102,12 @@ class TestProviders:
     def test_a_change_without_a_key_keeps_the_key(
         self, route: Route, by: Actor, now: datetime
     ) -> None:
-        terms = replace(TERMS, base_url="https://second.test", members="all", read_timeout=5)
+        terms = replace(TERMS, base_url="https://second.test", members="all", fetches="yes")
         change_provider(
             provider_id=route.provider_id, terms=terms, key="", reason="x", by=by, now=now
         )
         target = target_of(Route.objects.get(pk=route.pk))
-        assert (target.key(), target.passes_all) == (KEY, True)
+        assert (target.key(), target.passes_all, target.fetches) == (KEY, True, True)
 
     @pytest.mark.parametrize("members", ["listed", "all"])
     def test_the_settings_say_which_members_their_provider_takes(
