@@ -1,4 +1,4 @@
-"""The roles' rights: the pages of the console that each may look at, and the actions that it may do.
+"""The roles' rights: the pages of the console that each may look at, the actions that it may do, and which are grave.
 
 An owner may do everything, and what is missing here is an owner's alone. ``docs/roles.csv`` is made from it;
 ``tests/console/test_roles.py`` tries every page and action as every role and compares the two.
@@ -7,12 +7,12 @@ Rights are the code's and groups hold nothing but their members, so that no row 
 new page or action with its roles. Operators from before roles keep the permissions that their rows give them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from django.contrib.auth.backends import BaseBackend
 
-from accounts.models import Role
+from accounts.models import Role, User
 
 # Lists and rows by model. Auditors look at all of them.
 VIEWS: Final[Mapping[str, str]] = {
@@ -49,78 +49,84 @@ VIEWS: Final[Mapping[str, str]] = {
     "usage.usagerecord": "support licensing",
 }
 
-# Actions by model and name, which are also the names of their routes.
-ACTIONS: Final[Mapping[str, str]] = {
-    "accounts.client_add": "licensing",
-    "accounts.client_alert_email": "licensing",
-    "accounts.client_budget": "licensing",
-    "accounts.client_import": "licensing",
-    "accounts.client_invite": "support licensing",
-    "accounts.client_name": "licensing",
-    "accounts.client_remove": "licensing",
-    "accounts.connection_disconnect": "support",
-    "accounts.connectionrevocation_dismiss": "",
-    "accounts.connectionrevocation_retry": "support",
-    "accounts.session_end": "support",
-    "accounts.user_add": "licensing",
-    "accounts.user_disable": "support",
-    "accounts.user_dismiss": "",
+# A grave action asks for the second factor again where the latest proof is older than ten minutes: it hands out power,
+# cannot be undone, decides which code shells run, or sends prompts elsewhere.
+PLAIN, GRAVE = "", "grave"
+# Grave where it is done to an operator: it locks one out, or lets one in.
+OPERATORS = "grave for operators"
+
+# Actions by model and name, which are also the names of their routes: the roles that may, and the proof that it wants.
+ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "accounts.client_add": ("licensing", PLAIN),
+    "accounts.client_alert_email": ("licensing", PLAIN),
+    "accounts.client_budget": ("licensing", PLAIN),
+    "accounts.client_import": ("licensing", PLAIN),
+    "accounts.client_invite": ("support licensing", PLAIN),
+    "accounts.client_name": ("licensing", PLAIN),
+    "accounts.client_remove": ("licensing", GRAVE),
+    "accounts.connection_disconnect": ("support", PLAIN),
+    "accounts.connectionrevocation_dismiss": ("", GRAVE),
+    "accounts.connectionrevocation_retry": ("support", PLAIN),
+    "accounts.session_end": ("support", PLAIN),
+    "accounts.user_add": ("licensing", PLAIN),
+    "accounts.user_disable": ("support", OPERATORS),
+    "accounts.user_dismiss": ("", GRAVE),
     # Whoever sets a person's email or one-time password can enter as that person.
-    "accounts.user_email": "",
-    "accounts.user_enable": "support",
-    "accounts.user_erase": "",
-    "accounts.user_invite": "support licensing",
-    "accounts.user_move": "licensing",
-    "accounts.user_one_time": "",
-    "accounts.user_operator": "",
-    "accounts.user_remove": "",
-    "accounts.user_reset": "support",
-    "accounts.user_reset_factor": "",
-    "accounts.user_restart_calls": "support",
-    "accounts.user_revoke": "support",
-    "accounts.user_roles": "",
-    "accounts.user_set_up_code": "",
-    "accounts.user_stop_calls": "support",
-    "licensing.brake_confirm": "licensing",
-    "licensing.licence_customer": "licensing",
-    "licensing.licence_status": "licensing",
-    "licensing.licence_terms": "licensing",
-    "licensing.plan_add": "licensing",
-    "licensing.plan_terms": "licensing",
-    "llmproxy.languagemodel_add": "licensing",
-    "llmproxy.languagemodel_offer": "licensing",
-    "llmproxy.personalkey_end": "support",
+    "accounts.user_email": ("", GRAVE),
+    "accounts.user_enable": ("support", OPERATORS),
+    "accounts.user_erase": ("", GRAVE),
+    "accounts.user_invite": ("support licensing", PLAIN),
+    "accounts.user_move": ("licensing", PLAIN),
+    "accounts.user_one_time": ("", GRAVE),
+    "accounts.user_operator": ("", GRAVE),
+    "accounts.user_remove": ("", GRAVE),
+    "accounts.user_reset": ("support", PLAIN),
+    "accounts.user_reset_factor": ("", GRAVE),
+    "accounts.user_restart_calls": ("support", PLAIN),
+    "accounts.user_revoke": ("support", GRAVE),
+    "accounts.user_roles": ("", GRAVE),
+    "accounts.user_set_up_code": ("", GRAVE),
+    "accounts.user_stop_calls": ("support", PLAIN),
+    "licensing.brake_confirm": ("licensing", PLAIN),
+    "licensing.licence_customer": ("licensing", PLAIN),
+    "licensing.licence_status": ("licensing", PLAIN),
+    "licensing.licence_terms": ("licensing", PLAIN),
+    "licensing.plan_add": ("licensing", PLAIN),
+    "licensing.plan_terms": ("licensing", PLAIN),
+    "llmproxy.languagemodel_add": ("licensing", PLAIN),
+    "llmproxy.languagemodel_offer": ("licensing", PLAIN),
+    "llmproxy.personalkey_end": ("support", PLAIN),
     # Whoever gives a provider its address is sent everybody's prompts.
-    "llmproxy.provider_add": "",
-    "llmproxy.provider_off": "licensing",
-    "llmproxy.provider_on": "licensing",
-    "llmproxy.provider_terms": "",
-    "llmproxy.route_add": "licensing",
-    "llmproxy.route_factor": "licensing",
-    "llmproxy.route_learn": "licensing",
-    "llmproxy.route_prices": "licensing",
-    "llmproxy.route_published_prices": "licensing",
-    "llmproxy.route_remove": "licensing",
-    "llmproxy.route_try": "licensing",
-    "llmproxy.route_way": "licensing",
-    "procrastinate.procrastinatejob_discard": "",
-    "procrastinate.procrastinatejob_retry": "support release",
-    "procrastinate.procrastinatejob_retry_alike": "support release",
-    "releases.apppin_unpin": "release",
-    "releases.appversion_withdraw": "release",
-    "releases.microapp_move": "release",
-    "releases.microapp_pin_client": "release",
-    "releases.microapp_pin_plan": "release",
-    "releases.microapp_promote": "release",
-    "releases.shellchannel_halt": "release",
-    "releases.shellchannel_purge": "release",
-    "releases.shellchannel_resume": "release",
-    "releases.shellchannel_roll_back": "release",
-    "telemetry.event_export": "auditor release",
-    "usage.override_add": "support licensing",
-    "usage.override_end": "support licensing",
-    "usage.runningcall_end": "support",
-    "usage.usagerecord_export": "auditor licensing",
+    "llmproxy.provider_add": ("", GRAVE),
+    "llmproxy.provider_off": ("licensing", PLAIN),
+    "llmproxy.provider_on": ("licensing", PLAIN),
+    "llmproxy.provider_terms": ("", GRAVE),
+    "llmproxy.route_add": ("licensing", PLAIN),
+    "llmproxy.route_factor": ("licensing", PLAIN),
+    "llmproxy.route_learn": ("licensing", PLAIN),
+    "llmproxy.route_prices": ("licensing", PLAIN),
+    "llmproxy.route_published_prices": ("licensing", PLAIN),
+    "llmproxy.route_remove": ("licensing", PLAIN),
+    "llmproxy.route_try": ("licensing", PLAIN),
+    "llmproxy.route_way": ("licensing", PLAIN),
+    "procrastinate.procrastinatejob_discard": ("", GRAVE),
+    "procrastinate.procrastinatejob_retry": ("support release", PLAIN),
+    "procrastinate.procrastinatejob_retry_alike": ("support release", PLAIN),
+    "releases.apppin_unpin": ("release", GRAVE),
+    "releases.appversion_withdraw": ("release", GRAVE),
+    "releases.microapp_move": ("release", GRAVE),
+    "releases.microapp_pin_client": ("release", GRAVE),
+    "releases.microapp_pin_plan": ("release", GRAVE),
+    "releases.microapp_promote": ("release", GRAVE),
+    "releases.shellchannel_halt": ("release", PLAIN),
+    "releases.shellchannel_purge": ("release", PLAIN),
+    "releases.shellchannel_resume": ("release", GRAVE),
+    "releases.shellchannel_roll_back": ("release", GRAVE),
+    "telemetry.event_export": ("auditor release", PLAIN),
+    "usage.override_add": ("support licensing", PLAIN),
+    "usage.override_end": ("support licensing", PLAIN),
+    "usage.runningcall_end": ("support", PLAIN),
+    "usage.usagerecord_export": ("auditor licensing", PLAIN),
 }
 
 
@@ -131,11 +137,18 @@ def _rights(role: str) -> frozenset[str]:
         if role in {Role.AUDITOR, Role.OWNER, *roles.split()}
     }
     return frozenset(
-        views | {act for act, roles in ACTIONS.items() if role in {Role.OWNER, *roles.split()}}
+        views | {act for act, (roles, _) in ACTIONS.items() if role in {Role.OWNER, *roles.split()}}
     )
 
 
 RIGHTS: Final[Mapping[str, frozenset[str]]] = {role: _rights(role) for role in Role.values}
+
+
+def wants_proof(right: str, *, people: Iterable[User | None]) -> bool:
+    """Whether an action on these people wants a fresh proof; one that the table does not name does."""
+    _, proof = ACTIONS.get(right, ("", GRAVE))
+    is_on_operator = any(each is not None and each.is_staff for each in people)
+    return proof == GRAVE or (proof == OPERATORS and is_on_operator)
 
 
 class RoleBackend(BaseBackend):

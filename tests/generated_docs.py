@@ -49,8 +49,8 @@ def problem_rows() -> Iterator[list[str]]:
 
 
 def role_rows() -> Iterator[list[str]]:
-    """One row for each right: what it opens, and the roles that have it beside an owner."""
-    yield ["right", "kind", "name", "roles"]
+    """One row for each right: what it opens, the roles that have it beside an owner, and whether it is grave."""
+    yield ["right", "kind", "name", "roles", "proof"]
     assert get_resolver().url_patterns
     has_page = {console.model for console in admin.site._registry.values()}
     labels = {
@@ -62,9 +62,9 @@ def role_rows() -> Iterator[list[str]]:
         model = apps.get_model(right)
         kind = "page" if model in has_page else "part of a page"
         name = str(model._meta.verbose_name_plural).capitalize()
-        yield [right, kind, name, _roles(f"{roles} {Role.AUDITOR}")]
-    for right, roles in ACTIONS.items():
-        yield [right, "action", labels.get(right, "Export"), _roles(roles)]
+        yield [right, kind, name, _roles(f"{roles} {Role.AUDITOR}"), ""]
+    for right, (roles, proof) in ACTIONS.items():
+        yield [right, "action", labels.get(right, "Export"), _roles(roles), proof]
 
 
 def _roles(given: str) -> str:

@@ -111,7 +111,6 @@ class Retry(BulkAction):
 class Dismiss(BulkAction):
     name = "dismiss"
     label = "Forget"
-    grave = True
     message = "Revocations forgotten: {number}."
     permission = "delete"
     destructive = True

@@ -23,7 +23,6 @@ class EmailForm(ReasonForm):
 class ChangeEmail(PersonAction):
     name = "email"
     label = "Change email"
-    grave = True
     form_class = EmailForm
 
     def effects(self, target: User) -> Iterable[str]:
@@ -97,7 +96,6 @@ class ErasureForm(ReasonForm):
 class Erase(PersonAction):
     name = "erase"
     label = "Erase"
-    grave = True
     permission = "delete"
     form_class = ErasureForm
     destructive = True

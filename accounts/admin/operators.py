@@ -34,7 +34,6 @@ class OperatorAction(PersonAction):
     """An owner's action on another person, for which the owner proves the second factor anew."""
 
     locks_out = True
-    grave = True
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return cast("User", by.user).is_owner and super().available(target, by=by)

@@ -43,7 +43,6 @@ class SetOneTimePassword(PersonAction):
 
     name = "one_time"
     label = "Set one-time password"
-    grave = True
     form_class = ReasonForm
     destructive = True
     locks_out = True

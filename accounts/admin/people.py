@@ -20,7 +20,6 @@ class RevokeAll(PersonAction, BulkAction):
 
     name = "revoke"
     label = "Revoke all sessions"
-    grave = True
     message = "All tokens {whose} are revoked; sessions ended: {number}."
     destructive = True
 

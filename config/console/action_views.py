@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -55,9 +55,20 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def may(self, request: HttpRequest, action: Action) -> bool:
         """Whether this operator's roles have the right of an action, or single permissions from before roles."""
-        label, model = self.opts.app_label, self.opts.model_name
-        rights = f"{label}.{model}_{action.name}", f"{label}.{action.permission}_{model}"
-        return any(request.user.has_perm(right) for right in rights)
+        before = f"{self.opts.app_label}.{action.permission}_{self.opts.model_name}"
+        return any(request.user.has_perm(right) for right in (self.right(action), before))
+
+    def right(self, action: Action) -> str:
+        """The name of an action's right, by which ``config.roles`` knows it."""
+        return f"{self.opts.label_lower}_{action.name}"
+
+    def asked_anew(
+        self, request: HttpRequest, action: Action, rows: Sequence[Any]
+    ) -> HttpResponse | None:
+        """The way to another proof of the second factor, where an action on these rows wants one."""
+        is_grave = self.operators.wants_proof(self.right(action), people=map(self.owner, rows))
+        asked: HttpResponse | None = self.operators.ask_anew(request) if is_grave else None
+        return asked
 
     def available(self, request: HttpRequest, action: Action, row: Any) -> bool:
         """Whether this operator may take an action on a row as it is now."""
@@ -114,6 +125,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def action_page(self, request: HttpRequest, action: Action, row: Any) -> HttpResponse:
         """The page of an action on one row, or on None to add one; runs it on a valid submission."""
+        if asked := self.asked_anew(request, action, [row]):
+            return asked
         form = action.form(row, request.POST if request.method == "POST" else None, by=request)
         where: dict[str, Any] = {"back": self._list()}
         if row is not None:
@@ -141,6 +154,8 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, action: BulkAction, rows: Sequence[Any], *, submitted: bool
     ) -> HttpResponse:
         """The page of an action on several rows; ``submitted`` is False when the list opens it."""
+        if asked := self.asked_anew(request, action, rows):
+            return asked
         form = action.form(None, request.POST if submitted else None, by=request)
         several = [(row.pk, self.row_name(row)) for row in rows]
         if submitted and self._is_valid(form, request):
@@ -234,8 +249,6 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         def view(request: HttpRequest, **where: str) -> HttpResponse:
             if not self.may(request, action):
                 raise PermissionDenied
-            if action.grave and (asked := self.operators.ask_anew(request)):
-                return cast("HttpResponse", asked)
             return self.once(request, lambda: answer(request, action, **where), atomic=atomic)
 
         return view
@@ -285,8 +298,6 @@ def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:
     """Django's action of a list, which shows the action's page for the chosen rows."""
 
     def show(console: ActionAdmin, request: HttpRequest, rows: QuerySet[Any]) -> Any:
-        if action.grave and (asked := console.operators.ask_anew(request)):
-            return asked
         chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.available(request, action, row)]
         if 0 < len(chosen) <= MOST_CHOSEN:
             return console.bulk_page(request, action, chosen, submitted=False)

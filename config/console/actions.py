@@ -105,8 +105,6 @@ class Action(ABC):
     permission: ClassVar[str] = "change"
     # Whether it takes something from people; its button is red.
     destructive: ClassVar[bool] = False
-    # Whether it hands out power or cannot be undone; operators prove their second factor anew for it.
-    grave: ClassVar[bool] = False
     # Whether it runs in one transaction with the record of its submission. False if it waits for other services.
     atomic: ClassVar[bool] = True
 

@@ -6,7 +6,7 @@ Django's own log of edits is not kept: it would duplicate the audit log, and wou
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -100,8 +100,6 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
             add = self.add_action
             if add is None or not self.has_add_permission(request):
                 raise PermissionDenied
-            if add.grave and (asked := self.operators.ask_anew(request)):
-                return cast("HttpResponse", asked)
             return self.once(
                 request, lambda: self.action_page(request, add, None), atomic=add.atomic
             )

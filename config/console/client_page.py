@@ -88,7 +88,6 @@ class Rename(Action):
 class DeleteClient(Action):
     name = "remove"
     label = "Delete"
-    grave = True
     permission = "delete"
     form_class = ReasonForm
     destructive = True

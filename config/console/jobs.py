@@ -79,7 +79,6 @@ class RetryAlike(Action):
 class Discard(BulkAction):
     name = "discard"
     label = "Discard failed jobs"
-    grave = True
     message = "Jobs discarded: {number}."
     destructive = True
 

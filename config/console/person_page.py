@@ -37,7 +37,6 @@ CALLS_SHOWN = 20
 class Delete(PersonAction):
     name = "remove"
     label = "Delete"
-    grave = True
     permission = "delete"
     destructive = True
     locks_out = True

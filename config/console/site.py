@@ -22,6 +22,7 @@ from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, recor
 from config.console.front import at_a_glance
 from config.console.list_filters import RestrictedAdmin
 from config.console.signing_in import OperatorSignIn, OwnPassword
+from config.roles import wants_proof
 
 # The pages load nothing from other origins and have no inline scripts.
 POLICY = (
@@ -43,6 +44,7 @@ class ConsoleSite(AdminSite):
     index_template = "admin/console/front.html"
     site_url = None
     login_form = OperatorSignIn
+    wants_proof = staticmethod(wants_proof)
 
     def actor_of(self, request: HttpRequest) -> Actor:
         return actor_of(request)

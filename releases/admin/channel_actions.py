@@ -45,7 +45,6 @@ class RollBackForm(ReasonForm):
 class RollBack(Action):
     name = "roll_back"
     label = "Roll back"
-    grave = True
     atomic = False
     button = "Preview"
     form_class = RollBackForm

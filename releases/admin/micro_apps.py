@@ -29,8 +29,6 @@ def offerable(app: MicroApp) -> QuerySet[AppVersion]:
 class VersionAction(Action):
     """An action whose form offers the versions of its app, older ones included: it can roll back."""
 
-    grave = True
-
     def available(self, target: MicroApp, *, by: HttpRequest) -> bool:
         return offerable(target).exists()
 
@@ -166,7 +164,6 @@ class MicroAppAdmin(ConsoleAdmin):
 class Withdraw(Action):
     name = "withdraw"
     label = "Withdraw"
-    grave = True
     destructive = True
 
     def available(self, target: AppVersion, *, by: HttpRequest) -> bool:

@@ -1,12 +1,12 @@
 """The second factor of operators, as their browser and other operators meet it; test_passkeys.py has real passkeys."""
 
+import csv
 import re
 from base64 import b32decode
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.contrib import admin
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 from django.utils import timezone
@@ -27,9 +27,13 @@ from accounts.models import (
     User,
 )
 from accounts.people.password_links import NoFactor, request_link, send_reset
-from config.console.action_views import ActionAdmin
 from config.encryption import encrypt
+from config.roles import wants_proof
 from tests.conftest import PASSWORD, Browser
+from tests.console.conftest import World
+from tests.console.test_every_act import acts as every_act
+from tests.console.test_every_act import arranged, targets
+from tests.tools.folders import ROOT
 
 pytestmark = pytest.mark.django_db
 
@@ -308,26 +312,63 @@ def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
     assert "A recovery code was used; 9 are left." in "\n".join(mails_to(operator))
 
 
-# They hand out power, cannot be undone, or offer older code.
-GRAVE = """
-accounts.client_remove accounts.connectionrevocation_dismiss accounts.user_dismiss accounts.user_email
-accounts.user_erase accounts.user_one_time accounts.user_operator accounts.user_remove accounts.user_reset_factor
-accounts.user_revoke accounts.user_roles accounts.user_set_up_code llmproxy.provider_add llmproxy.provider_terms
-procrastinate.procrastinatejob_discard
-releases.appversion_withdraw releases.microapp_move releases.microapp_pin_client releases.microapp_pin_plan
-releases.shellchannel_roll_back
-"""
+def test_every_act_asks_for_a_fresh_proof_where_the_documentation_says_so(
+    whole: Browser, operator: User, world: World, by: Actor, now: datetime, rf: Any, settings: Any
+) -> None:
+    settings.CDN_PURGE = "purge"
+    arranged(world, by, now)
+    User.objects.create_user("away@shell.test", is_staff=True, is_active=False)
+    with (ROOT / "docs" / "roles.csv").open(newline="") as file:
+        proofs = {row["right"]: row["proof"] for row in csv.DictReader(file)}
+    request = rf.get("/admin/")
+    request.user = operator
+    age(whole, minutes=11)
+    wrong, newest = [], AuditEvent.objects.latest("pk").pk
+    for console, act in every_act():
+        right = f"{console.opts.label_lower}_{act.name}"
+        adds = act is console.add_action
+        rows = [None] if adds else list(targets(console, act, request))
+        assert rows, f"no row of this world allows {right}: arrange one"
+        for row in rows:
+            person = console.owner(row)
+            for_operators = person is not None and person.is_staff
+            grave = {"": False, "grave": True, "grave for operators": for_operators}[proofs[right]]
+            address = reverse(f"admin:{right.replace('.', '_')}", args=[] if adds else [row.pk])
+            answers: list[Any] = [whole.get(address)]
+            if grave:
+                answers.append(whole.post(address, {"reason": "x", "once": "1"}))
+            asked = {each.status_code == 302 and each.url.startswith(PROVE) for each in answers}
+            wrong += [f"{right} of {row}"] if asked != {grave} else []
+    assert wrong == []
+    assert not AuditEvent.objects.filter(pk__gt=newest).exists()
 
 
-def test_the_grave_acts_are_these() -> None:
-    pages = [each for each in admin.site._registry.values() if isinstance(each, ActionAdmin)]
-    known = {
-        f"{page.opts.app_label}.{page.opts.model_name}_{act.name}"
-        for page in pages
-        for act in (*page.row_actions, page.add_action)
-        if act is not None and act.grave
-    }
-    assert known == set(GRAVE.split())
+@pytest.mark.parametrize(
+    "right",
+    [
+        "releases.microapp_promote",
+        "releases.apppin_unpin",
+        "releases.shellchannel_resume",
+        "an.act_that_nobody_decided",
+    ],
+)
+def test_what_ships_code_and_what_nobody_decided_want_a_fresh_proof(right: str) -> None:
+    assert wants_proof(right, people=[])
+
+
+def test_an_operator_among_several_people_is_not_disabled_without_a_fresh_proof(
+    whole: Browser, operator: User, other: User, user: User
+) -> None:
+    age(whole, minutes=11)
+    address = reverse("admin:accounts_user_disable_several")
+    given = {"target": [str(user.pk), str(other.pk)], "reason": "Gone."}
+    answer: Any = whole.post(address, {**given, "once": "1"})
+    assert answer.url.startswith(PROVE)
+    assert acts("user:disabled") == []
+    assert whole.post(address, {**given, "target": [str(user.pk)], "once": "2"}).status_code == 302
+    prove_again(whole, operator)
+    assert whole.post(address, {**given, "once": "3"}).status_code == 302
+    assert acts("user:disabled") == ["user:disabled"] * 2
 
 
 def test_grave_acts_ask_again_after_ten_minutes_and_others_do_not(
@@ -365,7 +406,7 @@ def test_a_grave_act_on_several_rows_asks_too(whole: Browser, user: User) -> Non
 def test_a_grave_act_that_adds_a_row_asks_too(whole: Browser, operator: User) -> None:
     page = reverse("admin:llmproxy_provider_add")
     given = {"name": "theirs", "dialect": "openai", "base_url": "https://models.example/v1"}
-    given |= {"members": "listed", "api_key": "sk-theirs", "once": "1"}
+    given |= {"members": "listed", "fetches": "no", "api_key": "sk-theirs", "once": "1"}
     assert whole.get(page).status_code == 200
     age(whole, minutes=11)
     assert sent(whole, page).startswith(f"{PROVE}?next=%2Fadmin%2Fllmproxy%2Fprovider%2Fadd")
