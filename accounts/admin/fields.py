@@ -10,6 +10,7 @@ from django.utils.safestring import SafeString
 
 from accounts.models import Client, User
 from accounts.people.clients import NoSuchClient, find_client
+from config.console.actions import SuggestingField
 from config.console.base import uuid_in
 
 # The number of suggested names; any other can be typed in full.
@@ -44,15 +45,21 @@ class PersonField(forms.CharField):
 class SuggestingInput(forms.TextInput):
     """A text input with suggestions, which browsers narrow during typing."""
 
+    suggests = False
+
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        if not self.suggests:
+            return super().render(name, value, attrs, renderer)
         identity = f"{(attrs or {}).get('id', name)}_offered"
         field = super().render(name, value, {**(attrs or {}), "list": identity}, renderer)
         options = format_html_join("", '<option value="{}">{}</option>', _suggestions())
         return format_html('{}<datalist id="{}">{}</datalist>', field, identity, options)
 
 
-class ClientField(forms.CharField):
+class ClientField(SuggestingField):
     """A client by its name in any case or by its id; None if empty."""
+
+    listed_by = "accounts.view_client"
 
     def __init__(self, **options: Any) -> None:
         attrs = {"autocomplete": "off", "spellcheck": "false", "class": "vTextField"}

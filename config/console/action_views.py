@@ -26,6 +26,7 @@ from config.console.actions import (
     OneTimeResult,
     Preview,
     Result,
+    SuggestingField,
     show_refusal,
 )
 from config.console.double_submit import ResultRedirect
@@ -222,6 +223,9 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, action: Action, form: Any, **context: Any
     ) -> HttpResponse:
         preview = context.get("preview")
+        for field in form.fields.values():
+            if isinstance(field, SuggestingField):
+                field.widget.suggests = request.user.has_perm(field.listed_by)
         own = {
             "button": (preview.button if preview else "") or action.button or action.label,
             "form": form,

@@ -33,6 +33,13 @@ class UtcDateTimeField(forms.DateTimeField):
         super().__init__(widget=widget, **kwargs)
 
 
+class SuggestingField(forms.CharField):
+    """A field whose widget ``suggests`` to operators who may list what it suggests."""
+
+    # The permission to list it.
+    listed_by: ClassVar[str]
+
+
 class ReasonForm(forms.Form):
     """The form of an action with a reason, which the audit log keeps."""
 

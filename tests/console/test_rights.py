@@ -12,6 +12,7 @@ from django.urls import resolve, reverse
 from accounts.audit import Actor
 from accounts.models import Role, User
 from config.console.alerts import CONDITIONS
+from releases.models import AppPin, MicroApp
 from tests.conftest import Browser
 from tests.console.conftest import World
 from tests.console.test_every_act import arranged
@@ -179,3 +180,36 @@ def test_a_budget_is_set_by_those_alone_who_may_change_budgets(
 
     assert not offered()
     assert offered("change_budget")
+
+
+@pytest.mark.parametrize(
+    ("role", "listed"), [(Role.RELEASE, False), (Role.LICENSING, True), (Role.OWNER, True)]
+)
+def test_clients_are_suggested_to_operators_who_may_list_them(
+    world: World, by: Actor, now: datetime, role: Role, listed: bool
+) -> None:
+    arranged(world, by, now)
+    browser = Browser()
+    browser.force_login(operator_with(role))
+    shown = browser.get(reverse("admin:accounts_client_changelist")).status_code
+    assert (shown == 200) == listed
+    app = MicroApp.objects.get(slug="notes")
+    pin = reverse("admin:releases_microapp_pin_client", args=[app.pk])
+    address = reverse("admin:accounts_user_add") if role == Role.LICENSING else pin
+    page = browser.get(address)
+    assert (b"Borealis" in page.content) == listed
+    assert (b"<datalist" in page.content) == listed
+
+
+def test_a_client_is_pinned_by_its_name_without_suggestions(
+    world: World, by: Actor, now: datetime
+) -> None:
+    arranged(world, by, now)
+    browser = Browser()
+    browser.force_login(operator_with(Role.RELEASE))
+    app = MicroApp.objects.get(slug="notes")
+    pin = reverse("admin:releases_microapp_pin_client", args=[app.pk])
+    version = app.versions.get(version="1.0.0").pk
+    given = {"client": "acme", "version": version, "reason": "They asked."}
+    assert browser.post(pin, given).status_code == 302
+    assert AppPin.objects.filter(client=world.client, version=version).exists()
