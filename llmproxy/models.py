@@ -285,6 +285,9 @@ class PersonalKey(models.Model):
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, help_text="To the minute.")
+    mailed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When a mail tells of it; empty: with that of another."
+    )
     ended_at = models.DateTimeField(null=True)
 
     user_id: UUID

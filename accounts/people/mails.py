@@ -61,9 +61,15 @@ def signed_in_elsewhere(*, user: User, device: str, address: str | None, now: da
     _queue("elsewhere", user.email, subject, device=device, address=address, at=now)
 
 
-def personal_key_made(*, user: User, address: str | None, ends: datetime, now: datetime) -> None:
-    """Informs the person of a new personal key, which the mail does not contain, nor its name: that may be anything."""
-    _queue("key", user.email, "A personal key was made", address=address, ends=ends, at=now)
+def personal_key_made(
+    *, user: User, address: str | None, ends: datetime, now: datetime, send_at: datetime
+) -> None:
+    """Informs the person of a new personal key, which the mail does not contain, nor its name: that may be anything.
+
+    A mail that is sent later also tells of further keys until then.
+    """
+    until, subject = send_at if send_at > now else None, "A personal key was made"
+    _queue("key", user.email, subject, send_at=until, address=address, ends=ends, at=now)
 
 
 def password_changed(*, user: User, now: datetime) -> None:
@@ -102,11 +108,15 @@ def send_password_link(*, to: str, kind: PasswordLink.Kind, secret: str) -> None
     deliver(to=[to], subject=subject, **_bodies(kind.value, {"email": to, "link": link}))
 
 
-def _queue(template: str, to: str, subject: str, **values: Any) -> None:
-    """Queues a mail whose instants are in UTC."""
+def _queue(
+    template: str, to: str, subject: str, *, send_at: datetime | None = None, **values: Any
+) -> None:
+    """Queues a mail whose instants are in UTC, to be sent at once or at ``send_at``."""
+    values["until"] = send_at
     for name, value in values.items():
         values[name] = value.astimezone(UTC) if isinstance(value, datetime) else value
-    queue_for_person(to=to, subject=subject, **_bodies(template, {"email": to, **values}))
+    bodies = _bodies(template, {"email": to, **values})
+    queue_for_person(to=to, subject=subject, send_at=send_at, **bodies)
 
 
 def _bodies(template: str, values: dict[str, Any]) -> dict[str, str]:

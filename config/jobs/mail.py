@@ -4,6 +4,7 @@ import logging
 import smtplib
 from concurrent.futures import Future
 from contextlib import suppress
+from datetime import datetime
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -34,13 +35,15 @@ def queue_for_operators(*, subject: str, text: str, path: str) -> None:
         _queue(to=[address], subject=subject, text=body)
 
 
-def queue_for_person(*, to: str, subject: str, text: str, html: str) -> None:
+def queue_for_person(
+    *, to: str, subject: str, text: str, html: str, send_at: datetime | None = None
+) -> None:
     """Queues a mail to a person. It must hold no secret: readers of the queue can read it."""
-    _queue(to=[to], subject=subject, text=text, html=html)
+    _queue(send_at, to=[to], subject=subject, text=text, html=html)
 
 
-def _queue(**what: object) -> None:
-    send_mail.defer(**what, message_id=new_message_id())
+def _queue(send_at: datetime | None = None, **what: object) -> None:
+    send_mail.configure(schedule_at=send_at).defer(**what, message_id=new_message_id())
 
 
 @task(name="mail.send", queue="mail", retry=BACKOFF)

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from accounts.audit import Actor, record
 from accounts.people import mails
@@ -22,14 +22,19 @@ from licensing.callers import Caller, HeldKey, KeyHolders
 from licensing.models import Licence
 from licensing.permissions import NotEntitled
 from llmproxy.keys.key_text import KeyText
-from llmproxy.models import PersonalKey
+from llmproxy.models import PersonalKey, PersonalKeyQuerySet
 from usage.limits import LEAST_OUTPUT, effective_of_all
+from usage.periods import Period
 
 MOST = 10
+MOST_A_DAY = 20
 MOST_DAYS = 90
+# One mail tells of all the keys that a person makes meanwhile.
+MAIL_EVERY = timedelta(hours=1)
 # How often the last use of a key is written.
 USE_PRECISION = timedelta(minutes=1)
 ENDED = "This personal key has ended. Please make a new one."
+MADE_TODAY = f"You have made {MOST_A_DAY} personal keys today (UTC), which is the most. Please use one of them."
 NO_KEYS = "Your organisation's plan does not include personal keys."
 
 _holders = KeyHolders(PersonalKey)
@@ -61,8 +66,8 @@ def make_key(
 ) -> NewKey:
     """Makes a key of the caller, with a cap of its own if it is given one; a mail tells them of it.
 
-    Raises ``NotEntitled`` where the plan has no keys, ``TooManyKeys``, ``InvalidRequest`` for a cap above the
-    person's, and ``AccessRevoked`` if their access was ended meanwhile.
+    Raises ``NotEntitled`` where the plan has no keys, ``TooManyKeys`` for those that live or were made today,
+    ``InvalidRequest`` for a cap above the person's, and ``AccessRevoked`` if their access was ended meanwhile.
     """
     text = KeyText.new()
     with transaction.atomic():
@@ -73,8 +78,13 @@ def make_key(
         if not Licence.objects.filter(client__users=user, plan__allows_keys=True).exists():
             raise NotEntitled(NO_KEYS)
         _check_cap(monthly_output_tokens, user_id=user.pk, now=now)
-        if PersonalKey.objects.filter(user=user).live(at=now).count() >= MOST:
+        keys = PersonalKey.objects.filter(user=user)
+        if keys.live(at=now).count() >= MOST:
             raise TooManyKeys
+        today = Period.of(now).next_day - timedelta(days=1)
+        if keys.filter(created_at__gte=today).count() >= MOST_A_DAY:
+            raise TooManyKeys(MADE_TODAY)
+        mail_at = _mail_at(keys, now=now)
         key = PersonalKey.objects.create(
             user=user,
             name=name,
@@ -83,10 +93,21 @@ def make_key(
             monthly_output_tokens=monthly_output_tokens,
             created_at=now,
             expires_at=now + timedelta(days=days),
+            mailed_at=mail_at,
         )
         _record("personal_key:made", key, by=by, now=now, after=_seen(key))
-        mails.personal_key_made(user=user, address=by.address, ends=key.expires_at, now=now)
+        if mail_at is not None:
+            ends, address = key.expires_at, by.address
+            mails.personal_key_made(user=user, address=address, ends=ends, now=now, send_at=mail_at)
     return NewKey(key, text.text)
+
+
+def _mail_at(keys: PersonalKeyQuerySet, *, now: datetime) -> datetime | None:
+    """When a mail tells of a key that is made now; None where one is due that tells of it too."""
+    last: datetime | None = keys.aggregate(last=Max("mailed_at"))["last"]
+    if last is None or last <= now - MAIL_EVERY:
+        return now
+    return last + MAIL_EVERY if last <= now else None
 
 
 def _check_cap(cap: int | None, *, user_id: UUID, now: datetime) -> None:

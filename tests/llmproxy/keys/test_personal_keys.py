@@ -8,6 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from procrastinate.contrib.django.models import ProcrastinateJob
 from rest_framework.test import APIClient
 
 from accounts.audit import Actor
@@ -39,6 +40,7 @@ from tests.llmproxy.calling import admit, asking
 from tests.llmproxy.keys.conftest import Make, holding
 from tests.races import race
 from usage.models import KeyMonth, UsageRecord
+from usage.periods import Period
 
 MODELS, COMPLETE = "/v1/llm/models", "/v1/llm/complete"
 ASK = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 50}
@@ -342,6 +344,34 @@ def test_keys_that_have_been_over_for_thirty_days_are_pruned_and_their_usage_sta
     assert left <= set(AuditEvent.objects.values_list("pk", flat=True))
     call_command("prune_personal_keys")
     assert "0 personal keys over for 30 days removed" in capsys.readouterr().out
+
+
+@pytest.mark.django_db
+def test_twenty_are_made_a_day_however_many_have_ended(
+    caller: Caller, by: Actor, now: datetime
+) -> None:
+    midnight = Period.of(now).next_day
+    for minutes in range(20):
+        at = midnight + timedelta(minutes=minutes)
+        end_key(key=make(caller, by, at).row, by=by, now=at)
+    with pytest.raises(TooManyKeys, match="too_many_keys") as refusal:
+        make(caller, by, midnight + timedelta(hours=23, minutes=59))
+    assert "20 personal keys today" in refusal.value.detail
+    make(caller, by, midnight + timedelta(days=1))
+
+
+@pytest.mark.django_db
+def test_one_mail_an_hour_tells_of_them(caller: Caller, by: Actor, now: datetime) -> None:
+    for minutes in (0, 10, 59, 60, 61, 121, 250):
+        at = now + timedelta(minutes=minutes)
+        end_key(key=make(caller, by, at).row, by=by, now=at)
+    jobs = ProcrastinateJob.objects.filter(task_name="mail.send").order_by("pk")
+    # The first and the last are sent at once.
+    due = [job.scheduled_at and (job.scheduled_at - now) / timedelta(minutes=1) for job in jobs]
+    assert due == [None, 60, 120, 180, None]
+    assert ["Further personal keys may" in job.args["text"] for job in jobs] == [
+        each is not None for each in due
+    ]
 
 
 def test_a_key_that_was_pruned_is_refused(caller: Caller, by: Actor, now: datetime) -> None:
