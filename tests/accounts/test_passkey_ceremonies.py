@@ -25,6 +25,7 @@ from accounts.factors.setting_up import make_set_up_code, reset
 from accounts.models import AuditEvent, User
 from tests.conftest import PASSWORD, Browser
 from tests.hostile import RAW, altered, encoded
+from tests.races import race
 
 PRESENT, WITH_KEY = 0x01, 0x40
 
@@ -45,6 +46,8 @@ class SoftwareKey:
         self.private = ec.generate_private_key(ec.SECP256R1())
         self.origin = configured.OTP_WEBAUTHN_ALLOWED_ORIGINS[0]
         self.rp = configured.OTP_WEBAUTHN_RP_ID
+        # What a browser states beside.
+        self.stated: dict[str, Any] = {"crossOrigin": False}
 
     def made(self, options: dict[str, Any]) -> dict[str, Any]:
         """The answer of a registration."""
@@ -67,7 +70,8 @@ class SoftwareKey:
         return sha256(self.rp.encode()).digest() + bytes([flags]) + self.uses.to_bytes(4)
 
     def _client(self, kind: str, challenge: str) -> bytes:
-        return json.dumps({"type": kind, "challenge": challenge, "origin": self.origin}).encode()
+        own = {"type": kind, "challenge": challenge, "origin": self.origin}
+        return json.dumps({**own, **self.stated}).encode()
 
     def _answer(self, **response: bytes) -> dict[str, Any]:
         texts = {name: coded(value) for name, value in response.items()}
@@ -180,6 +184,41 @@ def test_a_password_alone_registers_no_passkey(sets_up: Sets, operator: User) ->
     assert browser.post("/admin/passkeys/registration-begin/").status_code == 403
     assert complete(browser, "registration", key.made(options)) == 403
     assert WebAuthnCredential.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_a_statement_made_within_a_page_of_another_origin_is_refused(
+    sets_up: Sets, operator: User
+) -> None:
+    first, key = sets_up(operator)
+    key.stated = {"crossOrigin": True, "topOrigin": "https://elsewhere.test"}
+    browser = signed_in(operator)
+    assert complete(browser, "authentication", key.used(begin(browser, "authentication"))) == 422
+    assert not is_in(browser)
+    another = SoftwareKey()
+    another.stated = {"crossOrigin": True}
+    assert complete(first, "registration", another.made(begin(first, "registration"))) == 422
+    assert WebAuthnCredential.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_registrations_at_once_on_one_challenge_one_is_stored_and_none_is_an_error_of_ours(
+    sets_up: Sets, operator: User
+) -> None:
+    browser, _ = sets_up(operator)
+    made = SoftwareKey().made(begin(browser, "registration"))
+
+    def add() -> int:
+        # A browser for each, whose requests have nothing of another's: they share the session alone.
+        tab = Browser(raise_request_exception=False)
+        name = configured.SESSION_COOKIE_NAME
+        tab.cookies[name] = browser.cookies[name].value
+        return complete(tab, "registration", made)
+
+    codes = race(*[add] * 6)
+    assert codes.count(200) == 1
+    assert set(codes) <= {200, 400, 403, 422}, codes
+    assert WebAuthnCredential.objects.count() == 2
 
 
 @pytest.mark.django_db(transaction=True)

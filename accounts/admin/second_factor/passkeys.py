@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import transaction
+from django.contrib.sessions.backends.base import UpdateError
+from django.db import IntegrityError, transaction
 from django.http import HttpResponse
 from django.utils import timezone
 from django_otp_webauthn.exceptions import (
+    InvalidState,
     MalformedRequest,
     OTPWebAuthnApiError,
     UnprocessableEntity,
@@ -20,6 +22,7 @@ from django_otp_webauthn.views import (
     CompleteCredentialAuthenticationView,
     CompleteCredentialRegistrationView,
 )
+from webauthn.helpers import base64url_to_bytes, parse_client_data_json
 from webauthn.helpers.exceptions import WebAuthnException
 
 from accounts.audit import record
@@ -29,9 +32,10 @@ from accounts.factors.proofs import record_proof
 from accounts.people.operators import actor_of
 
 # The library turns some of its own errors into answers; the rest, and those of what it reads the statements of a
-# passkey with, are these.
+# passkey with, are these. The last is of a passkey that is known already, as by another request at the same moment.
 UNREADABLE = (
     WebAuthnException, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError,
+    IntegrityError,
 )  # fmt: skip
 
 
@@ -48,9 +52,12 @@ class NotNow(OTPWebAuthnApiError):
 
 
 @contextmanager
-def _read() -> Iterator[None]:
-    """Refuses a statement that the library cannot read."""
+def _read(data: Any) -> Iterator[None]:
+    """Refuses a statement that the library cannot read, or that was made in a page within another origin's."""
     try:
+        stated = parse_client_data_json(base64url_to_bytes(data["response"]["clientDataJSON"]))
+        if stated.cross_origin:
+            raise UnprocessableEntity
         yield
     except UNREADABLE as error:
         raise UnprocessableEntity from error
@@ -65,13 +72,13 @@ class PasskeyHelper(WebAuthnHelper):
             # A reset meanwhile would leave the passkey of whoever it was to keep out.
             if not gate.holds(self.request, now=now):
                 raise NotNow
-            with _read():
+            with _read(data):
                 device: WebAuthnCredential = super().register_complete(user, state, data)
             setting_up.name_passkey(device, user=operator_of(self.request), by=by, now=now)
         return device
 
     def authenticate_complete(self, user: Any, state: Any, data: Any) -> WebAuthnCredential:
-        with _read():
+        with _read(data):
             device: WebAuthnCredential = super().authenticate_complete(user, state, data)
         return device
 
@@ -83,6 +90,9 @@ class _Strict:
         read = hasattr(self.request, "data")  # type: ignore[attr-defined]
         if not read and isinstance(exc, ValueError | RecursionError):
             exc = MalformedRequest()
+        if isinstance(exc, UpdateError):
+            # Another request has ended the ceremony, and with it this key of the session.
+            exc = InvalidState()
         answer: HttpResponse = super().handle_exception(exc)  # type: ignore[misc]
         return answer
 
