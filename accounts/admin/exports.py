@@ -4,6 +4,7 @@ Read page by page by index, so that no connection waits for a browser.
 """
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from io import StringIO
@@ -29,6 +30,8 @@ FORMATS: Mapping[str, str] = {
     "csv": "text/csv; charset=utf-8",
     "ndjson": "application/x-ndjson",
 }
+# The place before a formula, in a cell or in what some spreadsheets split it into.
+FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[=+\-@＝＋－＠\t\r\n])")
 PAGE = 1_000
 MOST_SHOWN = 100
 
@@ -129,6 +132,11 @@ def ndjson_lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Rows of a file in which no text can start a formula: an operator names models, a caller its requests."""
     text = StringIO()
-    csv.writer(text).writerows(rows)
+    csv.writer(text).writerows(map(_defused, row) for row in rows)
     return text.getvalue().encode()
+
+
+def _defused(cell: Any) -> Any:
+    return FORMULA.sub("'", cell) if isinstance(cell, str) else cell

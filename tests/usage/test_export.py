@@ -88,11 +88,29 @@ def test_pages_join_without_a_gap(calls: list[UsageRecord], page: int) -> None:
     ]
 
 
-def test_a_cell_starts_no_formula(console: Browser, user: User) -> None:
-    end(user, ask(user))
-    UsageRecord.objects.update(model="=cmd()", request_id="-1234567")
-    row = next(csv.DictReader(StringIO(exported(console, "csv"))))
-    assert (row["model"], row["request_id"]) == ("'=cmd()", "'-1234567")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=cmd()",
+        "+1",
+        "-1234567",
+        "@sum",
+        "\t=cmd()",
+        "\r=cmd()",
+        "\n+1",
+        "\r\n@x",
+        "＝cmd()",
+        "a;=1",
+    ],
+)
+def test_no_cell_starts_a_formula(console: Browser, user: User, text: str) -> None:
+    end(user, ask(user, labels={"user": text, "metadata": {"project": text}}))
+    UsageRecord.objects.update(model=text)
+    (row,) = csv.DictReader(StringIO(exported(console, "csv")))
+    assert row["model"] == row["caller_user"]
+    for cell in row.values():
+        for part in cell.split(";"):
+            assert not part.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝")), cell
 
 
 def test_an_export_is_audited_and_needs_the_right(console: Browser, stranger: Browser) -> None:

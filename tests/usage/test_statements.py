@@ -205,6 +205,12 @@ def test_an_erased_person_has_a_line_and_no_email(
     assert len([row for row in csv.DictReader(StringIO(text)) if row["of"] == "person"]) == 3
 
 
+def test_no_name_in_it_is_a_formula(month: list[UsageRecord]) -> None:
+    UsageRecord.objects.update(model="\t=cmd()")
+    names = {row["name"] for row in csv.DictReader(StringIO(run("csv"), newline=""))}
+    assert "'\t'=cmd()" in names
+
+
 def test_it_takes_the_same_queries_for_any_number_of_people(
     month: list[UsageRecord], django_assert_num_queries: Any
 ) -> None:

@@ -38,8 +38,6 @@ COLUMNS = (
     "capped_input",
 )
 _OWN = {"cost_usd", "caller_user", "metadata"}
-# A cell that begins so is a formula to a spreadsheet: an operator names models, a caller its requests.
-FORMULA = ("=", "+", "-", "@")
 
 
 def lines(rows: QuerySet[UsageRecord], *, ending: str, page: int = PAGE) -> Iterator[bytes]:
@@ -106,6 +104,4 @@ def _attempt_row(record: UsageRecord, attempt: Attempt) -> dict[str, Any]:
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, dict):
-        return dumps(value, ensure_ascii=False)
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    return dumps(value, ensure_ascii=False) if isinstance(value, dict) else value

@@ -1,14 +1,14 @@
 """Writes a client's month of model calls."""
 
-import csv
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from json import dumps
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from accounts.admin.exports import csv_lines
 from accounts.management.terminal import refusals_as_errors
 from accounts.models import Client
 from accounts.people.clients import find_client
@@ -18,8 +18,6 @@ from usage.statements import Line, Statement
 NAMES = ("calls", "input", "cached", "output", "cost_usd", "abandoned", "unpriced")
 WIDTHS = (9, 15, 15, 15, 16, 11, 10)
 NAME_WIDTH = 44
-# A name that begins so is a formula to a spreadsheet.
-FORMULA = ("=", "+", "-", "@")
 
 
 class Command(BaseCommand):
@@ -62,12 +60,13 @@ class Command(BaseCommand):
             self.stdout.write(f"\nStill running, and in no line: {_counted(running, 'call')}")
 
     def _csv(self, client: Client, statement: Statement) -> None:
-        rows = csv.writer(self.stdout)
-        rows.writerow(("of", "name", *NAMES))
+        self._rows([("of", "name", *NAMES)])
         for of, lines in _parts(statement):
             for line in lines:
-                name = f"'{line.name}" if line.name.startswith(FORMULA) else line.name
-                rows.writerow((of, name, *_values(line).values()))
+                self._rows([(of, line.name, *_values(line).values())])
+
+    def _rows(self, rows: Sequence[Sequence[Any]]) -> None:
+        self.stdout.write(csv_lines(rows).decode(), ending="")
 
     def _json(self, client: Client, statement: Statement) -> None:
         """One object, a row on each line, written as it is read."""
