@@ -24,8 +24,15 @@ DEVICES = re.compile(r"(con(in\$|out\$)?|prn|aux|nul|(com|lpt)[0-9¹²³]) *(\..
 # Windows also finds a file with a long name by such a short one.
 SHORT_NAME = re.compile(r"~[0-9]+(\.[^.]*)?$")
 NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')
-# Controls, invisible characters such as those that turn the direction of text, and ends of lines.
+# Controls, characters such as those that turn the direction of text, and ends of lines.
 INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
+# Letters, marks and spaces that show nothing: ignorable ones, the empty braille cell, and spaces but the plain one.
+BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+    "|[^\\S ]"
+)
+# Folders whose programs run what stands in their settings.
+VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 
 
 class BundleRejected(Problem):
@@ -160,7 +167,9 @@ def _check_part(part: str, shown: str) -> None:
             raise BundleRejected(
                 "unusual_name", f"Windows may find another file by this name: {shown}."
             )
-    if not INVISIBLE.isdisjoint(map(category, part)):
+    if _same_elsewhere([part]) in VERSION_CONTROL:
+        raise BundleRejected("unusual_name", f"This name is of version control: {shown}.")
+    if BLANK.search(part) or not INVISIBLE.isdisjoint(map(category, part)):
         raise BundleRejected("unusual_name", f"The name has an invisible character: {shown}.")
 
 
