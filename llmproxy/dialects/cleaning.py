@@ -1,6 +1,13 @@
-"""Removes from a provider's message all that names our credential or account."""
+"""Removes from a provider's message what names our credential or account, or its own systems, and what looks secret."""
 
+import codecs
 import re
+from base64 import b32encode, b64encode, b85encode
+from collections.abc import Iterator
+from html import unescape
+from urllib.parse import unquote
+
+from telemetry.scrubbing import scrubbed
 
 MAX_DETAIL = 500
 # Longer messages are cut to this before cleaning, which may shorten them further.
@@ -8,13 +15,17 @@ _LOOKED_AT = 4 * MAX_DETAIL
 # So many characters of a key in a row are no coincidence. Providers show fewer of its ends, as separate words.
 _PART = 6
 _ENDS = (4, 5)
+# As few letters and digits of a key in another writing.
+_CODED_PART = 10
+_ESCAPED = re.compile(r"(?:\\u00|\\x)([0-9a-f]{2})", re.IGNORECASE)
+_BETWEEN = re.compile(r"[\W_]+")
 
-# This word means that the message is about our credential.
-_OF_A_CREDENTIAL = re.compile(r"\bbearer\b", re.IGNORECASE)
+# These words mean that the message is about our credential, or is of a program's failure.
+_NOT_FOR_CALLERS = re.compile(r"\bbearer\b|\bTraceback \(|\bFile \"[^\"]+\", line", re.IGNORECASE)
 _IN_A_WORD = r"[^\s'\"`,;:=(){}\[\]<>]"
 # Addresses, names of accounts, masked words, mail addresses, and words with the prefix of an id or a key.
 _OURS = re.compile(
-    r"https?://\S+"
+    r"(?<!\w)[a-z][a-z0-9+.-]{0,30}://\S+|\barn:\S+"
     r"|\b(?:accounts?|org(?:ani[sz]ation)?s?|projects?|teams?|tenants?|workspaces?|subscriptions?)"
     r"(?:[ _-]?(?:ids?|numbers?|names?))?"
     # A quote that comes at once closes the name of a member. A plain word of small letters is no name.
@@ -28,12 +39,40 @@ _OURS = re.compile(
 )
 
 
+# Where a provider's own systems are, and shapes of secrets that telemetry does not look for.
+_INSIDE = re.compile(
+    r"""
+    # Numbers of hosts.
+    (?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)(?:/\d+)?(?::\d{2,5}\b)?
+    |(?<![\w:])\[?(?=[0-9a-f:]*::|(?:[0-9a-f]+:){5})[0-9a-f:]{2,39}(?:%\w+)?(?![\w:])(?:\](?::\d{2,5}\b)?)?
+    # Names of hosts: by their ending, before a port, after a word that says so. Members of a request are none.
+    |(?<![\w.-])(?:[a-z0-9_-]{1,63}\.){1,8}(?:internal|local|localdomain|lan|corp|intranet|private|consul|svc|cluster
+      |home|arpa|test|example|com|net|org|io|ai|dev|cloud|co|eu|de|uk|fr|ch|us|cn|jp|info)(?:\.[a-z]{2,12}){0,3}
+      (?![\w[(.-])(?::\d{2,5}\b)?
+    |\blocalhost\b(?::\d{2,5}\b)?
+    |(?<![\w.-])(?=[\w.]*[-.\d])[a-z][\w.-]{0,252}:\d{2,5}\b(?![.\d])
+    |(?<=\bto\ )[a-z]\w*:\d{2,5}\b
+    |\b(?:host(?:name)?|node|pod|upstream|namespace|bucket)[ :=]{1,3}['"`]?(?=[\w.-]*[-.:\d])[a-z][\w.:-]*\w
+    # Paths of files. Pointers into a request and paths of an API are none.
+    |(?<![\w/.<:…-])(?:~|\.{1,2})?/(?!(?:v\d\w*|messages|input|tools|content|body|response_format|text)\b)
+      [\w.@+-]+(?:/[\w.@+-]+)+/?
+    |(?<!\w)(?:[a-z]:|\\)\\[^\s'"`]+
+    |(?<![\w/])(?:[\w.-]{1,99}/){1,9}[\w.-]{1,99}\.(?:py|so|bin|json|ya?ml|toml|gguf|safetensors|conf|env)\b(?::\d+)?
+    # Secrets.
+    |\b(?:account_?key|shared_?access_?key|sig|signature|pass|pw|otp|pin)\s?[=]\s?\S+
+    |\bSG\.[\w-]{10,}\.[\w-]+
+    |\b(?:dop|shp|sq0|dapi|nvapi|r8|fw|tvly|pplx|gsk|xai|AKIA|ASIA)[a-z]{0,5}(?:\d?[-_]|(?=[0-9A-Z]{12}))[\w-]{12,}
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
 def cleaned(message: str, *, key: str) -> str | None:
     """The part of a provider's message that callers may see; None where it may name the credential itself."""
     message = message[:_LOOKED_AT]
-    if _OF_A_CREDENTIAL.search(message) or _shows(key, message):
+    if _NOT_FOR_CALLERS.search(message) or _shows(key, message) or _shows_coded(key, message):
         return None
-    return _OURS.sub("…", message)[:MAX_DETAIL]
+    return _INSIDE.sub("…", scrubbed(_OURS.sub("…", message)))[:MAX_DETAIL]
 
 
 def _shows(key: str, message: str) -> bool:
@@ -49,6 +88,27 @@ def _shows(key: str, message: str) -> bool:
         return False
     either = "|".join(map(re.escape, ends))
     return re.search(rf"(?<![^\W_])(?:{either})(?![^\W_])", message) is not None
+
+
+def _shows_coded(key: str, message: str) -> bool:
+    """Whether a message shows a part of the key in another writing: escaped, spaced, backwards, in hex or base64."""
+    plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), unquote(unescape(message)))
+    text = _BETWEEN.sub("", plain).lower()
+    parts = (
+        coded[at : at + _CODED_PART]
+        for coded in (_BETWEEN.sub("", each).lower() for each in _writings(key))
+        for at in range(len(coded) - _CODED_PART + 1)
+    )
+    return any(part in text and not part.isalpha() for part in parts)
+
+
+def _writings(key: str) -> Iterator[str]:
+    raw = key.encode()
+    yield from (key, key[::-1], codecs.encode(key, "rot13"), raw.hex(), "".join(map(str, raw)))
+    yield from (b32encode(raw).decode().rstrip("="), b85encode(raw).decode())
+    for shift in range(3):
+        # Less the letters that belong to what stands before and after.
+        yield b64encode(bytes(shift) + raw).decode()[shift and shift + 1 : -4]
 
 
 def _is_cut(end: str, beside: str) -> bool:

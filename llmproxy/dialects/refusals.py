@@ -49,6 +49,7 @@ _TOO_LONG_WORDS = re.compile(
     r"|\btokens \+.{0,20}\bmust be\b",
     re.IGNORECASE | re.DOTALL,
 )
+_REQUEST_ID = re.compile(r"[\w-]{6,80}", re.ASCII)
 # The detail of a refusal that comes without a message.
 _DETAILS = {413: "This is more than the model takes at once. Please send less."}
 _last_logged: dict[str, Any] = {"key": "", "at": 0.0}
@@ -66,7 +67,7 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
     is_credential = refuses_credential(status, body)
     if status in _CALLERS_FAULT and not is_credential:
         kind = ContextTooLong if is_too_long(body) else ProviderRejected
-        return kind(_message(body, key=key) or _DETAILS.get(status))
+        return kind(_detail(status, headers, body, key=key) or _DETAILS.get(status))
     wait = _retry_after(headers)
     if status == 504:
         return ProviderTimeout(headers=wait)
@@ -131,10 +132,15 @@ def _says(body: bytes, codes: frozenset[str], words: re.Pattern[str]) -> bool:
     return bool(named & codes) or bool(words.search(_QUOTED.sub("", error["message"])))
 
 
-def _message(body: bytes, *, key: str) -> str | None:
-    """The provider's message, without anything that names the credential."""
-    message = _error_of(body)["message"]
-    return cleaned(message, key=key) if message else None
+def _detail(status: int, headers: Mapping[str, str], body: bytes, *, key: str) -> str | None:
+    """What a caller may read of the provider's message, or else by what operators find it; None without a message."""
+    if not (message := _error_of(body)["message"]):
+        return None
+    request_id = headers.get("x-request-id") or headers.get("request-id") or ""
+    is_sane = _REQUEST_ID.fullmatch(request_id) and cleaned(request_id, key=key) == request_id
+    told = f", its request {request_id}" if is_sane else ""
+    withheld = f"{ProviderRejected.default_detail} Its reason is not shown (status {status}{told})."
+    return cleaned(message, key=key) or withheld
 
 
 def _error_of(body: bytes) -> dict[str, Any]:

@@ -40,6 +40,7 @@ USAGE = {
     "completion_tokens_details": {"reasoning_tokens": 3},
 }
 TOO_LONG = "This model's maximum context length is 4096 tokens."
+WITHHELD = "Its reason is not shown"
 FINISHED = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
@@ -768,7 +769,7 @@ class TestRefusals:
     def test_messages_with_the_credential_are_not_shown(self, settings) -> None:
         body = json.dumps({"error": {"message": f"Bad key {settings.LLM_API_KEY()}"}}).encode()
         refusal = refusal_of(400, {}, body)
-        assert refusal.detail == ProviderRejected.default_detail
+        assert refusal.detail == f"{ProviderRejected.default_detail} {WITHHELD} (status 400)."
 
     @pytest.mark.parametrize(
         "message",

@@ -1,0 +1,144 @@
+"""A provider's text names neither our key, in whatever writing, nor its own systems, nor anybody's secrets."""
+
+import codecs
+import json
+import time
+from base64 import b32encode, b64encode, b85encode, urlsafe_b64encode
+from urllib.parse import quote
+
+import pytest
+
+from llmproxy.dialects.protocol import ProviderRejected
+from llmproxy.dialects.refusals import problem_of
+
+KEY = "kkqpA7sT0uVw3xYzB4cD8lPk"
+
+
+def told(message: str, *, key: str = KEY, status: int = 400, **headers: str) -> str:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    body = json.dumps({"error": {"message": message}}).encode()
+    return problem_of(status, named, body, key=key).detail
+
+
+# A text, and what of it is not for callers.
+STRANGE = [
+    ("connect 10.0.0.5:8000 refused", "10.0.0.5"),
+    ("upstream 192.168.7.0/24 is away", "192.168"),
+    ("connect to fd00:12::1", "fd00"),
+    ("via [fe80::1%eth0]:8000", "fe80"),
+    ("node gpu-3.internal is lost", "gpu-3"),
+    ("vault.service.consul says no", "consul"),
+    ("host kubernetes.default.svc.cluster.local", "kubernetes"),
+    ("llm-7.corp.acme.com:443 is down", "acme"),
+    ("connection to redis:6379 refused", "6379"),
+    ("redis-master:6379 timed out", "redis-master"),
+    ("localhost:8000 refused", "localhost"),
+    ("pod llm-7d9f8-abc restarts", "7d9f8"),
+    ("http://10.0.0.5:8000/v1 said 500", "10.0.0.5"),
+    ("no file /srv/models/llama/config.json", "srv"),
+    (r"no file C:\Users\svc\models\x.bin", "svc"),
+    (r"no file \\fileserver\share\x", "fileserver"),
+    ("read ~/.aws/credentials", ".aws"),
+    ("read ../../etc/passwd", "etc"),
+    ("read file:///etc/passwd", "etc"),
+    ("at vllm/engine/llm_engine.py:55", "engine"),
+    ('File "/usr/lib/x.py", line 7, in y', "usr"),
+    ("used AKIAIOSFODNN7EXAMPLE", "IOSF"),
+    ("used AIzaSyA1234567890abcdefghijklmnopqrstuv", "SyA1"),
+    ("used ghp_abcdefghijklmnopqrst0123456789ABCD", "abcdef"),
+    ("used glpat-abcdefghij0123456789", "abcdef"),
+    ("used xoxb-1234567890-abcdef", "123456"),
+    ("used hf_abcdefghijklmnopqrstuvwx", "abcdef"),
+    ("used sk_live_abcdef0123456789", "abcdef"),
+    ("used SG.abcdefghijklmnop.qrstuvwxyz", "abcdef"),
+    ("used xai-abcdefghij0123456789abcd", "abcdef"),
+    ("used ya29.a0AfH6SMBabcdefg", "a0Af"),
+    ("used eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", "eyJ"),
+    ("used wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJal"),
+    ("used deadbeefdeadbeefdeadbeefdeadbeef", "dead"),
+    ("-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----", "MII"),
+    ("postgres://user:pw@db/x", "user"),
+    ("secret=hunter2", "hunter2"),
+    ("password: hunter2", "hunter2"),
+    ("OPENAI_API_KEY=hunter2", "hunter2"),
+    ("AccountKey=hunter2==;", "hunter2"),
+    ("Authorization: Basic YWxhZGRpbjpvcGVuc2VzYW1l", "YWxh"),
+    ("Set-Cookie: session_id=hunter2", "hunter2"),
+    ("arn:aws:bedrock:us-east-1:123456789012:model/x", "123456789012"),
+    ("ask ops@corp.example", "ops"),
+]
+
+
+@pytest.mark.parametrize(("message", "hidden"), STRANGE)
+def test_names_of_its_systems_and_secrets_are_removed(message: str, hidden: str) -> None:
+    assert hidden not in told(f"It failed: {message}")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages.0.content.1.image.source.base64: The image was specified using the image/jpeg media type.",
+        "body.messages.0.content: Field required",
+        "tools.0.custom.input_schema.type: Field required",
+        "Invalid at /messages/0/content/1: expected text.",
+        "Not a chat model; did you mean v1/completions or /v1/responses?",
+        "max_tokens: 16 > 8 at messages.10.content",
+        "tool_use ids without results: toolu_01D7FLrfh4GYq7yT1ULFeyMV.",
+        "The model `gpt-4.1-mini` does not exist.",
+        "Model meta-llama/Llama-3.3-70B-Instruct not found.",
+        'model "qwen2.5:7b" not found, try pulling it first',
+        "temperature: 2.5 is not in [0.0, 2.0], as of 12:30:45 on 2026-11-23",
+        "input[3].content[0] has text/plain, not application/json",
+        "Error code: 400, status:400, version 1.2.3, ratio 16:9",
+        "expected u32 at line 1 column 55",
+        "prompt is too long: 212345 tokens > 200000 maximum",
+    ],
+)
+def test_what_it_says_of_a_request_is_left(message: str) -> None:
+    assert told(message) == message
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b64encode(KEY.encode()).decode(),
+        urlsafe_b64encode(b"x:" + KEY.encode()).decode(),
+        b64encode(b"Basic " + KEY.encode() + b"zz").decode(),
+        b32encode(KEY.encode()).decode(),
+        b85encode(KEY.encode()).decode(),
+        KEY.encode().hex(),
+        KEY.encode().hex(" ").upper(),
+        str(list(KEY.encode())),
+        codecs.encode(KEY, "rot13"),
+        KEY[::-1],
+        KEY.swapcase(),
+        "-".join(KEY),
+        "\u200b".join(KEY),
+        f"{KEY[:12]} {KEY[12:]}",
+        "".join(f"%{ord(each):02x}" for each in KEY),
+        quote(KEY.replace("A", "%41")),
+        "".join(f"&#{ord(each)};" for each in KEY),
+        "".join(f"\\u{ord(each):04x}" for each in KEY),
+        "".join(f"\\x{ord(each):02X}" for each in KEY),
+    ],
+)
+def test_our_key_in_another_writing_withholds_the_text(written: str) -> None:
+    detail = told(f"It failed: used {written}", status=422, x_request_id="req_0123456789")
+    assert detail == (
+        f"{ProviderRejected.default_detail} Its reason is not shown (status 422, its request req_0123456789)."
+    )
+
+
+@pytest.mark.parametrize("request_id", [KEY, f"req_{KEY[3:11]}", "a b", "x" * 100, "10.0.0.5"])
+def test_a_request_id_that_shows_more_is_withheld_too(request_id: str) -> None:
+    detail = told(f"Bad key {KEY}", request_id=request_id)
+    assert detail.endswith("Its reason is not shown (status 400).")
+
+
+@pytest.mark.parametrize(
+    "piece", ["a-", "a.", "/a", ":", "1.", "a/", "host ", "0:", "\\", "[::", "%4"]
+)
+def test_the_longest_text_is_cleaned_fast(piece: str) -> None:
+    began = time.process_time()
+    told(piece * 30_000)
+    assert time.process_time() - began < 0.2
