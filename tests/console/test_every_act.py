@@ -103,6 +103,8 @@ SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "provider_terms": lambda provider: {"base_url": provider.base_url},
     "route_way": lambda route: {"provider_name": route.provider_name},
     "route_factor": lambda route: {"factor": "1.5"},
+    "plan_add": lambda plan: {"cached_input_percent": "10"},
+    "plan_terms": lambda plan: {"cached_input_percent": "10"},
     "user_roles": lambda user: {"roles": "auditor"},
     "user_erase": lambda user: {"email": user.email},
     # An extra allowance, which in the last hour of a month ends sooner than in an hour.
