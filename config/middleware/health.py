@@ -18,6 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 
 from config.api.handlers import render
 from config.api.problems import MethodNotAllowed
+from config.db.connections import database_now
 from config.ratelimits.cache import CounterCache
 
 log = logging.getLogger(__name__)
@@ -90,8 +91,7 @@ class Probe:
 def _query_database() -> None:
     """Runs the shortest query on this thread's connection, which then goes back to the pool."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        database_now()
     finally:
         connection.close()
 

@@ -13,6 +13,7 @@ from django.db.utils import ConnectionHandler
 from django.test import Client
 from pytest_django import Settings
 
+from config.db import connections
 from config.middleware import health
 from config.middleware.health import Probe
 from tests.config.own_redis import own_redis
@@ -44,7 +45,8 @@ def database_at(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     with monkeypatch.context() as patch:
         # Looked up anew by each thread, as Django's own name for it is.
-        patch.setattr(health, "connection", _Elsewhere(elsewhere))
+        for module in (health, connections):
+            patch.setattr(module, "connection", _Elsewhere(elsewhere))
         patch.setattr(health, "_database", Probe(health._query_database, seconds=0.5))
         yield
         eventually(lambda: all(thread.name != "health" for thread in threading.enumerate()))
