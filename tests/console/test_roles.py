@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.contrib import admin
 from django.db import transaction
-from django.urls import URLResolver, reverse
+from django.urls import NoReverseMatch, URLResolver, reverse
 from pytest_django.fixtures import Settings
 
 from accounts.admin.exports import ExportedList
@@ -33,13 +33,17 @@ CLOSED = "nobody's"
 BLOCKS = {"releases.appchannel", "usage.budget", "usage.stop"}
 
 
+def documented() -> list[dict[str, str]]:
+    with (ROOT / "docs" / "roles.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def expected() -> dict[str, set[str]]:
     """The roles beside an owner that the documentation grants each right."""
-    with (ROOT / "docs" / "roles.csv").open(newline="") as file:
-        return {
-            row["right"]: set() if row["roles"] == "owner alone" else set(row["roles"].split())
-            for row in csv.DictReader(file)
-        }
+    return {
+        row["right"]: set() if row["roles"] == "owner alone" else set(row["roles"].split())
+        for row in documented()
+    }
 
 
 EXPECTED = expected()
@@ -76,6 +80,19 @@ def test_every_page_and_action_has_its_roles() -> None:
             assert right in EXPECTED, f"docs/roles.csv has no row for the {kind} `{right}`."
         assert set(table) <= found, f"config/roles.py names what is gone: {set(table) - found}"
     assert set(EXPECTED) == {*pages(), *rights_of_actions()}
+
+
+@pytest.mark.django_db
+def test_every_page_that_the_documentation_lists_is_there_by_its_name(console: Browser) -> None:
+    for row in documented():
+        name, address = row["name"], f"admin:{row['right'].replace('.', '_')}_changelist"
+        if row["kind"] == "page":
+            answer = console.get(reverse(address))
+            assert answer.status_code == 200, row["right"]
+            assert f"<h1>{name}</h1>" in " ".join(answer.content.decode().split()), row["right"]
+        elif row["kind"] == "part of a page":
+            with pytest.raises(NoReverseMatch):
+                reverse(address)
 
 
 def test_the_documentation_grants_what_the_code_grants() -> None:
