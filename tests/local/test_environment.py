@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from config.env.addresses import owner_address
 from config.env.reading import env
 from tests.tools import environment, redis
 from tests.tools.folders import ROOT, claim, held
@@ -99,6 +100,26 @@ def test_manage_names_a_variable_that_the_file_does_not_keep_and_asks_to_export_
     assert "DATABASE_URL: Environment variable not set." in done.stderr
     assert "export" in done.stderr
     assert "s3cret" not in done.stderr
+
+
+def test_a_wrong_variable_of_ones_own_is_named_without_other_advice(tmp_path: Path) -> None:
+    write(tmp_path / ".local", {})
+    done = manage(tmp_path, "check", LLM_READ_TIMEOUT="soon")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "  LLM_READ_TIMEOUT: Not a valid number."
+
+
+def test_the_owner_in_the_file_owns_the_tables_of_the_database_in_the_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DATABASE_URL", "DATABASE_URL_FILE", "DATABASE_OWNER_URL"):
+        monkeypatch.delenv(name, raising=False)
+    owner = write(tmp_path, {})[1]["DATABASE_OWNER_URL"]
+    assert (owner_address(tmp_path / "env"), owner_address()) == (owner, "")
+    monkeypatch.setenv("DATABASE_URL_FILE", "of-another-database")
+    assert owner_address(tmp_path / "env") == ""
+    monkeypatch.setenv("DATABASE_OWNER_URL", "postgresql://another@db.example/shell")
+    assert owner_address(tmp_path / "env") == "postgresql://another@db.example/shell"
 
 
 def test_manage_without_a_local_run_names_every_variable(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import pytest
 import redis
 
 from tests.local.processes import until
+from tests.local.test_environment import manage
 from tests.tools import environment
 from tests.tools.folders import ROOT, is_held
 from tests.tools.minisign import key_pair
@@ -172,6 +173,24 @@ def test_the_blocks_of_the_readme_can_be_pasted(first: Run, tmp_path: Path) -> N
         '"purged":true',
     ):
         assert words in done.stdout.replace('": ', '":'), done.stdout
+
+
+def test_the_schema_is_changed_and_rows_are_added_beside_it(first: Run, tmp_path: Path) -> None:
+    (tmp_path / ".local").symlink_to(first.folder)
+    *_, before, _ = sorted(path.stem for path in (ROOT / "telemetry/migrations").glob("0*.py"))
+    for command in (("migrate", "telemetry", before), ("migrate",), ("split_database_roles",)):
+        done = manage(tmp_path, *command)
+        assert done.returncode == 0, done.stderr
+    size = ("--rows", "100", "--people", "3", "--clients", "2", "--folder", str(first.folder))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.tools.grow", *size],
+        cwd=ROOT,
+        env=outside(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1:][0].startswith("grow: "), done.stderr
 
 
 def test_what_it_keeps_is_closed_to_others(first: Run) -> None:

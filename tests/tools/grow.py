@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from time import perf_counter
 
 import django
@@ -57,6 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--people", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=500)
     parser.add_argument("--yes", action="store_true", help="also in a database with people in it")
+    parser.add_argument(
+        "--folder", type=Path, default=LOCAL, help="where `make run` keeps its data"
+    )
     return parser
 
 
@@ -68,9 +72,10 @@ def _disk(table: str) -> str:
 
 
 if __name__ == "__main__":
-    reading.env.read_env(LOCAL / "env", recurse=False)
+    local = _parser().parse_args().folder / "env"
+    reading.env.read_env(local, recurse=False)
     # It takes indexes off, which only their owner may.
-    if owner := addresses.owner_address():
+    if owner := addresses.owner_address(local):
         os.environ["DATABASE_URL"] = owner
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
