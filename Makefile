@@ -5,6 +5,7 @@ RUN = exec .venv/bin/python -m tests.tools
 .PHONY: run test test-full test-wire test-pythons bench bench-smoke format lock sbom python
 
 run: python  ## Start everything and say where it is; Ctrl-C stops it.
+	@$(PYTHON) -m tests.tools.beforehand
 	@$(PYTHON) -m tests.tools.install local
 	@$(RUN) run
 

@@ -122,7 +122,7 @@ def test_few_files_are_long() -> None:
 def test_what_make_run_starts_is_at_most_so_long() -> None:
     standins = ROOT / "tests" / "standins"
     tools = (ROOT / "tests" / "tools").rglob("*.py")
-    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_466
+    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_483
 
 
 def lines_of(*paths: Path) -> int:

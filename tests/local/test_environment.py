@@ -13,6 +13,7 @@ import pytest
 from config.env.addresses import owner_address
 from config.env.reading import env
 from tests.tools import environment, redis
+from tests.tools.beforehand import read_files
 from tests.tools.folders import ROOT, claim, held
 from tests.tools.run import Servers, ensure_environment
 from tests.tools.variables import outside
@@ -209,5 +210,5 @@ def test_only_the_holder_of_the_folder_writes_its_file(tmp_path: Path) -> None:
 def test_variables_can_be_read_from_files(tmp_path: Path) -> None:
     (tmp_path / "port").write_text("8974\n")
     given = {"PORT_FILE": str(tmp_path / "port"), "HOST": "::1", "CDN_URL_FILE": "/nowhere"}
-    environment.read_files(given, "HOST", "PORT", "CDN_URL")
+    read_files(given, "HOST", "PORT", "CDN_URL")
     assert given == {"PORT": "8974", "HOST": "::1", "CDN_URL_FILE": "/nowhere"}

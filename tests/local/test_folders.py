@@ -90,6 +90,16 @@ def test_a_folder_is_held_once_and_the_second_names_the_first(tmp_path: Path) ->
         assert is_held(tmp_path)
 
 
+def test_a_run_that_says_where_it_is_is_named_with_its_address(tmp_path: Path) -> None:
+    address = "http://127.0.0.1:8001"
+    with (
+        holder(tmp_path, f"running {address}") as first,
+        pytest.raises(Unready, match=f"running already at {address} .process {first.pid}."),
+        held(tmp_path),
+    ):
+        pass
+
+
 def test_a_killed_holder_holds_no_longer(tmp_path: Path) -> None:
     with holder(tmp_path, "running") as first:
         first.kill()

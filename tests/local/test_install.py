@@ -2,7 +2,9 @@
 
 import hashlib
 import io
+import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -12,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.tools.folders import ROOT
+from tests.tools.variables import outside
 
 PARTS = ["tests/__init__.py"]
 PARTS += [
-    f"tests/tools/{name}.py" for name in ("__init__", "children", "folders", "install", "stops")
+    f"tests/tools/{name}.py"
+    for name in ("__init__", "beforehand", "children", "folders", "install", "ports", "stops")
 ]
 
 
@@ -79,6 +83,24 @@ def has(project: Path, *modules: str) -> bool:
     imports = "\n".join(f"import {module}" for module in modules)
     command = [str(project / ".venv" / "bin" / "python"), "-c", imports]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_a_taken_port_is_told_before_anything_is_installed(project: Path) -> None:
+    shutil.copy(ROOT / "Makefile", project)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            # Without packages, as the Python of a new machine.
+            ["make", "run", f"PYTHON={sys.executable} -S"],
+            cwd=project,
+            env={**outside(os.environ), "PORT": str(port)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode != 0
+    assert f"Port {port} is taken. Choose another one: PORT=" in done.stderr
+    assert not (project / ".venv").exists()
 
 
 def test_one_that_was_interrupted_is_made_again_and_then_left_alone(project: Path) -> None:

@@ -202,7 +202,8 @@ def test_what_it_keeps_is_closed_to_others(first: Run) -> None:
 def test_a_second_start_in_the_same_folder_is_refused(first: Run, port: int) -> None:
     second = Run(first.folder, port)
     assert second.ended() == 1
-    assert f"running already (process {first.process.pid})" in second.printed
+    base = demo(first)["base_url"]
+    assert f"running already at {base} (process {first.process.pid})" in second.printed
     assert call(demo(first)["base_url"], "GET", "/healthz")[0] == 200
 
 

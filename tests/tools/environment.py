@@ -2,8 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -43,15 +42,6 @@ def missing(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
 def given(name: str, environ: Mapping[str, str]) -> bool:
     """Whether the environment gives this variable, or the file that holds it."""
     return name in environ or f"{name}_FILE" in environ
-
-
-def read_files(environ: MutableMapping[str, str], *names: str) -> None:
-    """Replaces ``NAME_FILE`` by the content of that file; the service reports a file that cannot be read."""
-    for name in names:
-        with suppress(OSError, ValueError):
-            if path := environ.get(f"{name}_FILE"):
-                environ[name] = Path(path).read_text().strip()
-                del environ[f"{name}_FILE"]
 
 
 def kept_addresses(environ: Mapping[str, str]) -> dict[str, str]:

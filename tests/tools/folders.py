@@ -50,7 +50,7 @@ class Hold:
         self._file = file
 
     def note(self, state: str) -> None:
-        """Writes ``running`` or ``stopping`` for a start that finds the folder held."""
+        """Writes ``running``, with an address or without, or ``stopping``, for a start that finds the folder held."""
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()} {state}".encode(), 0)
 
@@ -65,11 +65,12 @@ def held(folder: Path) -> Iterator[Hold]:
     started = time.monotonic()
     try:
         while not _lock(own):
-            holder, _, state = os.pread(own, 64, 0).decode().partition(" ")
+            holder, state, where = f"{os.pread(own, 512, 0).decode()}  ".split(" ", 2)
             waited = time.monotonic() - started
             if waited > (STOPPING_SECONDS if state == "stopping" else RUNNING_SECONDS):
+                at = f" at {where.strip()}" if where.strip() else ""
                 raise Unready(
-                    f"This folder is running already (process {holder}); stop that one first."
+                    f"This folder is running already{at} (process {holder}); stop that one first."
                 )
             pause(0.05)
         hold = Hold(own)

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from tests.tools import Unready, environment, ports, redis
+from tests.tools import Unready, beforehand, environment, ports, redis
 from tests.tools.announcement import announcement
 from tests.tools.children import Child, Program
 from tests.tools.folders import claim, held, sockets_of
 from tests.tools.postgres import Postgres
 from tests.tools.stops import pause
-from tests.tools.variables import for_run, reachable
+from tests.tools.variables import address, for_run, reachable
 
 RESTART_SECONDS = 3.0
 
@@ -26,8 +26,9 @@ def run(folder: Path) -> NoReturn:
     """Starts everything and watches over it. Ends by an exception only: Unready, or Stopped for a signal."""
     claim(folder)
     with held(folder) as hold:
-        environment.read_files(os.environ, "HOST", "PORT", *environment.KEPT_ADDRESSES)
+        beforehand.read_files(os.environ, "HOST", "PORT", *environment.KEPT_ADDRESSES)
         host, port = ports.chosen(os.environ)
+        hold.note(f"running {os.environ.get('BASE_URL') or address(host, port)}")
         running = ExitStack()
         start = Start(folder, running, host, port)
         try:

@@ -37,7 +37,7 @@ def for_run(
     values = {
         "HOST": host,
         "PORT": str(port),
-        "BASE_URL": f"http://{reachable(host)}:{port}",
+        "BASE_URL": address(host, port),
         "ALLOWED_HOSTS": "127.0.0.1,localhost,[::1]",
         **_in_folder(folder),
         **new,
@@ -82,6 +82,11 @@ def new_secrets() -> dict[str, str]:
         "LLM_API_KEY": secrets.token_urlsafe(24),
         "PUBLISH_SECRETS": secrets.token_urlsafe(32),
     }
+
+
+def address(host: str, port: int) -> str:
+    """Where this machine opens what listens there."""
+    return f"http://{reachable(host)}:{port}"
 
 
 def reachable(host: str) -> str:
