@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.db.models.lookups import GreaterThan, IsNull
 
 from accounts.models.people import User
@@ -103,7 +104,7 @@ class RefreshToken(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="refresh_tokens")
     token_hash = models.CharField(max_length=128)
     device_fp = models.CharField("device", max_length=200, blank=True)
-    issued_at = models.DateTimeField()
+    issued_at = models.DateTimeField(db_default=Now())
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     replaced_at = models.DateTimeField(null=True, blank=True)

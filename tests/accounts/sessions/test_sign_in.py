@@ -1,13 +1,13 @@
 """Signing in."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 from argon2 import PasswordHasher
 from django.contrib.auth.hashers import check_password, make_password
-from django.db import OperationalError
+from django.db import OperationalError, connection
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, RefreshToken, Session, User
@@ -44,6 +44,18 @@ def test_a_login_starts_a_session_with_its_first_token(user: User, now: datetime
     assert pair.expires_in == 3600
     event = AuditEvent.objects.get(action="session:started")
     assert (event.actor, event.address, event.request_id) == (user.email, "192.0.2.7", "req-login")
+
+
+def test_a_token_stored_without_a_time_was_issued_when_it_was_stored(pair: TokenPair) -> None:
+    first, before = RefreshToken.objects.get(), datetime.now(UTC)
+    RefreshToken.objects.update(revoked_at=before)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO accounts_refreshtoken (id, user_id, session_id, token_hash, device_fp, expires_at)"
+            " SELECT gen_random_uuid(), user_id, session_id, token_hash, device_fp, expires_at"
+            " FROM accounts_refreshtoken"
+        )
+    assert before <= RefreshToken.objects.exclude(pk=first.pk).get().issued_at <= datetime.now(UTC)
 
 
 def test_the_access_token_says_whose_it_is_and_nothing_else(pair: TokenPair, user: User) -> None:
