@@ -1,5 +1,6 @@
 """Plans, the licences of clients, and brakes on suspensions."""
 
+from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
@@ -75,6 +76,12 @@ class Plan(models.Model):
             "which send the same again in each call. What calls cost does not change."
         ),
     )
+    is_default = models.BooleanField(
+        "for new clients",
+        default=False,
+        db_default=False,
+        help_text="Whether a new client gets this plan unless another is chosen. Takes the place of the plan before.",
+    )
     # Another one after each change of what a higher app offers by plans, so that processes may keep that.
     catalogue_version = models.UUIDField(db_default=RandomUUID(), editable=False)
 
@@ -88,10 +95,17 @@ class Plan(models.Model):
                 condition=Q(cached_input_percent__range=(0, 100)),
                 name="plan_cached_input_is_a_percent",
             ),
+            models.UniqueConstraint(
+                fields=("is_default",), condition=Q(is_default=True), name="plan_default_is_one"
+            ),
         )
 
     def __str__(self) -> str:
         return self.name
+
+    def validate_constraints(self, exclude: Collection[str] | None = None) -> None:
+        """Leaves the one plan of new clients to the rule, which ends another's turn first."""
+        super().validate_constraints({*(exclude or ()), "is_default"})
 
 
 class LicenceQuerySet(models.QuerySet["Licence"]):

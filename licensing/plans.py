@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from accounts.audit import Actor, check_reason, record
 from config.api.problems import Fault, InvalidRequest
 from config.console.edit_conflicts import change
+from config.db.advisory_locks import lock_until_commit
 from licensing.entitlements import entitlements_of
 from licensing.models import Plan
 
@@ -27,6 +28,7 @@ class PlanTerms:
     daily_tokens: int | None
     allows_keys: bool = False
     cached_input_percent: int = 100
+    is_default: bool = False
 
     @classmethod
     def of(cls, plan: Plan) -> "PlanTerms":
@@ -36,7 +38,7 @@ class PlanTerms:
 def add_plan(*, terms: PlanTerms, by: Actor, now: datetime) -> Plan:
     """Adds a plan. Raises ``InvalidRequest`` for a taken name or an invalid slug."""
     with transaction.atomic():
-        plan = _written(Plan(), terms)
+        plan = _written(Plan(), terms, by=by, now=now)
         record("plan:added", plan, by=by, now=now, after=asdict(PlanTerms.of(plan)))
     return plan
 
@@ -59,13 +61,16 @@ def change_plan(
     with transaction.atomic():
         plan = Plan.objects.select_for_update(no_key=True).get(pk=plan_id)
         before = asdict(PlanTerms.of(plan))
-        plan = _written(plan, PlanTerms(**change(present=before, shown=shown, given=asdict(terms))))
+        terms = PlanTerms(**change(present=before, shown=shown, given=asdict(terms)))
+        plan = _written(plan, terms, by=by, now=now)
         after = asdict(PlanTerms.of(plan))
         record("plan:changed", plan, by=by, now=now, reason=reason, before=before, after=after)
     return plan
 
 
-def _written(plan: Plan, terms: PlanTerms) -> Plan:
+def _written(plan: Plan, terms: PlanTerms, *, by: Actor, now: datetime) -> Plan:
+    if terms.is_default and not plan.is_default:
+        _end_default(by=by, now=now)
     entitlements = entitlements_of(terms.entitlements, before=plan.entitlements)
     for name, value in {**asdict(terms), "entitlements": entitlements}.items():
         setattr(plan, name, value)
@@ -75,3 +80,12 @@ def _written(plan: Plan, terms: PlanTerms) -> Plan:
     except IntegrityError:
         raise InvalidRequest(errors=[NAME_TAKEN]) from None
     return plan
+
+
+def _end_default(*, by: Actor, now: datetime) -> None:
+    """Makes way for another plan of new clients. Of two at once the later waits and ends the earlier."""
+    lock_until_commit("the plan of new clients")
+    for plan in Plan.objects.filter(is_default=True):
+        Plan.objects.filter(pk=plan.pk).update(is_default=False)
+        before, after = {"is_default": True}, {"is_default": False}
+        record("plan:changed", plan, by=by, now=now, before=before, after=after)

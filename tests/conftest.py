@@ -138,6 +138,7 @@ def plan(db: None) -> Plan:
             "monthly_input_tokens": 500_000,
             "monthly_output_tokens": 100_000,
             "daily_tokens": 100_000,
+            "is_default": True,
         },
     )
     return plan

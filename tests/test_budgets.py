@@ -101,7 +101,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_659, "config": 9_882, "licensing": 1_923, "llmproxy": 10_100, "releases": 5_146,
+    "accounts": 10_659, "config": 9_885, "licensing": 1_952, "llmproxy": 10_100, "releases": 5_146,
     "telemetry": 1_098, "usage": 3_735,
 }  # fmt: skip
 

@@ -41,7 +41,7 @@ NO_CAPS = Caps(None, None, None)
 
 class ClientForm(forms.Form):
     name = forms.CharField(max_length=200)
-    plan = forms.ModelChoiceField(Plan.objects.all(), empty_label=None)
+    plan = forms.ModelChoiceField(Plan.objects.all())
 
 
 class AddClient(Action):
@@ -53,6 +53,9 @@ class AddClient(Action):
     def effects(self, target: None) -> Iterable[str]:
         yield "The client is added with its licence, which is active at once."
         yield "The next page is the client's, where people are invited or imported from a file."
+
+    def initial(self, target: None, *, by: HttpRequest) -> dict[str, Any]:
+        return {"plan": Plan.objects.filter(is_default=True).first()}
 
     def do(self, target: None, **given: Any) -> Result:
         client = create_client(**given)

@@ -84,6 +84,7 @@ class PlanAdmin(ConsoleAdmin):
         "licences_held",
         yes_no("allows_keys", "personal keys"),
         "cached_input_percent",
+        yes_no("is_default", "for new clients"),
     )
     search_fields = ("name",)
     fields = list_display

@@ -46,6 +46,22 @@ def test_a_client_is_made_with_its_licence(console: Browser, operator: User, pla
     )
 
 
+def test_a_new_client_is_offered_the_plan_of_new_clients_and_else_none(
+    console: Browser, plan: Plan
+) -> None:
+    first = Plan.objects.create(name="A load test")
+    address = reverse("admin:accounts_client_add")
+    assert console.get(address).context["form"].initial["plan"] == plan
+    Plan.objects.update(is_default=False)
+    form = console.get(address).context["form"]
+    assert form.initial["plan"] is None
+    assert [label for _, label in form.fields["plan"].choices] == [
+        "---------",
+        str(first),
+        str(plan),
+    ]
+
+
 def test_a_client_needs_a_name_and_a_plan(console: Browser, plan: Plan) -> None:
     response = console.post(reverse("admin:accounts_client_add"), {"name": " "})
     assert set(response.context["form"].errors) == {"name", "plan"}

@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import pytest
+from django.db import IntegrityError
 
 from accounts.audit import Actor
 from accounts.models import AuditEvent
 from config.api.problems import InvalidRequest
 from licensing.models import Plan
 from licensing.plans import PlanTerms, add_plan, change_plan
+from tests.races import race
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +44,34 @@ def test_a_change_says_what_was_before(plan: Plan, by: Actor, now: datetime) -> 
     assert event.before["monthly_input_tokens"] == 500_000
     assert event.after["monthly_input_tokens"] == 600_000
     assert event.reason == "More for all."
+
+
+def test_one_plan_at_most_is_for_new_clients_and_the_next_takes_its_place(
+    plan: Plan, by: Actor, now: datetime
+) -> None:
+    assert plan.is_default
+    larger = add_plan(terms=replace(LARGER, is_default=True), by=by, now=now)
+    assert [*Plan.objects.filter(is_default=True)] == [larger]
+    event = AuditEvent.objects.get(action="plan:changed", target_id=str(plan.pk))
+    assert (event.before, event.after) == ({"is_default": True}, {"is_default": False})
+    terms = replace(PlanTerms.of(larger), is_default=False)
+    change_plan(plan_id=larger.pk, terms=terms, reason="None is.", by=by, now=now)
+    assert not Plan.objects.filter(is_default=True).exists()
+    with pytest.raises(IntegrityError, match="plan_default_is_one"):
+        Plan.objects.update(is_default=True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_plans_for_new_clients_at_once_the_last_is_it(
+    plan: Plan, by: Actor, now: datetime
+) -> None:
+    def add(name: str) -> Plan:
+        return add_plan(terms=replace(LARGER, name=name, is_default=True), by=by, now=now)
+
+    added = race(*(partial(add, f"Plan {number}") for number in range(4)))
+    (default,) = Plan.objects.filter(is_default=True)
+    assert default in added
+    assert Plan.objects.count() == 5
 
 
 def test_two_plans_cannot_have_one_name(plan: Plan, by: Actor, now: datetime) -> None:

@@ -236,6 +236,11 @@ def test_a_password_a_licence_and_a_model_call_work(upgraded: Upgraded) -> None:
     assert shell.complete("hello").status_code == 200
 
 
+def test_new_clients_get_the_plan_of_the_first_release(upgraded: Upgraded) -> None:
+    with upgraded.database.rows():
+        assert Plan.objects.get(is_default=True).name == "Starter"
+
+
 def test_a_plan_of_before_has_personal_keys_once_an_operator_allows_them(
     upgraded: Upgraded,
 ) -> None:
