@@ -33,9 +33,9 @@ class DeviceField(TextField):
     """The fingerprint of a device; optional."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(
-            max_length=DEVICE_MAX, required=False, allow_blank=True, allow_null=True, **kwargs
-        )
+        kwargs |= {"allow_blank": True, "allow_null": True, "required": False}
+        told = "A random name of the installation, the same in every sign-in and refresh."
+        super().__init__(max_length=DEVICE_MAX, help_text=told, **kwargs)
 
 
 class LoginSerializer(serializers.Serializer[Any]):

@@ -1,6 +1,7 @@
 """An app from its pipeline to a shell: published by command on one side, asked for over HTTP on the other."""
 
 import base64
+import runpy
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,11 +15,12 @@ from accounts.audit import Actor
 from licensing.licences import set_terms
 from licensing.models import Licence
 from tests.releases.micro_apps.conftest import archive, file
-from tests.releases.signing import Signer
+from tests.releases.signing import Signer, encoded
 from tests.served.conftest import Ground, SignIn
 from tests.served.people import Person
 from tests.served.service import Service, running_service
 from tests.served.shell import Shell
+from tests.standins.cdn import running_cdn
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TAURI = ROOT / "tests" / "wire" / "node_modules" / ".bin" / "tauri"
@@ -51,11 +53,11 @@ class Published:
         )
 
 
-def serving(ground: Ground, tmp_path: Path, public: str) -> Iterator[Published]:
+def serving(ground: Ground, tmp_path: Path, public: str, **variables: str) -> Iterator[Published]:
     storage, folder = tmp_path / "storage", tmp_path / "built"
     folder.mkdir(exist_ok=True)
     (folder / "bundle.tar.gz").write_bytes(archive(file("index.html", b"<!doctype html>")))
-    own = {"APPS_PUBLIC_KEY": public, "STORAGE_URL": storage.as_uri()}
+    own = {"APPS_PUBLIC_KEY": public, "STORAGE_URL": storage.as_uri(), **variables}
     with running_service(tmp_path, {**ground.environ, **own}) as service:
         yield Published(service, storage, folder)
 
@@ -97,6 +99,36 @@ def test_a_published_version_is_offered_and_never_replaced(
             headers={"If-None-Match": answer.headers["ETag"]},
         )
         assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_documented_shell_installs_what_is_proved_and_nothing_else(
+    ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
+) -> None:
+    documented = runpy.run_path(str(ROOT / "docs" / "examples" / "python" / "bundle.py"))
+    signer, other, refused = Signer(), Signer(), documented["Refused"]
+    key, apps = base64.b64encode(signer.public).decode(), tmp_path / "apps"
+    with running_cdn(origin=tmp_path / "storage") as cdn:
+        for place in serving(ground, tmp_path, key, CDN_URL=cdn.url):
+            content = (place.folder / "bundle.tar.gz").read_bytes()
+            signature = place.folder / "bundle.tar.gz.minisig"
+            signature.write_bytes(signer.app(content, app="notes", version="1.0.0"))
+            place.publish("1.0.0", signature)
+            offered = manifest(sign_in(place.service, entitled), "latest").json()
+        installed = documented["install"](offered, "notes", key, apps)
+        assert (installed / "index.html").read_bytes() == b"<!doctype html>"
+        stolen = {
+            "another app": signer.app(content, app="mail", version="1.0.0"),
+            "an old version": signer.app(content, app="notes", version="0.9.0"),
+            "another key": other.app(content, app="notes", version="1.0.0"),
+            "other bytes": signer.app(b"others", app="notes", version="1.0.0"),
+            "no signature": b"none",
+        }
+        forged = {name: {**offered, "sig": encoded(file)} for name, file in stolen.items()}
+        forged["another hash"] = {**offered, "sha256": "0" * 64}
+        for name, given in forged.items():
+            with pytest.raises(refused):
+                documented["install"](given, "notes", key, tmp_path / name)
+            assert not (tmp_path / name).exists()
 
 
 @pytest.mark.wire

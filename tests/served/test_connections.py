@@ -2,10 +2,13 @@
 
 import json
 import os
+import runpy
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,9 @@ from tests.served.database import Database, new_database
 from tests.served.ledger import eventually
 from tests.served.people import Person, add_person
 from tests.served.service import WORKERS, Service, running_service, working_off
-from tests.served.shell import Shell
+from tests.served.shell import PATIENCE, Shell
 from tests.standins.oauth_server.running import CLIENT_SECRET, OAuthServer, running_oauth_server
+from tests.tools.folders import ROOT
 
 NAME = "sheets"
 IN_TRANSACTION = (
@@ -308,6 +312,46 @@ def test_a_grant_revoked_at_the_provider_needs_the_person_again(
         "connection:reauthorisation_needed",
         "connection:authorised",
     ]
+
+
+def test_the_documented_shell_connects_and_asks_the_person_again_once_the_grant_has_ended(
+    party: OAuthServer, database: Database, person: Person, shell: Shell
+) -> None:
+    documented = runpy.run_path(str(ROOT / "docs" / "examples" / "python" / "connect.py"))
+    again, call = documented["AskThePerson"], shell.call
+
+    def browse(url: str, *, allow: bool = True) -> None:
+        """Agrees or declines, after another page has tried the port."""
+        back = party.agree(url, allow=allow)
+        address = back.pop("address")
+        for query in ({"state": "of another", "code": "theirs"}, back):
+            requests.get(address, params=query, timeout=PATIENCE)
+        assert requests.get(address + "/other", timeout=PATIENCE).status_code == 404
+
+    def connect(**options: bool) -> None:
+        open_browser = partial(browse, **options)
+        with ThreadPoolExecutor(1) as pool:
+            documented["connect"](call, NAME, lambda url: pool.submit(open_browser, url))
+
+    with pytest.raises(again, match="access_denied"):
+        connect(allow=False)
+    with pytest.raises(again):
+        documented["token"](call, NAME)
+    connect()
+    first = documented["token"](call, NAME)
+    assert party.is_live(first)
+    refresh, _ = tokens(database, person)
+    party.revoke(refresh)
+    # A token that was just made is not renewed for a refusal.
+    with database.rows():
+        long_ago = datetime.now(UTC) - timedelta(minutes=1)
+        Connection.objects.filter(user=person.id).update(refreshed_at=long_ago)
+    with pytest.raises(again):
+        documented["token"](call, NAME, first)
+    connect()
+    assert party.is_live(documented["token"](call, NAME))
+    documented["disconnect"](call, NAME)
+    assert connections(shell) == []
 
 
 def test_disconnecting_while_the_provider_is_down_is_made_good_once_it_is_back(

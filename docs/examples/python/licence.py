@@ -1,0 +1,57 @@
+"""When a shell asks for its licence again, and what it shows: also for 72 hours without the service.
+
+Needs `pyjwt[crypto]`, and in the build the folder that `manage.py export_public_keys` wrote.
+"""
+
+import secrets
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import jwt
+
+FOREGROUND, BACKGROUND = 60, 6 * 3600
+BANNER_AFTER, OFFLINE = 60, 72 * 3600
+
+
+def pause(*, in_front: bool, retry_after: str | None = None) -> float:
+    """Seconds until the next question, with a little chance so that an office does not ask at once."""
+    usual = FOREGROUND if in_front else BACKGROUND
+    return max(usual, int(retry_after or 0)) * (1 + secrets.randbelow(100) / 1000)
+
+
+def shown(
+    last: dict[str, Any], *, reached_at: float, access: str, keys: Path, base_url: str, now: float
+) -> str:
+    """``working``, ``banner`` or ``locked``.
+
+    ``last`` is the last 200 of `/v1/license/status`. ``reached_at`` is when the service last answered anything: 429 and
+    5xx are answers too, and never a suspension.
+    """
+    if last["status"] == "suspended":
+        return "locked"
+    # A clock that was set back proves nothing.
+    if 0 <= now - reached_at < BANNER_AFTER:
+        return "working"
+    until = last.get("grace_until")
+    if until and now > datetime.fromisoformat(until).timestamp():
+        return "locked"
+    return "banner" if is_good_offline(access, keys, base_url, now=now) else "locked"
+
+
+def is_good_offline(access: str, keys: Path, base_url: str, *, now: float) -> bool:
+    """Whether the service signed this token, its hour aside, within the last 72 hours."""
+    try:
+        kid = jwt.get_unverified_header(access)["kid"]
+        known = {each.stem: each.read_text() for each in keys.glob("*.pem")}
+        claims: dict[str, Any] = jwt.decode(
+            access,
+            known[kid],
+            algorithms=["RS256"],
+            issuer=base_url,
+            options={"verify_exp": False, "verify_iat": False, "verify_aud": False},
+        )
+    except (jwt.InvalidTokenError, KeyError):
+        return False
+    # A minute is for clocks that differ.
+    return -60 < now - float(claims["iat"]) < OFFLINE
