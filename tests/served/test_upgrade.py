@@ -24,6 +24,7 @@ from pytest_django.plugin import DjangoDbBlocker
 
 from accounts.models import AuditEvent, Operator, RefreshToken, User
 from licensing.models import Plan
+from llmproxy.models import Provider as ProviderRow
 from releases.models import ShellRelease
 from telemetry.models import Event
 from tests.served.browser import Browser
@@ -88,6 +89,8 @@ def upgraded_from(
         restore(database.url, release, datetime.fromisoformat(before["recorded_at"]))
         if release == "704cb02":
             add_operators(database.url)
+        else:
+            add_providers(database.url)
         endpoints = {
             f"{each}_endpoint": f"{provider}/{each}"
             for each in ("authorization", "token", "revocation")
@@ -145,6 +148,17 @@ def add_operators(url: str) -> None:
         )
 
 
+def add_providers(url: str) -> None:
+    """Adds providers as an owner of that release could, at a public address and at a private one."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name, address in (("public", "https://llm.example/v1"), ("own", "https://10.0.0.7/v1")):
+            connection.execute(
+                "INSERT INTO llmproxy_provider (name, base_url, is_on, created_at)"
+                " VALUES (%s, %s, true, now())",
+                [name, address],
+            )
+
+
 def test_superusers_become_owners_and_other_operators_keep_exactly_their_rights(
     upgraded: Upgraded,
 ) -> None:
@@ -190,6 +204,12 @@ def test_the_ledger_of_the_latest_release_is_kept_with_its_left_attempt(latest: 
     with latest.database.rows():
         newest = UsageRecord.objects.order_by("-opened_at")[0]
         assert (newest.state, newest.abandoned, newest.is_implausible) == ("settled", None, False)
+
+
+def test_a_provider_of_the_latest_release_fetches_on_where_it_is_public(latest: Upgraded) -> None:
+    with latest.database.rows():
+        said = dict(ProviderRow.objects.values_list("name", "fetches"))
+    assert (said["public"], said["own"], said["default"]) == ("before", "address", "address")
 
 
 def test_an_unused_refresh_token_is_exchanged(upgraded: Upgraded) -> None:
