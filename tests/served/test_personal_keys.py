@@ -2,10 +2,13 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from openai import AuthenticationError, OpenAI
+from procrastinate.contrib.django.models import ProcrastinateJob
 
 from llmproxy.models import PersonalKey
 from tests.served.database import Database
@@ -71,6 +74,25 @@ def test_openais_sdk_for_node_works_with_a_key(
         assert "stand-in-small" in say(do="models")["ids"]
     records = records_of(database, person)
     assert [(str(each.key_id), each.end) for each in records] == [(key["id"], "done")] * 4
+
+
+def test_of_thirty_keys_made_and_ended_at_once_twenty_are_made(
+    shell: Shell, database: Database, person: Person
+) -> None:
+    def make_and_end(_: int) -> tuple[int, str]:
+        made = shell.post("/v1/keys", {"name": "Script"})
+        if made.status_code == 201:
+            assert shell.call("DELETE", f"/v1/keys/{made.json()['id']}").status_code == 204
+        return made.status_code, made.json().get("code", "")
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(make_and_end, range(30)))
+    assert Counter(answers) == {(201, ""): 20, (409, "too_many_keys"): 10}
+    with database.rows():
+        mails = ProcrastinateJob.objects.filter(task_name="mail.send", args__to=[person.email])
+        # One at once, and one in an hour of the others.
+        subjects = mails.filter(args__subject="A personal key was made")
+        assert [each.scheduled_at is None for each in subjects.order_by("pk")] == [True, False]
 
 
 def test_a_keys_own_cap_is_felt_before_its_persons(
