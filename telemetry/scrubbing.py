@@ -49,9 +49,11 @@ def _token_if_random(match: re.Match[str]) -> str:
     return "[token]" if _MIXED.match(text) and not _UUID.fullmatch(text) else text
 
 
-# Patterns with a sure sign come first; long, mixed texts come last.
-_PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+_Mark = str | Callable[[re.Match[str]], str]
+# Each with signs in lower case of which it needs one: many short texts would otherwise take 20 us each.
+_PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], _Mark], ...] = (
     (
+        ("-----begin",),
         re.compile(
             r"-----BEGIN (?:[A-Z0-9]++ ){0,3}?PRIVATE KEY-----(?s:.*?)"
             # Nothing possessive before a look ahead: Python 3.11.2 goes on behind what it has seen there.
@@ -59,10 +61,15 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         ),
         "[key]",
     ),
-    (re.compile(r"(?<![\w-])eyJ[\w-]{5,}+(?:\.[\w=-]*+){1,4}+"), "[token]"),
-    (re.compile(r"(?i)(?<!\w)(bearer\s{1,4})[\w.~+/=-]{8,}+"), r"\1[token]"),
-    (re.compile(r"(?i)(?<!\w)(basic\s{1,4})(?=[a-z+/]*+[0-9=])[\w+/=-]{8,}+"), r"\1[token]"),
+    (("eyj",), re.compile(r"(?<![\w-])eyJ[\w-]{5,}+(?:\.[\w=-]*+){1,4}+"), "[token]"),
+    (("bearer",), re.compile(r"(?i)(?<!\w)(bearer\s{1,4})[\w.~+/=-]{8,}+"), r"\1[token]"),
     (
+        ("basic",),
+        re.compile(r"(?i)(?<!\w)(basic\s{1,4})(?=[a-z+/]*+[0-9=])[\w+/=-]{8,}+"),
+        r"\1[token]",
+    ),
+    (
+        ("-", "_", "akia", "asia", "aiza", "ya29."),
         re.compile(
             r"(?<![A-Za-z0-9])(?:"
             r"sk-[\w-]{12,}+|[spr]k_(?:live|test)_\w{8,}+|whsec_[\w+/=]{8,}+"
@@ -72,8 +79,9 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         ),
         "[key]",
     ),
-    (re.compile(r"(://)[^/\s:@]{1,256}+:[^/\s@]{1,256}+@"), r"\1[secret]@"),
+    (("://",), re.compile(r"(://)[^/\s:@]{1,256}+:[^/\s@]{1,256}+@"), r"\1[secret]@"),
     (
+        ("=", ":"),
         re.compile(
             rf"(?i)(?<![\w-])([\w-]*?(?:{_PASSWORDS}|{_WORDS})\\?[\"']?\s?[=:]\s?\\?[\"']?)"
             r"(?!\[)[^\s&;,\"'\\]++"
@@ -81,11 +89,16 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], .
         r"\1[secret]",
     ),
     (
+        ("@", "%40"),
         re.compile(
             r"(?<![\w.+-])[\w.+-]++(?:@|%40)(?:[\w-]++\.)+(?:xn--[\w-]++|[^\W\d_]{2,}+)(?![\w-])"
         ),
         "[email]",
     ),
+)
+# Long, mixed texts come last; none is shorter than this.
+_SHORTEST_RUN = 30
+_RUNS: tuple[tuple[re.Pattern[str], _Mark], ...] = (
     (re.compile(r"(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{32,}+(?![0-9A-Za-z])"), "[token]"),
     (re.compile(r"(?<![\w/+=-])[A-Za-z0-9/+]{40}(?![\w/+=-])"), _token_if_random),
     (re.compile(r"(?<![\w/+=-])[A-Za-z0-9/+]{30,}+={1,2}+"), _token_if_random),
@@ -115,21 +128,21 @@ def scrubbed(value: Any) -> Any:
 
 def _members(given: dict[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = {}
+    numbers: dict[str, int] = {}
     for name, value in given.items():
         said, is_secret = _name(name)
         hidden = is_secret and not (value is None or isinstance(value, bool))
-        kept[_free(said, kept)] = MARKED_SECRET if hidden else scrubbed(value)
+        kept[_free(said, kept, numbers)] = MARKED_SECRET if hidden else scrubbed(value)
     return kept
 
 
-def _free(name: str, taken: dict[str, Any]) -> str:
-    """A free name, because two scrubbed names may be equal."""
-    if name not in taken:
-        return name
-    number = len(taken) + 1
-    while f"{name} {number}" in taken:
-        number += 1
-    return f"{name} {number}"
+def _free(name: str, taken: dict[str, Any], numbers: dict[str, int]) -> str:
+    """A free name, because scrubbed names may be equal. ``numbers``: the last one tried of each name."""
+    free = name
+    while free in taken:
+        numbers[name] = numbers.get(name, 1) + 1
+        free = f"{name} {numbers[name]}"
+    return free
 
 
 @lru_cache(maxsize=4096)
@@ -141,6 +154,10 @@ def _name(name: str) -> tuple[str, bool]:
 def _text(text: str) -> str:
     if len(text) < SHORTEST or not is_suspect(text):
         return text
-    for pattern, mark in _PATTERNS:
+    small, length = text.lower(), len(text)
+    for signs, pattern, mark in _PATTERNS:
+        if any(map(small.__contains__, signs)):
+            text = pattern.sub(mark, text)
+    for pattern, mark in _RUNS if length >= _SHORTEST_RUN else ():
         text = pattern.sub(mark, text)
     return text

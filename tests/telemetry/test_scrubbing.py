@@ -147,6 +147,27 @@ def test_names_of_members_are_texts_too_and_none_is_lost() -> None:
     assert not any("@" in name for name in said)
 
 
+def test_names_that_become_equal_are_numbered_at_once() -> None:
+    """Trying every number took 45 ms of 15 KB: the names that are there already hold the first five hundred."""
+    taken = {f"[email] {501 + number}": 0 for number in range(500)}
+    addresses = [f"{number:03d}@b.cc" for number in range(550)]
+    alike = taken | dict.fromkeys(addresses, 0)
+    # As much to look at, with no two that become equal.
+    apart = taken | {f"{number} {each}": 0 for number, each in enumerate(addresses)}
+    assert len(scrubbed(alike)) == len(scrubbed(apart)) == 1_050
+    assert seconds_for(alike) < 10 * seconds_for(apart)
+
+
+def seconds_for(given: dict[str, Any]) -> float:
+    """Of the processor, the shortest of some."""
+    took = []
+    for _ in range(5):
+        began = time.process_time()
+        scrubbed(given)
+        took.append(time.process_time() - began)
+    return min(took)
+
+
 @pytest.mark.parametrize(
     "text",
     [
