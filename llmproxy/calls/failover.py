@@ -102,9 +102,14 @@ def _note_failure(call: Call, attempt: Attempt, failure: Exception) -> None:
         health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
     elif isinstance(failure, PROVIDER_FAULTS):
         health.note(attempt.target.provider, failed=True)
-        if len(call.admission.targets) > 1:
-            wait = _asked_wait(failure)
-            readiness.note_failure(attempt.target.route, wait=wait, now=timezone.now())
+        route, now = attempt.target.route, timezone.now()
+        if len(call.admission.targets) == 1:
+            return
+        if isinstance(failure, TimedOut):
+            person = call.admission.caller.user_id
+            readiness.note_silence(route, person=person, asked_at=attempt.asked_at, now=now)
+        else:
+            readiness.note_failure(route, wait=_asked_wait(failure), now=now)
 
 
 def _next(call: Call, others: Sequence[Target], attempt: Attempt) -> Target | None:

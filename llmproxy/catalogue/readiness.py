@@ -2,7 +2,8 @@
 
 Routes cool down after failures in a row, or for as long as their provider asked; for all processes, by the cache of
 counters, and while Redis is away for each by itself. After failures one call at a time then tries the route, and the
-others wait until that one begins to be answered.
+others wait until that one begins to be answered. A silence counts as none of them, because a person may ask for what
+takes any route too long: it takes two people, or six silences of which each was asked for after the one before.
 """
 
 import logging
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from django.core.cache import cache
 
@@ -21,6 +23,10 @@ log = logging.getLogger(__name__)
 MINUTE = 60
 # Failures in a row, in one process.
 FAILURES = 3
+# Silences in a row, and the people who met them, in all processes together; counted anew after so many seconds.
+SILENCES = 6
+SILENT_TO = 2
+SILENT_SECONDS = 3600
 COOL_SECONDS = 30
 # A cooling that would end so little later than the one that holds is not written again.
 ALIKE_SECONDS = 5
@@ -42,6 +48,8 @@ class Cooling(NamedTuple):
 # Failures in a row by route, and the time on the monotonic clock of the first one.
 _failures: Counter[RouteKey] = Counter()
 _failing_since: dict[RouteKey, float] = {}
+# When this process learned on that clock that a route has been silent, in any process.
+_silent_since: dict[RouteKey, float] = {}
 # The end of each route's cooling as last read, and when it was. In seconds of the Unix time; negative where the
 # provider asked for it.
 _seen: dict[RouteKey, tuple[float, int]] = {}
@@ -83,8 +91,7 @@ def _take_call(target: Target, now: datetime) -> int | None:
     """Counts a call to a provider; the seconds until it has others, or None if it had one left."""
     if target.calls_per_minute is None:
         return None
-    key = _calls_key(target, now)
-    number = 1 if cache.add(key, 1, 2 * MINUTE) else cache.incr(key)
+    number = _count(_calls_key(target, now), 2 * MINUTE)
     return MINUTE - int(now.timestamp()) % MINUTE if number > target.calls_per_minute else None
 
 
@@ -118,9 +125,27 @@ def note_failure(route: RouteKey, *, wait: int | None, now: datetime) -> None:
     if wait:
         _cool(route, -(now.timestamp() + wait), seconds=wait, kept=wait)
     elif _failures[route] >= FAILURES or _until(route) > 0:
-        kept = COOL_SECONDS + REMEMBERED_SECONDS
-        _cool(route, now.timestamp() + COOL_SECONDS, seconds=COOL_SECONDS, kept=kept)
-        end_try(route)
+        _cool_for_now(route, now)
+
+
+def note_silence(route: RouteKey, *, person: UUID, asked_at: datetime, now: datetime) -> None:
+    """Notes that a route has been silent since a person's call was sent to it at ``asked_at``."""
+    _silent_since.setdefault(route, time.monotonic())
+    cache.set(_key("silent", route), 1, SILENT_SECONDS)
+    row = f"silent:{cache.get(_key('row', route)) or 0}"
+    people, at = _key(f"{row}:people", route), _key(f"{row}:at", route)
+    if cache.add(_key(f"{row}:to:{person}", route), 1, SILENT_SECONDS):
+        _count(people, SILENT_SECONDS)
+    last, silences = cache.get(at) or 0, 0
+    # Of many that end at the same moment one is counted.
+    if _milliseconds(asked_at) > last and cache.add(
+        _key(f"{row}:after:{last}", route), 1, SILENT_SECONDS
+    ):
+        cache.set(at, _milliseconds(now), SILENT_SECONDS)
+        silences = _count(_key(f"{row}:number", route), SILENT_SECONDS)
+    if silences >= SILENCES or (cache.get(people) or 0) >= SILENT_TO:
+        _cool_for_now(route, now)
+    end_try(route)
 
 
 def note_beginning(route: RouteKey) -> None:
@@ -144,6 +169,16 @@ def note_answer(route: RouteKey, *, asked_at: float) -> None:
     note_beginning(route)
     if route in _failing_since and asked_at > _failing_since[route]:
         del _failing_since[route], _failures[route]
+    if route in _silent_since and asked_at > _silent_since[route]:
+        del _silent_since[route]
+        cache.delete(_key("silent", route))
+        _count(_key("row", route), None)
+
+
+def _cool_for_now(route: RouteKey, now: datetime) -> None:
+    kept = COOL_SECONDS + REMEMBERED_SECONDS
+    _cool(route, now.timestamp() + COOL_SECONDS, seconds=COOL_SECONDS, kept=kept)
+    end_try(route)
 
 
 def _cool(route: RouteKey, until: float, *, seconds: int, kept: int) -> None:
@@ -161,7 +196,17 @@ def _until(route: RouteKey) -> int:
     if route not in _seen or time.monotonic() - read_at > HOLDS_SECONDS:
         until = cache.get(_key("cools", route)) or 0
         _seen[route] = time.monotonic(), until
+        if route not in _silent_since and cache.get(_key("silent", route)):
+            _silent_since[route] = time.monotonic()
     return until
+
+
+def _count(key: str, seconds: int | None) -> int:
+    return 1 if cache.add(key, 1, seconds) else cache.incr(key)
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
 
 
 def _key(kind: str, route: RouteKey) -> str:

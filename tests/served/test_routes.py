@@ -104,8 +104,11 @@ _made = Counter[str]()
 @pytest.fixture
 def ask(
     routed: Service, database: Database, person: Person, sign_in: SignIn
-) -> Iterator[Callable[[First], Callable[[], tuple[int, str]]]]:
-    """Makes a model with this first provider; the result asks it: status, and text or the code of the problem."""
+) -> Iterator[Callable[[First], Callable[..., tuple[int, str]]]]:
+    """Makes a model with this first provider; the result asks it, by another shell if one is given.
+
+    It returns the status, and the text or the code of the problem.
+    """
     providers: list[raw_server.Provider] = []
     shell = sign_in(routed, person)
 
@@ -115,7 +118,7 @@ def ask(
         _made["model"] += 1
         name = f"routed-{_made['model']}"
         add_model(database, name, f"http://127.0.0.1:{provider.port}/v1")
-        return lambda: said(shell, name)
+        return lambda by=shell: said(by, name)
 
     yield asking
     for each in providers:
@@ -180,6 +183,17 @@ def test_a_failing_provider_cools_down_for_all_processes(ask) -> None:
         assert again()[0] == 200
     # Two processes notice three failures each at the most, and one reads of those of the other.
     assert first.asked <= 6
+
+
+def test_silent_streams_of_one_person_send_nobody_else_to_another_provider(
+    ask, routed: Service, database: Database, sign_in: SignIn
+) -> None:
+    first = First(Peer.wait_until_gone)
+    again = ask(first)
+    other = sign_in(routed, add_person(database))
+    assert [status for status, _ in all_at_once(8, lambda _: again())] == [200] * 8
+    first.act = says
+    assert [again(other) for _ in range(6)] == [(200, "first")] * 6
 
 
 @pytest.mark.wire
