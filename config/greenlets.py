@@ -6,7 +6,8 @@ be interrupted, so a killed task ends by itself and a time limit is none.
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from gevent import Greenlet, GreenletExit, Timeout
@@ -14,9 +15,12 @@ from gevent.monkey import is_module_patched
 from gevent.threadpool import ThreadPool
 
 from config.api.problems import ServiceUnavailable
+from config.db.connections import release_connection
 
 # About 120 sign-ins wait at most, at 60 a second.
 QUEUE_SECONDS = 2.0
+# How long a person's work waits for other work of theirs.
+SHARE_SECONDS = 10.0
 LOWEST_PRIORITY = 19
 
 P = ParamSpec("P")
@@ -66,18 +70,62 @@ def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.
     raise TimeoutError
 
 
-class _Thread:
-    """One thread of each process for slow work. ``busy``: what a caller reads whose turn does not come in time."""
+class _Share:
+    """The work of one person on a thread: one piece at a time, and the number under way and waiting."""
 
-    def __init__(self, busy: str, *, lowest_priority: bool) -> None:
+    def __init__(self) -> None:
+        self.turn = threading.Lock()
+        self.number = 0
+
+
+class Aside:
+    """One thread of each process for one kind of slow work, which no other kind waits for.
+
+    ``busy`` is what a caller reads whose turn does not come in time. Of one person so many pieces of work may wait.
+    """
+
+    def __init__(
+        self, busy: str, *, lowest_priority: bool = False, most_of_a_person: int = 8
+    ) -> None:
         self._busy = busy
         self._lowest_priority = lowest_priority
-        self._turn = threading.Lock()
+        self._most_of_a_person = most_of_a_person
+        self._turn, self._changing = threading.Lock(), threading.Lock()
+        self._shares: dict[Hashable, _Share] = {}
         # By process: a fork needs another.
         self._pools: dict[int, ThreadPool] = {}
 
+    @contextmanager
+    def share_of(self, person: Hashable) -> Iterator[None]:
+        """Waits for other work of this person, so that others wait for one piece of it at most.
+
+        Raises ``ServiceUnavailable`` when too much of theirs waits already, or for longer than ``SHARE_SECONDS``.
+        """
+        with self._changing:
+            share = self._shares.setdefault(person, _Share())
+            share.number += 1
+        try:
+            if share.number > 1:
+                release_connection()
+            too_many = share.number > self._most_of_a_person
+            if too_many or not share.turn.acquire(timeout=SHARE_SECONDS):
+                raise self._no_turn()
+            try:
+                yield
+            finally:
+                share.turn.release()
+        finally:
+            with self._changing:
+                share.number -= 1
+                if not share.number:
+                    del self._shares[person]
+
     def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Returns the result of the work, or raises its error or ``ServiceUnavailable``."""
+        """Runs work off the event loop, one call at a time; the loop goes on every few ms, also beside Python code.
+
+        Returns the result of the work, or raises its error, or ``ServiceUnavailable`` when the calls before it take
+        longer than ``QUEUE_SECONDS``.
+        """
         if is_module_patched("threading"):
             return self._on_thread(work, *args, **kwargs)
         if not self._turn.acquire(timeout=QUEUE_SECONDS):
@@ -110,7 +158,8 @@ class _Thread:
     ) -> tuple[Any, Exception | None]:
         if self._lowest_priority:
             # Linux keeps a nice value per thread; 0 names the calling one. A flood of sign-ins then delays other
-            # answers by milliseconds only.
+            # answers by milliseconds only. Not for Python code: a thread that waits for the processor while it holds
+            # the interpreter would stop all others.
             os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
         try:
             return work(*args, **kwargs), None
@@ -121,13 +170,8 @@ class _Thread:
         return ServiceUnavailable(self._busy, retry_after=2)
 
 
-_sign_ins = _Thread(
+_sign_ins = Aside(
     "Many people are signing in just now. Please try again in a moment.", lowest_priority=True
-)
-_slow_python = _Thread(
-    "There is much to check just now. Please send this again in a moment.",
-    # A thread that waits for the processor while it holds the interpreter would stop all others.
-    lowest_priority=False,
 )
 
 
@@ -137,14 +181,6 @@ def run_exclusively(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> 
     Raises ``ServiceUnavailable`` when the calls before it take longer than ``QUEUE_SECONDS``.
     """
     return _sign_ins.run(work, *args, **kwargs)
-
-
-def run_aside(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Runs slow Python code off the event loop, one call at a time per process; the loop goes on every few ms.
-
-    Raises ``ServiceUnavailable`` when the calls before it take longer than ``QUEUE_SECONDS``.
-    """
-    return _slow_python.run(work, *args, **kwargs)
 
 
 def _until_killed(function: Callable[..., None], *args: Any) -> None:

@@ -16,7 +16,7 @@ from django.db import connection
 
 from config.api.problems import Fault, InvalidRequest, RequestTooLarge
 from config.db.connections import release_connection
-from config.greenlets import run_aside
+from config.greenlets import Aside
 from telemetry.events import BadEvent, ReportedEvent, read
 
 MOST_EVENTS = 500
@@ -24,6 +24,8 @@ MOST_EVENTS = 500
 MOST_BYTES = 1024 * 1024
 # A batch of more bytes is checked off the event loop.
 LARGE = 64 * 1024
+
+_checking = Aside("There is much telemetry to check just now. Please send this again in a moment.")
 
 
 class TooManyEvents(RequestTooLarge):
@@ -59,7 +61,8 @@ def take_in(
     if size > LARGE:
         # The patterns of secrets take up to half a second for the largest batch.
         release_connection()
-        events, rejected = run_aside(_validated, given, now=now)
+        with _checking.share_of(user_id):
+            events, rejected = _checking.run(_validated, given, now=now)
     else:
         events, rejected = _validated(given, now=now)
     accepted = _keep(list(events.values()), client_id=client_id, user_id=user_id, now=now)

@@ -14,7 +14,7 @@ from zxcvbn import zxcvbn
 
 from accounts.models import User
 from config.db.connections import release_connection
-from config.greenlets import run_aside
+from config.greenlets import Aside
 
 # Of 4: a hundred million guesses, or ten thousand million where it is one word and something beside it, because the
 # library takes the year and the signs after a word for random ones.
@@ -33,6 +33,8 @@ OF_CONTEXT = "It is little more than your email, your company's name or the name
 ONE_WORD = "It is one word with digits or signs."
 ADVICE = "Take several words that do not belong together."
 
+_judging = Aside("Many passwords are being chosen just now. Please try again in a moment.")
+
 
 class StrengthValidator:
     """Django's password validator by zxcvbn, which knows the person's email, their client and the product.
@@ -49,7 +51,8 @@ class StrengthValidator:
         context = _context(user)
         # The estimate may wait for its turn, and takes a second for the worst password: sign-ins do not wait for it.
         release_connection()
-        why = run_aside(_weakness, password[:JUDGED_LENGTH], context)
+        with _judging.share_of(user and user.pk):
+            why = _judging.run(_weakness, password[:JUDGED_LENGTH], context)
         if why is not None:
             sentences = " ".join(filter(None, (TOO_WEAK, why, ADVICE)))
             raise ValidationError(sentences, code="password_too_weak")

@@ -72,8 +72,10 @@ class Window(NamedTuple):
         }
 
 
-def count(name: KeyedLimit, *, key: str, now: datetime) -> Window:
-    """Spends one of a limit; raises ``RateLimited`` when none was left for ``key``."""
+def count(name: KeyedLimit, *, key: str, now: datetime, times: int = 1) -> Window:
+    """Spends one of a limit, or so many; raises ``RateLimited`` when too few were left for ``key``."""
+    for _ in range(times - 1):
+        _spend(name, key, allowance(name), now=now)
     return _spend(name, key, allowance(name), now=now)
 
 

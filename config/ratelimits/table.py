@@ -24,7 +24,8 @@ DEFAULTS: Mapping[Limit, str] = {
     "status.ip": "600/m",
     # Model calls, not listings.
     "llm.user": "30/m",
-    # Counts of prompts, which cost nothing; programs ask for several beside each call.
+    # Counts of prompts, which cost no tokens; programs ask for several beside each call. A large one counts several
+    # times: 8 MB take a second of the processor.
     "counts.user": "120/m",
     "publish.ip": "10/m",
     "telemetry.user": "60/m",

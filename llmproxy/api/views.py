@@ -34,6 +34,9 @@ from llmproxy.requests import embeddings, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
 
+# The bytes of a prompt that one count of the limit allows.
+COUNTED_AT_ONCE = 256 * 1024
+
 
 class ModelCallViewSet(ViewSet):
     """Metered calls to a model."""
@@ -98,11 +101,12 @@ class ModelCallViewSet(ViewSet):
         return self._answer(request, embeddings.parse)
 
     def _counted(self, request: Request, read: Callable[[dict[str, Any]], CallRequest]) -> int:
-        """The tokens of a prompt."""
-        caller, now = caller_of(request), timezone.now()
-        ratelimits.count("counts.user", key=str(caller.user_id), now=now)
+        """The tokens of a prompt, which counts several times towards the limit if it is large."""
+        caller, now, size = caller_of(request), timezone.now(), size_of(request)
+        times = 1 + size // COUNTED_AT_ONCE
+        ratelimits.count("counts.user", key=str(caller.user_id), now=now, times=times)
         asked = read(cast("dict[str, Any]", request.data))
-        return count_tokens(caller=caller, request=asked, now=now)
+        return count_tokens(caller=caller, request=asked, now=now, size=size)
 
     def _answer(
         self, request: Request, read: Callable[[dict[str, Any]], CallRequest]
@@ -112,10 +116,12 @@ class ModelCallViewSet(ViewSet):
         limits = ratelimits.count("llm.user", key=str(caller.user_id), now=now).headers()
         try:
             asked = read(cast("dict[str, Any]", request.data))
-            # A chunked body has a length too: the most that it may be.
-            size = int(request.META.get("CONTENT_LENGTH") or 0)
             admission = admit(
-                caller=caller, request=asked, request_id=request_id(), now=now, size=size
+                caller=caller,
+                request=asked,
+                request_id=request_id(),
+                now=now,
+                size=size_of(request),
             )
             call = Call(admission, has_left=disconnect_check(request.META))
             answer = stream(call) if asked.stream else complete(call)
@@ -159,6 +165,11 @@ class ModelViewSet(ViewSet):
             if model.name == name:
                 return Response(ModelSerializer(model).data)
         raise unknown_model(name)
+
+
+def size_of(request: Request) -> int:
+    """The bytes of the body. A chunked one has a length too: the most that it may be."""
+    return int(request.META.get("CONTENT_LENGTH") or 0)
 
 
 def _whole(answer: dict[str, Any], headers: dict[str, str]) -> HttpResponse:

@@ -58,22 +58,22 @@ def admit(
         check_caps(needs, plan=plan, now=now)
     target = ready_target(able, is_only=len(able) == 1, now=now)
     targets = (target, *(each for each in able if each is not target))
-    estimate = estimate_of(request, targets, model=model)
-    reservation_request = ReservationRequest(
-        user_id=caller.user_id,
-        session_id=caller.session_id,
-        key_id=caller.key and caller.key.id,
-        key_cap=caller.key and caller.key.monthly_output_tokens,
-        client_id=caller.client_id,
-        asked=Asked(target.provider, target.prices, estimate.counted),
-        request_id=request_id,
-        streamed=request.stream,
-        model=model.name,
-        input_estimate=estimate.tokens,
-        output_wanted=min(wanted, model.output_limit),
-        labels=request.labels,
-    )
     try:
+        estimate = estimate_of(request, targets, model=model, of=caller.user_id)
+        reservation_request = ReservationRequest(
+            user_id=caller.user_id,
+            session_id=caller.session_id,
+            key_id=caller.key and caller.key.id,
+            key_cap=caller.key and caller.key.monthly_output_tokens,
+            client_id=caller.client_id,
+            asked=Asked(target.provider, target.prices, estimate.counted),
+            request_id=request_id,
+            streamed=request.stream,
+            model=model.name,
+            input_estimate=estimate.tokens,
+            output_wanted=min(wanted, model.output_limit),
+            labels=request.labels,
+        )
         reservation = reserve(request=reservation_request, plan=plan, now=now)
     except Exception:
         give_back(target, now=now)

@@ -1,15 +1,22 @@
 """The estimate of a request's prompt for the targets that may be asked."""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from llmproxy.catalogue.choosing import Choice
 from llmproxy.dialects.protocol import Target
 from llmproxy.prompts.estimates import Estimate, images_in, prompt_estimate
+from llmproxy.prompts.tokenizers import counting
 from llmproxy.requests.call_request import CallRequest
 
 
-def estimate_of(request: CallRequest, targets: Sequence[Target], *, model: Choice) -> Estimate:
-    """As counted for the first of these targets, and the most that any makes of it."""
+def estimate_of(
+    request: CallRequest, targets: Sequence[Target], *, model: Choice, of: UUID
+) -> Estimate:
+    """As counted for the first of these targets, and the most that any makes of it.
+
+    Other prompts ``of`` this person are waited for.
+    """
     prompt, images = request.prompt, 0
     for image in images_in(prompt):
         images += (
@@ -18,9 +25,10 @@ def estimate_of(request: CallRequest, targets: Sequence[Target], *, model: Choic
             else model.image_tokens
         )
     codecs = {each.codec(request.surface) for each in targets}
-    return prompt_estimate(
-        prompt,
-        measures=tuple(dict.fromkeys(each.measure for each in targets)),
-        images=images,
-        overhead=max(codec.prompt_overhead(request) for codec in codecs),
-    )
+    with counting.share_of(of):
+        return prompt_estimate(
+            prompt,
+            measures=tuple(dict.fromkeys(each.measure for each in targets)),
+            images=images,
+            overhead=max(codec.prompt_overhead(request) for codec in codecs),
+        )

@@ -89,7 +89,9 @@ def attempts(call: Call) -> Generator[Attempt]:
             left = abandoned(admission, attempt, now=timezone.now())
             target = following
             others.remove(target)
-            estimate = estimate_of(admission.request, (target,), model=admission.model)
+            estimate = estimate_of(
+                admission.request, (target,), model=admission.model, of=admission.caller.user_id
+            )
     finally:
         watch.end(call)
 

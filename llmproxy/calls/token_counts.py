@@ -1,7 +1,8 @@
 """Counts the tokens of a prompt without asking it: of messages by the provider's count, or else by our own estimate.
 
-A count costs nothing, so it reserves nothing and leaves no record. A prompt goes to a provider only for whom calls do:
-not of somebody whose calls are stopped or whose tokens are used up, nor where the client's budget is spent.
+A count costs nothing, so it reserves nothing and leaves no record. A prompt is counted only for whom a call with it
+might be made: not for somebody whose calls are stopped or whose tokens are used up or surely too few, nor where the
+client's budget is spent.
 """
 
 import time
@@ -16,6 +17,7 @@ from config.http.client import Client, Limits
 from config.http.errors import ExchangeError
 from config.http.exchange import Exchange
 from licensing.callers import Caller
+from llmproxy.calls.admission import LARGE
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import able_targets, choose
 from llmproxy.catalogue.readiness import end_try, ready_target
@@ -23,6 +25,7 @@ from llmproxy.dialects.anthropic.messages import count_request
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
 from llmproxy.dialects.reading import count_of, parse_json_exactly
 from llmproxy.dialects.refusals import problem_of
+from llmproxy.prompts.estimates import least_tokens
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.messages import Messages
 from usage.limits import PlanCaps
@@ -38,8 +41,8 @@ REFUSALS = frozenset({400, 413, 422})
 _session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
-def count_tokens(*, caller: Caller, request: CallRequest, now: datetime) -> int:
-    """The tokens of a prompt.
+def count_tokens(*, caller: Caller, request: CallRequest, now: datetime, size: int = 0) -> int:
+    """The tokens of a prompt. ``size``: the bytes of the request.
 
     Raises ``UnknownModel``, ``NotEntitled`` and ``InvalidRequest`` as a call does, ``ModelCallsStopped``,
     ``BudgetExceeded``, ``MonthlyCapExceeded``, ``DailyLimitReached`` and ``ProviderRejected``.
@@ -52,7 +55,7 @@ def count_tokens(*, caller: Caller, request: CallRequest, now: datetime) -> int:
         needs = Needs(
             user_id=caller.user_id,
             client_id=caller.client_id,
-            prompt=1,
+            prompt=least_tokens(request.prompt) if size > LARGE else 1,
             key_id=caller.key and caller.key.id,
             key_cap=caller.key and caller.key.monthly_output_tokens,
         )
@@ -65,7 +68,9 @@ def count_tokens(*, caller: Caller, request: CallRequest, now: datetime) -> int:
         counted = _providers_count(request, target)
     except (ProviderUnavailable, CannotDecrypt):
         target, counted = targets[0], None
-    return estimate_of(request, [target], model=model).tokens if counted is None else counted
+    if counted is not None:
+        return counted
+    return estimate_of(request, [target], model=model, of=caller.user_id).tokens
 
 
 def _providers_count(request: CallRequest, target: Target) -> int | None:

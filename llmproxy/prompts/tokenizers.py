@@ -2,25 +2,29 @@
 
 Their vocabularies take a second to load and 110 MB, so the server loads them before it forks (``config/wsgi.py``), and
 a command that counts nothing never does. The library counts 15 to 40 million characters of prose a second, 4 million of
-the worst text, and keeps the interpreter meanwhile: a long text is counted in pieces, and other requests run between
-them.
+the worst text, and keeps the interpreter meanwhile: a long prompt is counted in pieces on a thread of its own. Other
+requests run between them, and prompts take turns.
 """
 
-import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Protocol
 
 from django.utils.module_loading import import_string
 
 from config.db.connections import release_connection
+from config.greenlets import Aside
 
 # The library refuses a text of more than 200,000 tokens, and a character has at most four.
 PIECE = 25_000
 # What a text costs beside its characters, in characters.
 PER_TEXT = 50
-# gevent looks for other requests' sockets and timers only in a sleep that is longer than none.
-PAUSE_SECONDS = 0.0005
+
+# A program may have many calls of one person under way.
+counting = Aside(
+    "Many long prompts are being counted just now. Please try again in a moment.",
+    most_of_a_person=100,
+)
 
 
 class Vocabulary(Protocol):
@@ -45,14 +49,18 @@ def load() -> None:
 def tokens_in(texts: Iterable[str], *, tokenizer: str) -> int:
     """The tokens of all texts. A text that is cut may have a token or two more for each ``PIECE``."""
     encode = vocabulary(tokenizer).encode_ordinary
-    tokens, room = 0, PIECE
+    tokens, room, pieces = 0, PIECE, list[str]()
     for text in texts:
         for start in range(0, len(text), PIECE):
             piece = text[start : start + PIECE]
-            if (room := room - len(piece) - PER_TEXT) < 0:
+            if (room := room - len(piece) - PER_TEXT) < 0 and pieces:
                 # Others may wait for this request's connection.
                 release_connection()
-                time.sleep(PAUSE_SECONDS)
-                room = PIECE
-            tokens += len(encode(piece))
-    return tokens
+                tokens += counting.run(_count, encode, pieces)
+                pieces, room = [], PIECE - len(piece)
+            pieces.append(piece)
+    return tokens + _count(encode, pieces)
+
+
+def _count(encode: Callable[[str], list[int]], pieces: list[str]) -> int:
+    return sum(len(encode(piece)) for piece in pieces)

@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import threading
+from ast import literal_eval
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from config import greenlets
 from config.api.problems import ServiceUnavailable
-from config.greenlets import run_exclusively, spawn, within
+from config.greenlets import Aside, run_exclusively, spawn, within
 
 UNDER_GEVENT = """
 import gevent.monkey; gevent.monkey.patch_all()
@@ -74,7 +75,9 @@ ASIDE = """
 import gevent.monkey; gevent.monkey.patch_all()
 import os, time
 from gevent import spawn
-from config.greenlets import run_aside
+from config.greenlets import Aside
+
+aside = Aside("busy")
 
 def spin(seconds):
     end = time.monotonic() + seconds
@@ -84,16 +87,51 @@ def spin(seconds):
 
 ticks = []
 ticking = spawn(lambda: [ticks.append(time.sleep(0.005)) for _ in range(1000)])
-asked = [spawn(run_aside, spin, 0.5) for _ in range(2)]
+asked = [spawn(aside.run, spin, 0.5) for _ in range(2)]
 priorities = {each.get(timeout=20) for each in asked}
 ticking.kill()
 print("the loop went on", len(ticks) > 10)
 print("priority", priorities == {os.getpriority(os.PRIO_PROCESS, 0)})
 
 try:
-    run_aside(int, "x")
+    aside.run(int, "x")
 except ValueError:
     print("raised")
+"""
+
+SHARES = """
+import gevent.monkey; gevent.monkey.patch_all()
+from gevent import sleep, spawn
+from gevent.monkey import get_original
+from config.greenlets import Aside
+from config.api.problems import ServiceUnavailable
+
+one, other = Aside("one kind is busy", most_of_a_person=3), Aside("another kind")
+hold, done = get_original("_thread", "allocate_lock")(), []
+hold.acquire()
+
+def held(name):
+    with hold:
+        done.append(name)
+
+def work(person, name):
+    with one.share_of(person):
+        one.run(done.append, f"{name} begins")
+        one.run(held, name)
+
+waiting = [spawn(work, "ada", f"ada {number}") for number in (1, 2, 3)]
+sleep(0.01)
+other.run(done.append, "another kind")
+try:
+    work("ada", "too many")
+except ServiceUnavailable as refusal:
+    print("refused", refusal.detail)
+waiting.append(spawn(work, "eve", "eve"))
+sleep(0.01)
+hold.release()
+[each.get(timeout=20) for each in waiting]
+print(done)
+print("forgotten", not one._shares)
 """
 
 EXCLUSIVELY = """
@@ -253,3 +291,34 @@ def test_under_gevent_the_loop_goes_on_beside_slow_python_code() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["the loop went on True", "priority True", "raised"]
+
+
+def test_a_persons_second_work_waits_and_neither_others_nor_another_kind_of_work_do() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHARES], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    refused, order, forgotten = done.stdout.splitlines()
+    assert refused == "refused one kind is busy"
+    names = literal_eval(order)
+    assert names[:2] == ["ada 1 begins", "another kind"]
+    # Of three pieces of work of one person, two begin after that of somebody else who came later.
+    assert names.index("eve begins") < names.index("ada 2 begins") < names.index("ada 3 begins")
+    assert "too many begins" not in names
+    assert forgotten == "forgotten True"
+
+
+def test_without_gevent_a_persons_second_work_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greenlets, "SHARE_SECONDS", 0.05)
+    aside = Aside("busy")
+    with aside.share_of("ada"):
+        with aside.share_of("eve"):
+            assert aside.run(int, "7") == 7
+        with ThreadPoolExecutor(1) as pool, pytest.raises(ServiceUnavailable):
+            pool.submit(_take_share, aside, "ada").result(20)
+    _take_share(aside, "ada")
+
+
+def _take_share(aside: Aside, person: str) -> None:
+    with aside.share_of(person):
+        pass

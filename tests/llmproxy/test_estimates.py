@@ -150,20 +150,20 @@ from llmproxy.dialects.anthropic.overhead import prompt_overhead
 from llmproxy.prompts.tokenizers import load, tokens_in
 load()
 tokens_in([" a" * 100_000], tokenizer="o200k_base")
-pauses, last = [], time.thread_time()
+pauses, last = [], time.process_time()
 def tick():
     global last
     while True:
         time.sleep(0.001)
-        pauses.append(time.thread_time() - last)
-        last = time.thread_time()
+        pauses.append(time.process_time() - last)
+        last = time.process_time()
 gevent.spawn(tick)
 time.sleep(0.01)
 pauses.clear()
-start = time.thread_time()
+start = time.process_time()
 {work}
 time.sleep(0.005)
-print(max(pauses) / (time.thread_time() - start), len(pauses))
+print(max(pauses) / (time.process_time() - start), len(pauses))
 """
     said = subprocess.run(
         [sys.executable, "-c", program],

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 from django.core.cache import cache
+from rest_framework.test import APIClient
 
 from accounts.audit import Actor
 from accounts.models import Session, User
@@ -124,6 +125,33 @@ def test_no_prompt_goes_to_a_provider_past_the_spent_cap_of_a_key(
     assert len(provider.bodies) == 1
 
 
+def test_a_prompt_too_long_for_what_is_left_is_refused_uncounted(
+    caller: Caller, provider: MessagesServer, now: datetime
+) -> None:
+    add_route("first", provider.base_url)
+    long = {**PROMPT, "messages": [{"role": "user", "content": "a" * 128 * 100_001}]}
+    request = parse_count(long, headers={})
+    with pytest.raises(Problem) as refused:
+        count_tokens(caller=caller, request=request, now=now, size=128 * 100_001)
+    assert refused.value.code == "daily_limit_reached"
+    assert provider.bodies == []
+
+
+def test_a_large_prompt_counts_several_times_towards_the_limit_of_counts(
+    caller: Caller, provider: MessagesServer, signed_in: APIClient, settings: Any
+) -> None:
+    add_route("first", provider.base_url)
+    settings.RATE_LIMITS = {"counts.user": "4/h"}
+    large = {**PROMPT, "messages": [{"role": "user", "content": "a " * 300 * 1024}]}
+
+    def ask(body: Any) -> int:
+        return signed_in.post("/v1/llm/messages/count_tokens", body, format="json").status_code
+
+    # Three of four; then the rest is too few for another, and spent by it.
+    assert [ask(large), ask(large), ask(PROMPT)] == [200, 429, 429]
+    assert len(provider.bodies) == 1
+
+
 def test_running_calls_that_hold_all_tokens_refuse_no_count(
     caller: Caller, provider: MessagesServer, now: datetime
 ) -> None:
@@ -159,7 +187,7 @@ def test_a_route_that_cools_down_is_not_asked_and_leaves_its_try_to_a_call(
         add_route("first", failing.base_url)
         add_route("second", provider.base_url)
         first = RouteKey("first", "m")
-        for _ in range(readiness.FAILURES):
+        for _ in range(3):
             readiness.note_failure(first, wait=None, now=now)
         assert counted(caller, now) == COUNTED
         assert (len(failing.bodies), len(provider.bodies)) == (0, 1)

@@ -1,8 +1,13 @@
-"""A flood of sign-ins from twenty addresses: it slows down signing in and nothing else, and memory stays bounded."""
+"""Floods: one of sign-ins slows down signing in and nothing else, one of telemetry those who send it.
+
+Memory stays bounded.
+"""
 
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from json import loads
 from pathlib import Path
@@ -12,7 +17,8 @@ from typing import Any
 import pytest
 
 from tests.served.conftest import SignIn
-from tests.served.people import Person
+from tests.served.database import Database
+from tests.served.people import Person, add_person
 from tests.served.service import HOST, Service
 from tests.served.shell import PATIENCE, Shell
 from tests.tools.folders import ROOT
@@ -26,6 +32,7 @@ ADDRESSES = 20
 MOST_MIB = 64
 # Aimed at is twice the quiet value. A machine that has other things to do is asked again.
 MOST_TIMES, TRIES = 3.0, 3
+CHANGES, SENDERS = 8, 8
 
 
 class Probe:
@@ -94,11 +101,61 @@ def test_a_flood_of_sign_ins_slows_down_nothing_else(
 
 def probe_while_flooded(probe: Probe, service: Service) -> tuple[float, dict[str, Any]]:
     """The p95 beside a flood, and what the flood was answered."""
-    command = [sys.executable, "-m", "tests.served.flooding", str(service.port)]
-    command += [str(SECONDS), str(ADDRESSES)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as flood:
+    with flooding(service, str(ADDRESSES)) as flood:
         flooded = probe.p95(while_=flood)
-        assert flood.stdout is not None
-        told = loads(flood.stdout.read())
+        return flooded, told_by(flood)
+
+
+@contextmanager
+def flooding(service: Service, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.served.flooding", str(service.port), str(SECONDS)]
+    command += arguments
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as flood:
+        yield flood
     assert flood.returncode == 0
-    return flooded, told
+
+
+def told_by(flood: subprocess.Popen[str]) -> dict[str, Any]:
+    """What a flood was answered, once it is over."""
+    assert flood.stdout is not None
+    told: dict[str, Any] = loads(flood.stdout.read())
+    return told
+
+
+def test_crafted_telemetry_delays_nobody_elses_new_password(
+    service: Service,
+    database: Database,
+    person: Person,
+    sign_in: SignIn,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sender = sign_in(service, person).access
+    others = [add_person(database) for _ in range(CHANGES)]
+    for _ in range(TRIES):
+        quiet = slowest_change(service, others, sign_in)
+        with flooding(service, str(SENDERS), sender) as flood:
+            # Each process has some to check by then.
+            time.sleep(1)
+            flooded = slowest_change(service, others, sign_in)
+            told = told_by(flood)
+        with capsys.disabled():
+            print(f"\nnew password: {quiet:.2f} s quiet, {flooded:.2f} s flooded; answers {told}")
+        assert set(told["statuses"]) <= {"202", "503"}
+        assert told["statuses"]["202"] > 0
+        if flooded <= 1:
+            break
+    # A second on this machine alone, and on one that has other things to do as much longer as it takes without a flood.
+    assert flooded <= max(1, 10 * quiet)
+
+
+def slowest_change(service: Service, people: list[Person], sign_in: SignIn) -> float:
+    """In seconds, of one change of each person's password after another; none is refused."""
+    taken = []
+    for each in people:
+        shell = sign_in(service, each)
+        began = time.perf_counter()
+        given = {"current": each.password, "new": each.password}
+        response = shell.post("/v1/auth/password/change", given)
+        taken.append(time.perf_counter() - began)
+        assert response.status_code == 204, response.text
+    return max(taken)

@@ -4,14 +4,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
+from django.contrib.auth.password_validation import validate_password
 from django.db import IntegrityError
 
 from config import greenlets
 from config.api.problems import Fault, InvalidRequest, ServiceUnavailable
-from config.greenlets import run_aside
+from telemetry import intake
 from telemetry.intake import LARGE, MOST_EVENTS, Taken, TooManyEvents, take_in
 from telemetry.models import Event
 from tests.races import race
@@ -157,9 +158,28 @@ def test_a_large_batch_is_checked_like_a_small_one() -> None:
 
 
 @pytest.mark.django_db
+def test_a_persons_second_large_batch_waits_and_others_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(greenlets, "SHARE_SECONDS", 0.05)
+    batch = {"events": [event()]}
+
+    def send(person: UUID) -> Taken:
+        return take_in(batch=batch, client_id=CLIENT, user_id=person, now=NOON, size=LARGE + 1)
+
+    with intake._checking.share_of(PERSON):
+        assert send(uuid4()).accepted == 1
+        with pytest.raises(ServiceUnavailable):
+            send(PERSON)
+        assert report(event()).accepted == 1
+    assert send(PERSON).duplicates == 1
+
+
+@pytest.mark.django_db
 def test_while_other_large_batches_are_checked_one_is_to_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A password can be chosen meanwhile."""
     monkeypatch.setattr(greenlets, "QUEUE_SECONDS", 0.05)
     begun, may_end = threading.Event(), threading.Event()
 
@@ -168,11 +188,12 @@ def test_while_other_large_batches_are_checked_one_is_to_come_again(
         assert may_end.wait(20)
 
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(run_aside, slow)
+        first = pool.submit(intake._checking.run, slow)
         assert begun.wait(20)
         batch = {"events": [event()]}
         with pytest.raises(ServiceUnavailable):
             take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON, size=LARGE + 1)
         assert take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON).accepted == 1
+        validate_password("correct horse battery staple")
         may_end.set()
         first.result(20)
