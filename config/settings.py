@@ -78,7 +78,6 @@ LLM_UNSEEN_TOKENS_PER_SECOND: float = env.float(
 )
 
 OPERATOR_SECOND_FACTOR: bool = env.second_factor("OPERATOR_SECOND_FACTOR", address=BASE_URL)
-# None: a session lasts as long as it is refreshed.
 SESSION_DAYS: int | None = env.days_or_none("SESSION_DAYS", "180")
 # Empty: access tokens name no audience. A verifier that expects none refuses a token that names one.
 TOKEN_AUDIENCE: str = env.str("TOKEN_AUDIENCE", "") or ""
@@ -111,9 +110,9 @@ OAUTH_PROVIDERS = secret("OAUTH_PROVIDERS", default="", check=provider_settings.
 _email: dict[str, Any] = env.email_url("EMAIL_URL") or {}
 DEFAULT_FROM_EMAIL: str = env.str("DEFAULT_FROM_EMAIL", validate=sender) or ""
 OPERATOR_EMAILS: list[str] = env.emails("OPERATOR_EMAILS") or []
-# None: the worker does not run the night.
 NIGHTLY_AT: time | None = env.time_of_day("NIGHTLY_AT", "02:30")
 TELEMETRY_RETENTION_DAYS: int = env.int("TELEMETRY_RETENTION_DAYS", 90, validate=DAYS) or 90
+TELEMETRY_DAILY_MB: int = env.int("TELEMETRY_DAILY_MB", 2048, validate=POSITIVE) or 2048
 SENTRY_DSN: str = env.str("SENTRY_DSN", "", validate=sentry_dsn)
 
 _combined: dict[str, str] = {

@@ -2,26 +2,30 @@
 
 A shell that lost the answer sends the batch again. An event is identified by its client and its own id; a second copy
 is counted and not stored, whether it comes later, in the same batch, or at the same moment. The statement is a
-transaction by itself: the events it counts as accepted are committed.
+transaction by itself: the events it counts as accepted are committed, and so are their bytes on the day.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
 
-from config.api.problems import Fault, InvalidRequest, RequestTooLarge
+from config.api.problems import Fault, InvalidRequest, RefusedUntil, RequestTooLarge
 from config.db.connections import release_connection
 from config.greenlets import Aside
 from telemetry.events import BadEvent, ReportedEvent, read
+from telemetry.models import DailyShare
+from telemetry.volumes import midnight
 
+MIB = 1024 * 1024
 MOST_EVENTS = 500
 # Enforced by config/middleware/body_limits.py before the body is read.
-MOST_BYTES = 1024 * 1024
+MOST_BYTES = MIB
 # A batch of more bytes is checked off the event loop.
 LARGE = 64 * 1024
 
@@ -39,6 +43,16 @@ class TooManyEvents(RequestTooLarge):
         )
 
 
+class TelemetryFull(RefusedUntil):
+    """The client has stored what it may in a day, or the person a quarter of it."""
+
+    code = "telemetry_full"
+    title = "Telemetry is full"
+    default_detail = (
+        "Today's telemetry is full. It starts anew at midnight UTC; keep events until then."
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """The result of a batch: each event is accepted, a duplicate, or rejected with its first fault."""
@@ -53,9 +67,9 @@ def take_in(
 ) -> Taken:
     """Stores the good events of ``{"events": [...]}``. ``size``: the bytes of the batch.
 
-    Raises ``InvalidRequest`` if there is no list of events, ``TooManyEvents``, ``ServiceUnavailable`` while other large
-    batches are checked, and database errors; then nothing is stored. On return the accepted events are committed,
-    unless the caller has a transaction open.
+    Raises ``InvalidRequest`` if there is no list of events, ``TooManyEvents``, ``TelemetryFull``, database errors, and
+    ``ServiceUnavailable`` while other large batches are checked; then nothing is stored. On return the accepted events
+    are committed, unless the caller has a transaction open.
     """
     given = _events_of(batch)
     if size > LARGE:
@@ -99,16 +113,31 @@ def _events_of(batch: Mapping[str, Any]) -> list[Any]:
 # Each column travels as one text with a line for each event, which both sides handle several times as fast as an
 # array; the ORM's bulk_create() does not report how many rows were new. No value holds a line's end: patterns refuse
 # it, and JSON escapes it. A single event without app or version makes an empty array, hence coalesce.
+# Batches at one moment may pass the day's bound together. An event takes 400 bytes beside its properties.
 _KEEP_NEW = """
-INSERT INTO telemetry_event
-    (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
-SELECT event_id::uuid, %s::uuid, %s::uuid, name, coalesce(app, ''), coalesce(shell_version, ''),
-    occurred_at::timestamptz, %s::timestamptz, properties::jsonb
-FROM unnest(
-    string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n'),
-    string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n'), string_to_array(%s, E'\\n')
-) AS given (event_id, name, occurred_at, app, shell_version, properties)
-ON CONFLICT (event_id, client_id) DO NOTHING
+WITH used AS (
+    SELECT coalesce(sum(bytes), 0) >= %(most)s
+        OR coalesce(sum(bytes) FILTER (WHERE holder_id = %(user)s), 0) >= %(most)s / 4 AS is_full
+    FROM telemetry_dailyshare WHERE day = %(day)s AND client_id = %(client)s
+), kept AS (
+    INSERT INTO telemetry_event
+        (event_id, client_id, user_id, name, app, shell_version, occurred_at, received_at, properties)
+    SELECT event_id::uuid, %(client)s, %(user)s, name, coalesce(app, ''), coalesce(shell_version, ''),
+        occurred_at::timestamptz, %(now)s, properties::jsonb
+    FROM used, unnest(
+        string_to_array(%(id)s, E'\\n'), string_to_array(%(name)s, E'\\n'), string_to_array(%(occurred_at)s, E'\\n'),
+        string_to_array(%(app)s, E'\\n'), string_to_array(%(shell_version)s, E'\\n'),
+        string_to_array(%(properties)s, E'\\n')
+    ) AS given (event_id, name, occurred_at, app, shell_version, properties)
+    WHERE NOT is_full
+    ON CONFLICT (event_id, client_id) DO NOTHING
+    RETURNING pg_column_size(properties) + 400 AS size
+), counted AS (
+    INSERT INTO telemetry_dailyshare AS known (day, client_id, holder_id, bytes)
+    SELECT %(day)s, %(client)s, %(user)s, sum(size) FROM kept HAVING count(*) > 0
+    ON CONFLICT (day, client_id, holder_id) DO UPDATE SET bytes = known.bytes + excluded.bytes
+)
+SELECT is_full, (SELECT count(*) FROM kept) FROM used
 """
 
 
@@ -118,7 +147,16 @@ def _keep(events: list[ReportedEvent], *, client_id: UUID, user_id: UUID, now: d
         return 0
     # One order for all: two copies of a batch at the same moment wait for each other and never deadlock.
     events.sort(key=attrgetter("id"))
-    values: list[Any] = [client_id, user_id, now, *map("\n".join, zip(*events, strict=True))]
+    day, most = now.astimezone(UTC).date(), settings.TELEMETRY_DAILY_MB * MIB
+    texts = map("\n".join, zip(*events, strict=True))
+    values: dict[str, Any] = dict(zip(ReportedEvent._fields, texts, strict=True))
+    values |= {"client": client_id, "user": user_id, "now": now, "day": day, "most": most}
     with connection.cursor() as cursor:
         cursor.execute(_KEEP_NEW, values)
-        return int(cursor.rowcount)
+        is_full, new = cursor.fetchone()
+    if is_full:
+        # The row of which operators hear.
+        row = DailyShare(day=day, client_id=client_id, holder_id=client_id)
+        DailyShare.objects.bulk_create([row], ignore_conflicts=True)
+        raise TelemetryFull(now=now, until=midnight(day + timedelta(days=1)))
+    return int(new)

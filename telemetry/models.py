@@ -1,4 +1,4 @@
-"""Telemetry events that shells report, and their daily volumes."""
+"""Telemetry events that shells report, their daily volumes, and what people store in a day."""
 
 from datetime import datetime
 from typing import Literal
@@ -100,3 +100,27 @@ class DailyVolume(models.Model):
 
     def __str__(self) -> str:
         return f"{self.day} {self.app} {self.shell_version}: {self.events}"
+
+
+class DailyShare(models.Model):
+    """The bytes of the events that a person has stored on one day (UTC), counted as they are stored.
+
+    A row of each person, so that no batch waits for another person's. A row that the client itself holds says that a
+    batch was refused on that day.
+    """
+
+    day = models.DateField()
+    client_id = models.UUIDField()
+    holder_id = models.UUIDField(help_text="The person, or the client itself.")
+    bytes = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        ordering = ("-day", "client_id", "holder_id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("day", "client_id", "holder_id"), name="telemetry_one_share_a_day"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.holder_id}: {self.bytes}"

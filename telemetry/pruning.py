@@ -6,7 +6,7 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import transaction
 
-from telemetry.models import Event
+from telemetry.models import DailyShare, Event
 
 # Some tens of milliseconds each.
 BATCH = 5_000
@@ -28,6 +28,7 @@ def prune(*, now: datetime, dry_run: bool = False, batch: int = BATCH) -> Pruned
     kept_from = now - timedelta(days=settings.TELEMETRY_RETENTION_DAYS)
     if dry_run:
         return Pruned(Event.objects.received_before(kept_from).order_by().count(), kept_from)
+    DailyShare.objects.filter(day__lt=kept_from.date()).delete()
     removed, since = 0, _BEGINNING
     while True:
         number, last = _remove(since=since, before=kept_from, batch=batch)

@@ -32,7 +32,7 @@ class TelemetryViewSet(ViewSet):
     throttle_classes = ()
     parser_classes = (BatchParser,)
 
-    @problems("rate_limited")
+    @problems("rate_limited", "telemetry_full")
     @extend_schema(
         operation_id="telemetry",
         request={"application/json": BATCH},
@@ -45,7 +45,8 @@ class TelemetryViewSet(ViewSet):
         """Report a batch of events: at most 500, and 1 MiB.
 
         A larger one gets 413 with `max_bytes`, and with `max_events` if it has too many events. After no answer,
-        a 429 or a 5xx, send the same batch again: stored events count as duplicates.
+        a 429 or a 5xx, send the same batch again: stored events count as duplicates. A 429 names when; that of
+        `telemetry_full` comes once what the client, or a quarter of it the person, may store in a day is used up.
         """
         now = timezone.now()
         caller = caller_of(request)

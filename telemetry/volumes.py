@@ -64,7 +64,7 @@ def _last_day() -> date:
 
 def _first_uncounted() -> date | None:
     """The day of the first event after the stored days, or None."""
-    begin = _midnight(_last_day() + _DAY)
+    begin = midnight(_last_day() + _DAY)
     later = Event.objects.filter(received_at__gte=begin).order_by("received_at")
     at: datetime | None = later.values_list("received_at", flat=True).first()
     return at and at.astimezone(UTC).date()
@@ -84,7 +84,7 @@ def _store(day: date, found: list[Volume]) -> None:
 
 def by_version(day: date) -> "QuerySet[Event, tuple[str, str, int]]":
     """App, shell version and number of events of a day, the largest first; read by index."""
-    received = Event.objects.received_between(_midnight(day), _midnight(day + _DAY))
+    received = Event.objects.received_between(midnight(day), midnight(day + _DAY))
     counted = received.values_list("app", "shell_version").annotate(events=Count("*"))
     return counted.order_by("-events", "app", "shell_version")
 
@@ -102,5 +102,5 @@ def _counted(day: date) -> list[Volume]:
     return [*found, Volume(REST, REST, rest)] if rest else found
 
 
-def _midnight(day: date) -> datetime:
+def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)

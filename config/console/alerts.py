@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from django.conf import settings
-from django.db.models import Count, Max, Q
+from django.db.models import Count, F, Max, Q
 from django.urls import reverse
 from procrastinate.contrib.django.models import (
     ProcrastinateJob,
@@ -26,6 +26,7 @@ from llmproxy.catalogue.unpriced import unpriced_warning
 from llmproxy.catalogue.vendors import fetching_warning
 from releases.delivery.cdn import is_purged
 from releases.models import Publication, Purge, ShellChannel
+from telemetry.models import DailyShare
 from usage.budgets import standing, warned
 from usage.models import Budget, UsageRecord
 from usage.periods import Period
@@ -59,8 +60,8 @@ def alerts(*, now: datetime, operator: User | None = None) -> Iterator[Condition
 
 
 def alerts_by_mail(*, now: datetime) -> Iterator[Condition]:
-    """The conditions that are mailed: those of the worker and what it does."""
-    for find in (_worker, _queue, _nights, _syslog):
+    """The conditions that are mailed: those of the worker and what it does, and of telemetry that is refused."""
+    for find in (_worker, _queue, _nights, _syslog, _telemetry):
         yield from (alert for alert in find(now) if alert.subject)
 
 
@@ -244,6 +245,21 @@ def _connections(now: datetime) -> Iterator[Condition]:
         yield Condition("connections", says, page)
 
 
+def _telemetry(now: datetime) -> Iterator[Condition]:
+    today = now.astimezone(UTC).date()
+    full = DailyShare.objects.filter(day=today, holder_id=F("client_id")).values("client_id")
+    for client in Client.objects.filter(pk__in=full).order_by("name"):
+        yield Condition(
+            # Of each day: operators hear of the next one too.
+            f"telemetry: {client.pk} {today}",
+            f"Telemetry of {client} is refused until midnight UTC: its day, or a person's share of it, is full.",
+            reverse("admin:accounts_client_change", args=[client.pk]),
+            f"Telemetry of {client} is full today",
+            "This client, or one of its people, has stored what TELEMETRY_DAILY_MB allows in a day "
+            f"({settings.TELEMETRY_DAILY_MB} MiB, a person a quarter). Batches are refused until midnight UTC.",
+        )
+
+
 # Each with the permission that shows it to an operator.
 CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Condition]]], ...] = (
     ("procrastinate.view_procrastinatejob", _worker),
@@ -259,5 +275,6 @@ CONDITIONS: tuple[tuple[str, Callable[[datetime], Iterator[Condition]]], ...] = 
     ("llmproxy.view_languagemodel", _models),
     ("llmproxy.view_provider", _providers),
     ("releases.view_shellchannel", _releases),
+    ("telemetry.view_event", _telemetry),
     ("accounts.view_connectionrevocation", _connections),
 )

@@ -11,10 +11,11 @@ from django.db import connection
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
-from accounts.models import AuditEvent, AuditPosition
+from accounts.models import AuditEvent, AuditPosition, Client
 from config.console.watch import watch
 from config.management import nightly
 from config.observability.syslog import Receiver
+from telemetry.models import DailyShare
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -236,3 +237,17 @@ class TestNights:
         night("expire_grace", "done", now)
         assert watch(now=now + MINUTE) == []
         assert actions()[-1] == "alarm:cleared night: expire_grace"
+
+
+def test_a_client_whose_telemetry_is_refused_is_told_once_a_day(
+    now: datetime, organisation: Client
+) -> None:
+    noon = now.replace(hour=12)
+    beat(noon)
+    DailyShare.objects.create(day=noon.date(), client_id=organisation.pk, holder_id=organisation.pk)
+    name = f"telemetry: {organisation.pk} {noon.date()}"
+    for _ in range(2):
+        assert watch(now=noon) == [name]
+    assert subjects() == [f"Telemetry of {organisation} is full today"]
+    assert watch(now=noon + 24 * HOUR) == ["queue", "worker"]
+    assert actions()[:2] == [f"alarm:raised {name}", f"alarm:cleared {name}"]

@@ -195,6 +195,16 @@ def test_batches_of_a_person_are_limited(signed_in: APIClient, settings) -> None
     assert "Retry-After" in codes[2]
 
 
+def test_a_full_day_says_until_when(signed_in: APIClient, settings, now: datetime) -> None:
+    settings.TELEMETRY_DAILY_MB = 1
+    many = [event(occurred_at=now.isoformat(), properties={"a": "b " * 7_500}) for _ in range(20)]
+    assert signed_in.post(ADDRESS, {"events": many}, format="json").json()["accepted"] == 20
+    refused = signed_in.post(ADDRESS, {"events": many}, format="json")
+    assert (refused.status_code, refused.json()["code"]) == (429, "telemetry_full")
+    assert 1 <= int(refused["Retry-After"]) <= 86_400
+    assert refused.json()["retry_after_iso"].endswith("T00:00:00Z")
+
+
 @pytest.fixture
 def impatient() -> Iterator[None]:
     """Every connection of the pool gives up soon where it waits for a lock."""
