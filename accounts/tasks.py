@@ -16,8 +16,7 @@ from accounts.sessions.retries import wipe_expired
 from config.jobs.queue import BACKOFF, RESETS, UNHURRIED, periodic, task
 
 
-@periodic(cron="7 * * * *")
-@task(name="accounts.wipe_retries", queue="accounts", queueing_lock="accounts.wipe_retries")
+@periodic("7 * * * *", name="accounts.wipe_retries", queue="accounts")
 def wipe_retries(timestamp: int) -> None:
     """Hourly: deletes the sealed successors of retries after a day."""
     wipe_expired(now=timezone.now())
@@ -61,8 +60,7 @@ def revoke_connection(revocation_id: int) -> None:
     disconnecting.revoke(revocation_id=revocation_id, now=timezone.now())
 
 
-@periodic(cron="37 * * * *")
-@task(name="accounts.tidy_connections", queue="accounts", queueing_lock="accounts.tidy_connections")
+@periodic("37 * * * *", name="accounts.tidy_connections", queue="accounts")
 def tidy_connections(timestamp: int) -> None:
     """Hourly: deletes expired authorisations and queues overdue revocations again."""
     now = timezone.now()
@@ -70,23 +68,13 @@ def tidy_connections(timestamp: int) -> None:
     disconnecting.queue_overdue(now=now)
 
 
-@periodic(cron="47 2 * * *")
-@task(
-    name="accounts.reencrypt_connections",
-    queue="accounts",
-    queueing_lock="accounts.reencrypt_connections",
-)
+@periodic("47 2 * * *", name="accounts.reencrypt_connections", queue="accounts")
 def reencrypt_connections(timestamp: int) -> None:
     """Nightly: re-encrypts the tokens of connections under the newest of ``ENCRYPTION_KEYS``."""
     reencrypting.reencrypt()
 
 
-@periodic(cron="52 2 * * *")
-@task(
-    name="accounts.reencrypt_signing_keys",
-    queue="accounts",
-    queueing_lock="accounts.reencrypt_signing_keys",
-)
+@periodic("52 2 * * *", name="accounts.reencrypt_signing_keys", queue="accounts")
 def reencrypt_signing_keys(timestamp: int) -> None:
     """Nightly: re-encrypts the private signing keys under the newest of ``ENCRYPTION_KEYS``."""
     by = Actor(name="the worker, every night")

@@ -18,8 +18,7 @@ def place(channel: str) -> None:
     storage_sync.place(channel=channel, now=timezone.now())
 
 
-@periodic(cron="*/5 * * * *")
-@task(name="releases.tidy", queue="releases", queueing_lock="releases.tidy")
+@periodic("*/5 * * * *", name="releases.tidy", queue="releases")
 def tidy(timestamp: int) -> None:
     """Queues purges again whose jobs were lost, every five minutes."""
     purging.queue_overdue(now=timezone.now())

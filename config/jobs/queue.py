@@ -74,9 +74,10 @@ def task(**options: Any) -> Decorator:
     return cast("Decorator", app.task(**options))
 
 
-def periodic(*, cron: str) -> Decorator:
-    """Makes the workers queue a task by the clock, once however many workers there are."""
-    return cast("Decorator", app.periodic(cron=cron))
+def periodic(cron: str, *, name: str, **options: Any) -> Decorator:
+    """Registers a task that the workers queue by the clock, once however many workers there are; one waits at most."""
+    by_clock, queued = app.periodic(cron=cron), task(name=name, queueing_lock=name, **options)
+    return lambda function: by_clock(queued(function))
 
 
 def crowded() -> bool:

@@ -11,36 +11,26 @@ from config.jobs.queue import (
     forgive_superseded,
     periodic,
     rescue_jobs,
-    task,
 )
 
 __all__ = ["mail"]
 
 
-@periodic(cron="* * * * *")
-@task(
-    name="queue.rescue",
-    queue="queue",
-    queueing_lock="queue.rescue",
-    priority=URGENT,
-    pass_context=True,
-)
+@periodic("* * * * *", name="queue.rescue", queue="queue", priority=URGENT, pass_context=True)
 async def rescue(context: JobContext, timestamp: int) -> None:
     """Every minute: queues the jobs of dead workers again."""
     # The worker's own manager would try a failure again for seconds.
     await rescue_jobs(JobManager(context.app.connector))
 
 
-@periodic(cron="* * * * *")
-@task(name="queue.tidy", queue="queue", queueing_lock="queue.tidy")
+@periodic("* * * * *", name="queue.tidy", queue="queue")
 def tidy(timestamp: int) -> None:
     """Every minute: deletes jobs that operators need not see."""
     forgive_superseded()
     forget_resets()
 
 
-@periodic(cron="17 3 * * *")
-@task(name="queue.forget", queue="queue", queueing_lock="queue.forget", pass_context=True)
+@periodic("17 3 * * *", name="queue.forget", queue="queue", pass_context=True)
 async def forget(context: JobContext, timestamp: int) -> None:
     """Every night: deletes old jobs."""
     await forget_old(context.app.job_manager)

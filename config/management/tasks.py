@@ -6,14 +6,13 @@ from django.conf import settings
 
 from accounts.audit import Actor
 from config.db.connections import database_now
-from config.jobs.queue import NIGHT, periodic, task
+from config.jobs.queue import NIGHT, periodic
 from config.management import nightly
 
 log = logging.getLogger(__name__)
 
 
-@periodic(cron="* * * * *")
-@task(name=NIGHT, queue="night", queueing_lock=NIGHT)
+@periodic("* * * * *", name=NIGHT, queue="night")
 def run_night(timestamp: int) -> None:
     """Every minute: runs what is left of the night, from ``NIGHTLY_AT`` on; most times nothing is."""
     if settings.NIGHTLY_AT is None:
