@@ -1,6 +1,8 @@
 from django.contrib.postgres.operations import AddConstraintNotValid
 from django.db import migrations, models
 from django.db.models import F, Q
+from django.db.models.functions import Least
+from django.db.models.lookups import GreaterThanOrEqual
 
 
 class Migration(migrations.Migration):
@@ -30,12 +32,41 @@ class Migration(migrations.Migration):
             name="checkpoint_cached",
             field=models.BigIntegerField(null=True),
         ),
+        migrations.RemoveConstraint(model_name="usagerecord", name="usage_tokens_not_below_zero"),
         # Checked for new rows from here on; the next migration looks at the others without stopping anyone.
         AddConstraintNotValid(
             model_name="usagerecord",
             constraint=models.CheckConstraint(
-                condition=Q(capped_input=None) | Q(capped_input__range=(0, F("input_tokens"))),
+                condition=Q(capped_input=None) | Q(capped_input__lte=F("input_tokens")),
                 name="usage_capped_input_is_a_part",
+            ),
+        ),
+        AddConstraintNotValid(
+            model_name="usagerecord",
+            constraint=models.CheckConstraint(
+                condition=GreaterThanOrEqual(
+                    Least(
+                        "reserved_input",
+                        "reserved_output",
+                        "input_tokens",
+                        "cached_input_tokens",
+                        "output_tokens",
+                        "reasoning_tokens",
+                        "checkpoint_input",
+                        "checkpoint_output",
+                        "counted_input",
+                        "input_price",
+                        "cached_input_price",
+                        "output_price",
+                        "cost",
+                        "cache_write_tokens",
+                        "cache_write_price",
+                        "capped_input",
+                        "checkpoint_cached",
+                    ),
+                    0,
+                ),
+                name="usage_tokens_not_below_zero",
             ),
         ),
     ]

@@ -3,7 +3,7 @@ from django.db import migrations
 
 
 class Migration(migrations.Migration):
-    """What the constraint says of new rows holds for all."""
+    """What the constraints say of new rows holds for all."""
 
     atomic = False
 
@@ -11,4 +11,5 @@ class Migration(migrations.Migration):
 
     operations = [
         ValidateConstraint(model_name="usagerecord", name="usage_capped_input_is_a_part"),
+        ValidateConstraint(model_name="usagerecord", name="usage_tokens_not_below_zero"),
     ]

@@ -155,7 +155,7 @@ class UsageRecord(models.Model):
                 name="usage_checkpoint_is_whole",
             ),
             models.CheckConstraint(
-                condition=Q(capped_input=None) | Q(capped_input__range=(0, F("input_tokens"))),
+                condition=Q(capped_input=None) | Q(capped_input__lte=F("input_tokens")),
                 name="usage_capped_input_is_a_part",
             ),
             models.CheckConstraint(
@@ -175,6 +175,8 @@ class UsageRecord(models.Model):
                     "cost",
                     "cache_write_tokens",
                     "cache_write_price",
+                    "capped_input",
+                    "checkpoint_cached",
                 ),
                 name="usage_tokens_not_below_zero",
             ),
