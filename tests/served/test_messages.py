@@ -169,6 +169,17 @@ def test_a_tool_and_its_thinking_go_back_as_they_came(
     assert_nothing_is_reserved(database, person)
 
 
+def test_what_it_does_not_know_of_an_answer_goes_back_too(
+    sdk: anthropic.Anthropic, provider: MessagesServer
+) -> None:
+    said = {**text("Hello, world!"), "mood": {"tone": "calm"}}
+    provider.replies = [message(said)]
+    first = ask(sdk)
+    again: Any = {"role": "user", "content": "Go on"}
+    ask(sdk, {"role": "assistant", "content": first.content}, again)
+    assert provider.bodies[-1]["messages"][1]["content"] == [said]
+
+
 def test_instructions_between_the_turns_go_on(
     sdk: anthropic.Anthropic, provider: MessagesServer
 ) -> None:

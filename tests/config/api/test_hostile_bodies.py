@@ -83,6 +83,7 @@ DOORS: dict[str, Any] = {
     },
 }
 DOORS["/v1/llm/messages/count_tokens"] = DOORS["/v1/llm/messages"]
+DOORS["/v1/llm/responses/input_tokens"] = DOORS["/v1/llm/responses"]
 # They read their bodies as one of those does.
 SAME = {
     "/v1/llm/complete", "/v1/llm/stream", "/v1/llm/v1/messages", "/v1/llm/v1/messages/count_tokens",
