@@ -101,7 +101,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_662, "config": 9_940, "licensing": 1_952, "llmproxy": 10_184, "releases": 5_146,
+    "accounts": 10_662, "config": 9_964, "licensing": 1_952, "llmproxy": 10_184, "releases": 5_146,
     "telemetry": 1_182, "usage": 3_735,
 }  # fmt: skip
 
