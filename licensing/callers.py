@@ -10,7 +10,7 @@ from django.db.models import Model
 from rest_framework.request import Request
 
 from accounts.hooks import Claims
-from config.db.batching import BatchedStatement
+from config.db.batching import BatchedLookup, BatchedStatement
 from licensing.models import Standing, merged
 
 
@@ -98,11 +98,11 @@ LEFT JOIN accounts_client client ON client.id = person.client_id
 LEFT JOIN licensing_licence licence ON licence.client_id = client.id
 LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
 """
-# The session is found by its primary key, and the other rows by theirs.
-_CALLER = BatchedStatement(
+_CALLER = BatchedLookup(
     f"""
-SELECT {_PERSON}, held.id, {_LASTS}, {_LICENCE} FROM accounts_session held {_OF_HOLDER}
-WHERE held.id = %s AND held.user_id = %s
+SELECT {_PERSON}, held.id, {_LASTS}, {_LICENCE}, asked.place
+FROM unnest(%s::uuid[], %s::uuid[]) WITH ORDINALITY AS asked(id, user_id, place)
+JOIN accounts_session held ON held.id = asked.id AND held.user_id = asked.user_id {_OF_HOLDER}
 """  # nosec B608 # noqa: S608 - built from constants of this project
 )
 
@@ -121,12 +121,12 @@ class KeyHolders:
 
     def __init__(self, keys: type[Model]) -> None:
         table = keys._meta.db_table  # noqa: SLF001 - Django's documented API
-        self._statement = BatchedStatement(
+        self._statement = BatchedLookup(
             f"""
 SELECT {_PERSON}, NULL::uuid, {_LASTS}, {_LICENCE},
-    held.id, held.epoch, held.monthly_output_tokens, held.last_used_at, plan.allows_keys
-FROM {table} held {_OF_HOLDER}
-WHERE held.hash = %s
+    held.id, held.epoch, held.monthly_output_tokens, held.last_used_at, plan.allows_keys, asked.place
+FROM unnest(%s::bytea[]) WITH ORDINALITY AS asked(hash, place)
+JOIN {table} held ON held.hash = asked.hash {_OF_HOLDER}
 """  # nosec B608 # noqa: S608 - built from constants of this project
         )
 

@@ -51,12 +51,11 @@ class BatchedStatement(Batches["_Execution"]):
 
     def row(self, values: Any) -> Row | None:
         """The row for these values. Types must be clear from the text or the values."""
+        execution = _Execution(values)
         if connections[DEFAULT_DB_ALIAS].in_atomic_block:
             with connection.cursor() as cursor:
-                cursor.execute(self.text, values)
-                row: Row | None = cursor.fetchone()
-                return row
-        execution = _Execution(values)
+                self._execute_one(cursor, execution)
+            return execution.result()
         self.execute(execution)
         if execution.is_undone:
             self.fly([execution])
@@ -100,8 +99,7 @@ class BatchedStatement(Batches["_Execution"]):
     def _execute(self, on: psycopg.Connection[Any], batch: Sequence["_Execution"]) -> None:
         cursor = on.cursor()
         if len(batch) == 1:
-            cursor.execute(self.text, batch[0].values, prepare=True)
-            batch[0].read(cursor)
+            self._execute_one(cursor, batch[0], prepare=True)
         elif self._order:
             on.execute(_BEGIN, prepare=False)
             try:
@@ -114,11 +112,37 @@ class BatchedStatement(Batches["_Execution"]):
         else:
             self._execute_each(cursor, batch)
 
+    def _execute_one(self, cursor: Any, execution: "_Execution", **options: bool) -> None:
+        cursor.execute(self.text, execution.values, **options)
+        execution.read(cursor)
+
     def _execute_each(self, cursor: psycopg.Cursor[Any], batch: Sequence["_Execution"]) -> None:
         cursor.executemany(self.text, [each.values for each in batch], returning=True)
         for each in batch:
             each.read(cursor)
             cursor.nextset()
+
+
+class BatchedLookup(BatchedStatement):
+    """A statement that reads one row at most for each of several keys, so that keys that meet cost one execution.
+
+    Its values are arrays, one for each part of a key: ``unnest(%s::uuid[], …) WITH ORDINALITY AS asked(…, place)``.
+    A row ends with the place of its key.
+    """
+
+    def _execute_one(self, cursor: Any, execution: "_Execution", **options: bool) -> None:
+        self._look_up(cursor, [execution], **options)
+
+    def _execute_each(self, cursor: psycopg.Cursor[Any], batch: Sequence["_Execution"]) -> None:
+        self._look_up(cursor, batch, prepare=True)
+
+    def _look_up(self, cursor: Any, batch: Sequence["_Execution"], **options: bool) -> None:
+        keys = zip(*(each.values for each in batch), strict=True)
+        cursor.execute(self.text, [list(part) for part in keys], **options)
+        rows = {place: row for *row, place in cursor.fetchall()}
+        for place, each in enumerate(batch, 1):
+            found = rows.get(place)
+            each.row, each.error = found and tuple(found), None
 
 
 class _Execution(Execution):

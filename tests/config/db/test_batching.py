@@ -18,7 +18,7 @@ from django.db import DataError, IntegrityError, OperationalError, connection, t
 
 from config import batches
 from config.db import batching
-from config.db.batching import BatchedStatement
+from config.db.batching import BatchedLookup, BatchedStatement
 from config.db.connections import close_pool, release_connection
 from tests.config.db.shelf import books, put, shelf
 from tests.races import race
@@ -53,6 +53,13 @@ TOUCH = BatchedStatement(
     "UPDATE shelf SET book = book WHERE book = %(book)s RETURNING book", order=BY_BOOK
 )
 FIND = BatchedStatement("SELECT book FROM shelf WHERE book = %s AND book <> %s")
+
+LOOK_UP = BatchedLookup(
+    """
+SELECT book, asked.other, statement_timestamp(), asked.place
+FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS asked(book, other, place) JOIN shelf USING (book)
+"""
+)
 
 
 def named(*books: str) -> list[dict[str, str]]:
@@ -186,6 +193,27 @@ def test_a_row_that_cannot_be_decoded_fails_its_own_caller_alone(
     one, unreadable, impossible, other = meeting(find, titles, monkeypatch)
     assert (one, other) == (("Ulysses", None), ("Dracula", None))
     assert isinstance(unreadable, DataError)
+    assert isinstance(impossible, DataError)
+
+
+def test_keys_that_meet_are_looked_up_by_one_execution(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("Ulysses")
+    keys = [("Emma", "a"), ("Ulysses", "b"), ("Lolita", "c"), ("Ulysses", "d")]
+    one, missing, same = meeting(LOOK_UP, keys, monkeypatch)
+    assert (one[:2], missing, same[:2]) == (("Ulysses", "b"), None, ("Ulysses", "d"))
+    assert one[2] == same[2]
+    with transaction.atomic():
+        assert [bool(LOOK_UP.row(each)) for each in keys[1:3]] == [True, False]
+
+
+def test_a_key_that_cannot_be_sent_fails_its_own_caller_alone(
+    table: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [("first", "a"), ("Emma", "b"), ("a\0b", "c")]
+    one, impossible = meeting(LOOK_UP, keys, monkeypatch)
+    assert one[:2] == ("Emma", "b")
     assert isinstance(impossible, DataError)
 
 
