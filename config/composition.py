@@ -17,7 +17,7 @@ from llmproxy.calls import watch as calls
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
 from releases.models import AppChannel, AppPin
-from usage import erasure
+from usage.models import Alert, Override, Stop, UsageRecord
 
 if settings.SENTRY_DSN:
     # A large library, which most installations never use.
@@ -35,12 +35,19 @@ hooks.register(
         load_caller=load_caller,
         claims_of=claims_of,
         personal_records={
-            "overrides": erasure.overrides,
-            "stops of model calls": erasure.stops,
-            "usage alerts": erasure.alerts,
+            # Overrides have operators' reasons, which may name people.
+            "overrides": lambda user_id: Override.objects.filter(user=user_id),
+            "stops of model calls": lambda user_id: Stop.objects.filter(user=user_id),
+            "usage alerts": lambda user_id: Alert.objects.filter(user=user_id),
             "personal keys": personal_keys.of_person,
         },
-        personal_columns={"labels of calls": (erasure.labelled, "labels")},
+        # What callers said of their calls; the ledger stays.
+        personal_columns={
+            "labels of calls": (
+                lambda user_id: UsageRecord.objects.filter(user=user_id, labels__isnull=False),
+                "labels",
+            )
+        },
         signed_by_email=(
             (Brake, "confirmed_by"),
             (AppChannel, "moved_by"),

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from gevent import Greenlet, GreenletExit, Timeout
 from gevent.monkey import is_module_patched
@@ -27,34 +27,24 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Task(Protocol):
-    """A function that runs concurrently with its caller."""
+class Task:
+    """A function that runs concurrently with its caller, in a greenlet or else in a thread."""
+
+    def __init__(self, greenlet: Greenlet | None) -> None:
+        self._greenlet = greenlet
 
     def kill(self) -> None:
-        """Ends the function wherever it waits, without waiting for it. Idempotent."""
-
-
-class _GreenletTask:
-    def __init__(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
-        self._greenlet = Greenlet(_until_killed, function, *args)
-        self._greenlet.start()
-
-    def kill(self) -> None:
-        self._greenlet.kill(block=False)
-
-
-class _ThreadTask:
-    def __init__(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
-        threading.Thread(target=function, args=args, daemon=True).start()
-
-    def kill(self) -> None:
-        """A thread cannot be interrupted: it ends at its own timeout."""
+        """Ends the function wherever it waits, without waiting for it. Idempotent. A thread ends at its own timeout."""
+        if self._greenlet is not None:
+            self._greenlet.kill(block=False)
 
 
 def spawn(function: Callable[..., None], *args: Any) -> Task:
     """Starts a function concurrently with the caller, which does not wait for it."""
-    kind = _GreenletTask if is_module_patched("threading") else _ThreadTask
-    return kind(function, args)
+    if is_module_patched("threading"):
+        return Task(Greenlet.spawn(_until_killed, function, *args))
+    threading.Thread(target=function, args=args, daemon=True).start()
+    return Task(None)
 
 
 def within(seconds: float, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

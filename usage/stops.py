@@ -12,7 +12,6 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
 from accounts.audit import Actor, check_reason, reason_faults, record
-from accounts.models import User
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
 from usage.models import Stop, UsageRecord
@@ -48,7 +47,7 @@ def stop_model_calls(
             "before": _seen(before) if before else None,
             "after": _seen(Stop(user=user, ends_at=ends_at)),
         }
-        _record("user:model_calls_stopped", user, reason=reason, by=by, now=now, **seen)
+        record("user:model_calls_stopped", user, reason=reason, by=by, now=now, **seen)
         return UsageRecord.objects.open().filter(user=user, expires_at__gt=now).count()
 
 
@@ -65,7 +64,7 @@ def restart_model_calls(*, user_id: UUID, reason: str, by: Actor, now: datetime)
             return False
         stop.delete()
         before = _seen(stop)
-        _record("user:model_calls_restarted", user, reason=reason, by=by, now=now, before=before)
+        record("user:model_calls_restarted", user, reason=reason, by=by, now=now, before=before)
     return True
 
 
@@ -81,7 +80,7 @@ def end_call(*, record_id: UUID, reason: str, by: Actor, now: datetime) -> bool:
             return False
         call = UsageRecord.objects.select_related("user").get(pk=record_id)
         after = {"call": str(call.pk), "model": call.model}
-        _record("user:model_call_ended", call.user, reason=reason, by=by, now=now, after=after)
+        record("user:model_call_ended", call.user, reason=reason, by=by, now=now, after=after)
     return True
 
 
@@ -96,10 +95,6 @@ def told_to_end(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:
     calls = UsageRecord.objects.filter(pk__in=record_ids).order_by()
     ended = calls.filter(Q(told_to_end_at__isnull=False) | stopped)
     return set(ended.values_list("pk", flat=True))
-
-
-def _record(action: str, user: User, **given: Any) -> None:
-    record(action, user, **given)
 
 
 def _seen(stop: Stop) -> dict[str, Any]:

@@ -64,16 +64,15 @@ DATA_REFUSED = (db.DataError, psycopg.DataError)
 READING = ("load_row", "load_rows")
 # The first match decides.
 KINDS: tuple[tuple[tuple[type[BaseException], ...], type[Problem]], ...] = (
-    ((Http404, exceptions.NotFound), NotFound),
-    ((PermissionDenied, exceptions.PermissionDenied), PermissionRefused),
+    ((Http404,), NotFound),
+    ((PermissionDenied,), PermissionRefused),
     ((exceptions.NotAuthenticated, exceptions.AuthenticationFailed), NotAuthenticated),
-    ((exceptions.MethodNotAllowed,), MethodNotAllowed),
-    ((exceptions.NotAcceptable,), NotAcceptable),
-    ((exceptions.UnsupportedMediaType,), UnsupportedMediaType),
     ((RequestDataTooBig,), RequestTooLarge),
     ((DisallowedHost,), UnknownHost),
-    ((exceptions.ParseError, BadRequest, SuspiciousOperation), MalformedRequest),
-    ((MultiPartParserError, UnreadablePostError), MalformedRequest),
+    (
+        (BadRequest, SuspiciousOperation, MultiPartParserError, UnreadablePostError),
+        MalformedRequest,
+    ),
 )
 BY_STATUS: Mapping[int, type[Problem]] = {
     400: MalformedRequest,

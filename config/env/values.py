@@ -149,9 +149,8 @@ def _unwrapped(value: str) -> list[str]:
 
 def fernet_keys(value: str) -> None:
     """Checks at the start, not at the first sign-in, that there is a key and that each can encrypt."""
-    keys = [part for each in value.split(",") if (part := each.strip())]
     try:
-        usable = bool([Fernet(key) for key in keys])
+        usable = bool([Fernet(key) for key in words(value)])
     except ValueError:
         usable = False
     if not usable:
@@ -166,5 +165,5 @@ def label(value: str) -> None:
 
 def publish_secrets(value: str) -> None:
     """Checks that no publish secret can be guessed."""
-    if any(len(each.strip()) < SECRET_LENGTH for each in value.split(",") if each.strip()):
+    if any(len(each) < SECRET_LENGTH for each in words(value)):
         raise ValidationError(f"Each secret must have at least {SECRET_LENGTH} characters.")

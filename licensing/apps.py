@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class LicensingConfig(AppConfig):
-    name = "licensing"

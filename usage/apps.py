@@ -1,5 +1,0 @@
-from django.apps import AppConfig
-
-
-class UsageConfig(AppConfig):
-    name = "usage"
