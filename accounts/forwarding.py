@@ -38,7 +38,7 @@ def forward(*, to: Receiver, now: datetime) -> int:
     Does nothing while another process forwards.
     """
     sent = 0
-    if _is_behind():
+    if waiting():
         with alone("audit forwarding") as first:
             while first and (batch := _forward_batch(to=to, now=now)):
                 sent += batch
@@ -80,10 +80,6 @@ def _forward_for_ever(to: Receiver) -> None:
 def _position() -> int:
     found = AuditPosition.objects.values_list("event_id", flat=True).first()
     return found or 0
-
-
-def _is_behind() -> bool:
-    return waiting() is not None
 
 
 def _forward_batch(*, to: Receiver, now: datetime) -> int:

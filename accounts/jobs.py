@@ -1,7 +1,6 @@
 """Scheduled jobs: each runs alone, reports its result in one line and leaves an audit event."""
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -106,8 +105,3 @@ def _audit(job: Job, outcome: Outcome, *, seconds: float, by: Actor, now: dateti
         target_id=job.name,
         after=after,
     )
-
-
-def failed(outcomes: Iterable[Outcome]) -> bool:
-    """Whether any job failed."""
-    return any(outcome.end is End.FAILED for outcome in outcomes)

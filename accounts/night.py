@@ -21,15 +21,12 @@ def _prune_refresh_tokens(*, by: Actor, now: datetime, dry_run: bool) -> str:
     sessions, tokens = pruning.prune_refresh_tokens(now=now, dry_run=dry_run)
     of_console = pruning.prune_console_sessions(now=now, dry_run=dry_run)
     done = "would be removed" if dry_run else "removed"
+    endless = f"; {bounded} sessions without an end end in {settings.SESSION_DAYS} days"
     return (
         f"{sessions} sessions over for {pruning.OVER_KEPT.days} days {done}, with {tokens} tokens; "
         f"{of_console} expired sessions of the console {done}"
-        f"{_of_before(bounded) if bounded else ''}"
+        f"{endless if bounded else ''}"
     )
-
-
-def _of_before(sessions: int) -> str:
-    return f"; {sessions} sessions without an end end in {settings.SESSION_DAYS} days"
 
 
 PRUNE_AUDIT_LOG = Job("prune_audit_log", _prune_audit_log)

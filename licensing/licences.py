@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
 from accounts.models import Client
+from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest, instant
 from config.console.edit_conflicts import change
 from licensing.entitlements import entitlements_of
@@ -127,11 +128,8 @@ def set_customer(
         licence = _locked(licence_id)
         before = {"stripe_customer_id": licence.stripe_customer_id}
         licence.stripe_customer_id = customer_id
-        try:
-            with transaction.atomic():
-                licence.save(update_fields=["stripe_customer_id"])
-        except IntegrityError:
-            raise InvalidRequest(errors=[CUSTOMER_TAKEN]) from None
+        with refused_as(CUSTOMER_TAKEN):
+            licence.save(update_fields=["stripe_customer_id"])
         client, after = licence.client, {"stripe_customer_id": customer_id}
         record(
             "licence:customer_set",

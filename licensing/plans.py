@@ -5,10 +5,11 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
-from config.api.problems import Fault, InvalidRequest
+from config.api.constraints import refused_as
+from config.api.problems import Fault
 from config.console.edit_conflicts import change
 from config.db.advisory_locks import lock_until_commit
 from licensing.entitlements import entitlements_of
@@ -74,11 +75,8 @@ def _written(plan: Plan, terms: PlanTerms, *, by: Actor, now: datetime) -> Plan:
     entitlements = entitlements_of(terms.entitlements, before=plan.entitlements)
     for name, value in {**asdict(terms), "entitlements": entitlements}.items():
         setattr(plan, name, value)
-    try:
-        with transaction.atomic():
-            plan.save()
-    except IntegrityError:
-        raise InvalidRequest(errors=[NAME_TAKEN]) from None
+    with refused_as(NAME_TAKEN):
+        plan.save()
     return plan
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.contrib.auth.hashers import check_password, make_password
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.audit import Actor, check_reason, record, record_each
@@ -19,6 +19,7 @@ from accounts.people.emails import is_email
 from accounts.people.rights import check_right, check_touch
 from accounts.sessions.revocation import lock_user, revoke_all
 from accounts.sessions.sign_in import MAX_PASSWORD
+from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from config.db.connections import release_connection
 
@@ -57,11 +58,8 @@ def add_users(
         for email in emails
     ]
     with transaction.atomic():
-        try:
-            with transaction.atomic():
-                User.objects.bulk_create(people)
-        except IntegrityError:
-            raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
+        with refused_as(EMAIL_TAKEN):
+            User.objects.bulk_create(people)
         named = [(user.email, user.pk) for user in people]
         after = {"client": client.name if client else None}
         record_each("user:created", by=by, now=now, of=named, after=after)
@@ -80,11 +78,8 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
         make_password(None) if password is None else hash_password(password, user=operator)
     )
     with transaction.atomic():
-        try:
-            with transaction.atomic():
-                operator.save()
-        except IntegrityError:
-            raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
+        with refused_as(EMAIL_TAKEN):
+            operator.save()
         operator.put_roles({Role.OWNER})
         after = {**described(operator), "roles": sorted(operator.roles)}
         record("operator:added", operator, by=by, now=now, after=after)
@@ -110,11 +105,8 @@ def change_email(*, user_id: UUID, email: str, reason: str, by: Actor, now: date
         # A link sent to the previous address must no longer work, an invitation included.
         PasswordLink.objects.filter(user=user).delete()
         user.invited_at = None
-        try:
-            with transaction.atomic():
-                user.save(update_fields=["email", "invited_at"])
-        except IntegrityError:
-            raise InvalidRequest(errors=[EMAIL_TAKEN]) from None
+        with refused_as(EMAIL_TAKEN):
+            user.save(update_fields=["email", "invited_at"])
         replace_signatures(was=before["email"], email=user.email)
         before, after = {"email": before["email"]}, {"email": user.email}
         record(

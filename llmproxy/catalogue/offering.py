@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from accounts.audit import Actor, record
+from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from licensing.models import Plan
 from llmproxy.catalogue.routing import rename
@@ -71,11 +72,8 @@ def _write(model: LanguageModel, terms: ModelTerms, *, now: datetime) -> Languag
     model.output_limit, model.is_on = terms.output_limit, terms.is_on
     model.image_tokens, model.context_length = terms.image_tokens, terms.context_length
     model.input_modalities = list(terms.input_modalities)
-    try:
-        with transaction.atomic():
-            model.save()
-    except IntegrityError:
-        raise InvalidRequest(errors=[NAME_TAKEN]) from None
+    with refused_as(NAME_TAKEN):
+        model.save()
     model.plans.set(terms.plans)
     if is_renamed:
         # The ledger may hold calls of another model under the new name.

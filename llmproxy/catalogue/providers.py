@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from environs import ValidationError
 
 from accounts.audit import Actor, record
+from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from config.encryption import encrypt
 from config.env.addresses import address_or_empty
@@ -113,12 +114,9 @@ def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
     provider.base_url = terms.base_url.rstrip("/")
     if key:
         provider.api_key = encrypt(key.encode(), place=provider.place("api_key"))
-    try:
-        with transaction.atomic():
-            provider.save()
-    except IntegrityError:
-        fault = Fault("/name", "unique", "A provider of this name exists already.")
-        raise InvalidRequest(errors=[fault]) from None
+    fault = Fault("/name", "unique", "A provider of this name exists already.")
+    with refused_as(fault):
+        provider.save()
     return provider
 
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
 from accounts.audit import Actor, record
+from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.models import LanguageModel, Provider, Route, tokenizer_of
@@ -29,12 +30,9 @@ def add_route(
     with transaction.atomic():
         route = Route(model=model, provider=provider)
         _apply(route, terms, now=now)
-        try:
-            with transaction.atomic():
-                route.save()
-        except IntegrityError:
-            sentence = "This model has a route to this provider already."
-            raise InvalidRequest(errors=[Fault("/provider", "unique", sentence)]) from None
+        sentence = "This model has a route to this provider already."
+        with refused_as(Fault("/provider", "unique", sentence)):
+            route.save()
         record("route:added", route, by=by, now=now, after=_audited(route))
     return route
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from accounts.audit import Actor
-from accounts.jobs import failed
+from accounts.jobs import End
 from config.management import nightly
 
 
@@ -20,11 +20,11 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, dry_run: bool, **options: Any) -> None:
-        outcomes = []
+        failed = False
         for job, outcome in nightly.run_all(by=Actor.command("nightly"), dry_run=dry_run):
-            outcomes.append(outcome)
+            failed |= outcome.end is End.FAILED
             # The terminal may be gone; the jobs run all the same, and the audit log records them.
             with suppress(OSError):
                 self.stdout.write(f"{job.name}: {outcome.says}")
-        if failed(outcomes):
+        if failed:
             sys.exit(1)
