@@ -14,7 +14,7 @@ from config.db.batching import BatchedLookup, BatchedStatement
 from licensing.models import Standing, merged
 
 
-class HeldKey(NamedTuple):
+class CallerKey(NamedTuple):
     """The personal key of a call: the epoch of its making, its own monthly cap, and whether the plan has such keys."""
 
     id: UUID
@@ -51,7 +51,7 @@ class Caller:
     cached_input_percent: int
     # See the plan's.
     catalogue_version: UUID | None
-    key: HeldKey | None = None
+    key: CallerKey | None = None
 
     is_authenticated = True
 
@@ -116,7 +116,7 @@ def load_caller(*, user_id: UUID, session_id: UUID) -> Caller | None:
 class KeyHolders:
     """Loads the holders of keys in one query each, as :func:`load_caller` does, by the table of a higher app.
 
-    Its model has the fields of a session's end, ``user``, ``hash`` and those of ``HeldKey``.
+    Its model has the fields of a session's end, ``user``, ``hash`` and those of ``CallerKey``.
     """
 
     def __init__(self, keys: type[Model]) -> None:
@@ -135,8 +135,8 @@ JOIN {table} held ON held.hash = asked.hash {_OF_HOLDER}
         row = self._statement.row((hashed,))
         if row is None:
             return None
-        of_key = len(HeldKey._fields)
-        return replace(Caller(*row[:-of_key]), key=HeldKey(*row[-of_key:]))
+        of_key = len(CallerKey._fields)
+        return replace(Caller(*row[:-of_key]), key=CallerKey(*row[-of_key:]))
 
 
 _CLAIMS = BatchedStatement(

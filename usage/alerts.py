@@ -45,9 +45,11 @@ class Checked(NamedTuple):
 
 def note_daily_limit(*, user_id: UUID, day: date, used: int, cap: int, now: datetime) -> None:
     """Writes the alert that a person has reached the daily limit, once for each day. Tokens."""
-    _note(
-        Alert(user_id=user_id, kind=Alert.Kind.DAY, period=day, used=used, cap=cap, noticed_at=now)
-    )
+    same = {"user_id": user_id, "kind": Alert.Kind.DAY, "period": day}
+    # Further calls cost no write.
+    if not Alert.objects.filter(**same).exists():
+        alert = Alert(**same, used=used, cap=cap, noticed_at=now)
+        Alert.objects.bulk_create([alert], ignore_conflicts=True)
 
 
 def notice_abandoned(*, now: datetime) -> None:
@@ -74,14 +76,6 @@ def notice_abandoned(*, now: datetime) -> None:
         ],
         ignore_conflicts=True,
     )
-
-
-def _note(alert: Alert) -> None:
-    """Writes an alert unless there is one of its kind, person and period."""
-    # Further calls cost no write.
-    same = Alert.objects.filter(user=alert.user_id, kind=alert.kind, period=alert.period)
-    if not same.exists():
-        Alert.objects.bulk_create([alert], ignore_conflicts=True)
 
 
 def check(*, now: datetime, dry_run: bool = False) -> Checked:

@@ -70,14 +70,6 @@ class Needs(NamedTuple):
     key_cap: int | None = None
 
 
-class KeyTotals(NamedTuple):
-    """The cap of a personal key beside its output of the month."""
-
-    cap: int
-    used: int
-    reserved: int
-
-
 def check_caps(needs: Needs, *, plan: PlanCaps, now: datetime) -> Balance:
     """Refuses a call that is stopped or does not fit: one query, and another for a key with a cap of its own.
 
@@ -87,7 +79,7 @@ def check_caps(needs: Needs, *, plan: PlanCaps, now: datetime) -> Balance:
     if found.stopped:
         raise ModelCallsStopped
     period = Period.of(now)
-    shares = _shares(found, needs, period=period, now=now)
+    shares = _shares(found, needs, period=period)
     headers = _headers(shares, now=now)
     if found.budget_spent:
         headers = {"x-should-retry": "false", **headers}
@@ -105,7 +97,7 @@ def check_caps(needs: Needs, *, plan: PlanCaps, now: datetime) -> Balance:
 def reserved_for_now(needs: Needs, *, plan: PlanCaps, now: datetime) -> CapReserved:
     """The refusal while running calls hold what a call needs, with the numbers of the scarcest cap."""
     found = balance(user_id=needs.user_id, client_id=needs.client_id, plan=plan, now=now)
-    return _reserved_for_now(_shares(found, needs, period=Period.of(now), now=now), now=now)
+    return _reserved_for_now(_shares(found, needs, period=Period.of(now)), now=now)
 
 
 def _reserved_for_now(shares: tuple["_Share", ...], *, now: datetime) -> CapReserved:
@@ -117,33 +109,24 @@ def _reserved_for_now(shares: tuple["_Share", ...], *, now: datetime) -> CapRese
     )
 
 
-def _totals_of_key(needs: Needs, now: datetime) -> KeyTotals | None:
-    """The month of a key that has a cap, which begins with this query."""
+def _share_of_key(needs: Needs, period: Period) -> tuple["_Share", ...]:
+    """The share of a key that has a cap, whose month begins with this query."""
     if needs.key_id is None or needs.key_cap is None:
-        return None
+        return ()
     month, _ = KeyMonth.objects.get_or_create(
-        key_id=needs.key_id,
-        period=Period.of(now).month,
-        defaults={"output_cap": needs.key_cap},
+        key_id=needs.key_id, period=period.month, defaults={"output_cap": needs.key_cap}
     )
-    return KeyTotals(needs.key_cap, month.output_used, month.output_reserved)
+    used, reserved = month.output_used, month.output_reserved
+    return (_Share("output", needs.key_cap, used, reserved, needs.output, is_of_key=True),)
 
 
-def _shares(
-    balance: Balance, needs: Needs, *, period: Period, now: datetime
-) -> tuple["_Share", ...]:
-    key, prompt, output = _totals_of_key(needs, now), needs.prompt, needs.output
-    of_key = () if key is None else (_Share("output", *key, output, is_of_key=True),)
+def _shares(balance: Balance, needs: Needs, *, period: Period) -> tuple["_Share", ...]:
+    prompt, output = needs.prompt, needs.output
+    used, reserved = balance.output_used, balance.output_reserved
     return (
         _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),
-        _Share(
-            "output",
-            balance.output_cap,
-            balance.output_used,
-            balance.output_reserved,
-            output,
-        ),
-        *of_key,
+        _Share("output", balance.output_cap, used, reserved, output),
+        *_share_of_key(needs, period),
         _Share(None, balance.day_cap, *balance.of_day(period.day), prompt + output),
     )
 

@@ -89,7 +89,7 @@ def is_stopped(*, user_id: UUID, now: datetime) -> bool:
     return Stop.objects.in_force(at=now).filter(user_id=user_id).exists()
 
 
-def told_to_end(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:
+def ended_by_operators(*, record_ids: Iterable[UUID], now: datetime) -> set[UUID]:
     """The calls among these that an operator has ended, alone or with all of their person's. One query."""
     stopped = Exists(Stop.objects.in_force(at=now).filter(user_id=OuterRef("user_id")))
     calls = UsageRecord.objects.filter(pk__in=record_ids).order_by()

@@ -17,13 +17,11 @@ from procrastinate.types import JSONValue
 from accounts.audit import Actor, record_each
 from accounts.models import Client, PasswordLink, User
 from accounts.people.emails import is_email
-from accounts.people.password_links import LIFETIMES
 from accounts.people.users import add_users
 from config.api.problems import Fault, InvalidRequest
 
 MOST_PEOPLE = 1000
 EMAIL_LENGTH = 254
-LASTS = LIFETIMES[PasswordLink.Kind.INVITATION]
 # People without a password who may set one.
 NOT_ACCEPTED = Q(
     is_active=True,

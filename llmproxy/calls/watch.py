@@ -32,7 +32,7 @@ from llmproxy.catalogue import health
 from llmproxy.keys.personal_keys import ENDED, NO_KEYS
 from llmproxy.models import PersonalKey
 from usage.caps import SoFar, begin_background_read, checkpoint
-from usage.stops import ModelCallsStopped, told_to_end
+from usage.stops import ModelCallsStopped, ended_by_operators
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def end_refused() -> None:
     if not calls:
         return
     standings = _standings([each.call.admission.caller for each in calls])
-    stopped = told_to_end(record_ids=[each.call.id for each in calls], now=timezone.now())
+    stopped = ended_by_operators(record_ids=[each.call.id for each in calls], now=timezone.now())
     for each in calls:
         caller = each.call.admission.caller
         if problem := _problem(caller, standings.get(_credential_of(caller))):

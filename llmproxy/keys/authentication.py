@@ -13,7 +13,7 @@ from accounts.sessions.authentication import (
 )
 from config.api.schema import BearerToken
 from config.db.connections import release_connection
-from licensing.callers import Caller, HeldKey
+from licensing.callers import Caller, CallerKey
 from licensing.permissions import NotEntitled
 from llmproxy.keys.key_text import PREFIX, KeyText
 from llmproxy.keys.personal_keys import ENDED, NO_KEYS, holder_of
@@ -38,7 +38,7 @@ class CallAuthentication(AccessTokenAuthentication):
             return super().authenticate(request)
         return self._holder(raw)
 
-    def _holder(self, raw: bytes) -> tuple[Caller, HeldKey]:
+    def _holder(self, raw: bytes) -> tuple[Caller, CallerKey]:
         text = KeyText.parse(raw.decode("latin-1"))
         found = None if text is None else holder_of(text, now=timezone.now())
         release_connection()

@@ -18,7 +18,7 @@ from accounts.pruning import OVER_KEPT
 from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.revocation import lock_user
 from config.api.problems import Fault, InvalidRequest, Problem, instant
-from licensing.callers import Caller, HeldKey, KeyHolders
+from licensing.callers import Caller, CallerKey, KeyHolders
 from licensing.models import Licence
 from licensing.permissions import NotEntitled
 from llmproxy.keys.key_text import KeyText
@@ -126,7 +126,7 @@ def end_key(*, key: PersonalKey, by: Actor, now: datetime, reason: str = "") -> 
     return True
 
 
-def holder_of(text: KeyText, *, now: datetime) -> tuple[Caller, HeldKey] | None:
+def holder_of(text: KeyText, *, now: datetime) -> tuple[Caller, CallerKey] | None:
     """The caller with this key, in one query, or None for a key that does not exist. Notes its use each minute."""
     caller = _holders.load(hashed=text.hashed)
     if caller is None or caller.key is None:

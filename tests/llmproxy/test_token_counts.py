@@ -15,7 +15,7 @@ from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem
 from config.encryption import encrypt
-from licensing.callers import Caller, HeldKey, load_caller
+from licensing.callers import Caller, CallerKey, load_caller
 from llmproxy.calls.token_counts import count_tokens
 from llmproxy.catalogue import readiness
 from llmproxy.dialects.protocol import RouteKey
@@ -111,7 +111,7 @@ def test_no_prompt_goes_to_a_provider_past_the_spent_cap_of_a_key(
     caller: Caller, provider: MessagesServer, now: datetime
 ) -> None:
     add_route("first", provider.base_url)
-    key = HeldKey(
+    key = CallerKey(
         id=uuid4(), epoch=0, monthly_output_tokens=100, last_used_at=None, is_allowed=True
     )
     month = {"key_id": key.id, "period": Period.of(now).month, "output_cap": 100}

@@ -20,10 +20,10 @@ from usage.models import MonthlyUsage, RunningCall, Stop, UsageRecord
 from usage.stops import (
     ModelCallsStopped,
     end_call,
+    ended_by_operators,
     is_stopped,
     restart_model_calls,
     stop_model_calls,
-    told_to_end,
 )
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -165,18 +165,18 @@ class TestRunningCalls:
         other = User.objects.create_user("bert@acme.test", client=user.client)
         mine = {ask(user).record_id, ask(user).record_id}
         ids = {*mine, ask(other).record_id}
-        assert told_to_end(record_ids=ids, now=NOW) == set()
+        assert ended_by_operators(record_ids=ids, now=NOW) == set()
         assert stop(user, by) == 2
-        assert told_to_end(record_ids=ids, now=NOW) == mine
+        assert ended_by_operators(record_ids=ids, now=NOW) == mine
         restart(user, by)
-        assert told_to_end(record_ids=ids, now=NOW) == set()
+        assert ended_by_operators(record_ids=ids, now=NOW) == set()
 
     def test_one_is_ended_and_the_person_goes_on(self, user: User, by: Actor) -> None:
         one, other = ask(user), ask(user)
         assert end_call(record_id=one.record_id, reason="Loops.", by=by, now=NOW)
         assert not end_call(record_id=one.record_id, reason="Loops.", by=by, now=NOW)
         ids = [one.record_id, other.record_id]
-        assert told_to_end(record_ids=ids, now=NOW) == {one.record_id}
+        assert ended_by_operators(record_ids=ids, now=NOW) == {one.record_id}
         assert ask(user)
         event = AuditEvent.objects.get(action="user:model_call_ended")
         assert (event.target_id, event.reason) == (str(user.pk), "Loops.")
@@ -203,7 +203,7 @@ class TestRunningCalls:
     def test_looking_takes_one_query(self, user: User, django_assert_num_queries: Any) -> None:
         ids = [ask(user).record_id for _ in range(5)]
         with django_assert_num_queries(1):
-            told_to_end(record_ids=ids, now=NOW)
+            ended_by_operators(record_ids=ids, now=NOW)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -218,5 +218,5 @@ def test_of_calls_that_race_a_stop_each_is_refused_or_told_to_end(user: User, by
     refused = [each for each in results if isinstance(each, Exception)]
     assert len(admitted) + len(refused) == 6
     assert all(isinstance(each, ModelCallsStopped) for each in refused)
-    assert told_to_end(record_ids=admitted, now=NOW) == set(admitted)
+    assert ended_by_operators(record_ids=admitted, now=NOW) == set(admitted)
     assert Stop.objects.count() == 1
