@@ -101,8 +101,8 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_662, "config": 9_964, "licensing": 1_952, "llmproxy": 10_184, "releases": 5_146,
-    "telemetry": 1_182, "usage": 3_735,
+    "accounts": 10_622, "config": 9_829, "licensing": 1_942, "llmproxy": 10_178, "releases": 5_140,
+    "telemetry": 1_177, "usage": 3_588,
 }  # fmt: skip
 
 
