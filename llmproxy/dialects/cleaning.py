@@ -54,13 +54,13 @@ _INSIDE = re.compile(
     |(?<=\bto\ )[a-z]\w*:\d{2,5}\b
     |\b(?:host(?:name)?|node|pod|upstream|namespace|bucket)[ :=]{1,3}['"`]?(?=[\w.-]*[-.:\d])[a-z][\w.:-]*\w
     # Paths of files. Pointers into a request and paths of an API are none.
-    |(?<![\w/.<:…-])(?:~|\.{1,2})?/(?!(?:v\d\w*|messages|input|tools|content|body|response_format|text)\b)
+    |(?<![\w/.<…-])(?:~|\.{1,2})?/(?!(?:v\d\w*|messages|input|tools|content|body|response_format|text)\b)
       [\w.@+-]+(?:/[\w.@+-]+)+/?
     |(?<!\w)(?:[a-z]:|\\)\\[^\s'"`]+
     |(?<![\w/])(?:[\w.-]{1,99}/){1,9}[\w.-]{1,99}\.(?:py|so|bin|json|ya?ml|toml|gguf|safetensors|conf|env)\b(?::\d+)?
     # Secrets.
-    |\b(?:account_?key|shared_?access_?key|sig|signature|pass|pw|otp|pin)\s?[=]\s?\S+
-    |\bSG\.[\w-]{10,}\.[\w-]+
+    |\b(?:account_?key|shared_?access_?key|sig|signature|pass|pw|otp|pin|server|host(?:name)?|uid)\s?[=]\s?[^\s;]+
+    |\bSG\.[\w-]{10,}\.[\w-]+|\bbasic\ (?-i:(?=\w*[a-z][A-Z]))[\w+/=]{8,}
     |\b(?:dop|shp|sq0|dapi|nvapi|r8|fw|tvly|pplx|gsk|xai|AKIA|ASIA)[a-z]{0,5}(?:\d?[-_]|(?=[0-9A-Z]{12}))[\w-]{12,}
     """,
     re.IGNORECASE | re.VERBOSE,
