@@ -1,5 +1,6 @@
 """The console pages of the providers."""
 
+import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
@@ -47,15 +48,7 @@ class TermsForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Provider
-        fields = (
-            "name",
-            "dialect",
-            "base_url",
-            "members",
-            "fetches",
-            "calls_per_minute",
-            "read_timeout",
-        )
+        fields = tuple(each.name for each in dataclasses.fields(ProviderTerms))
 
 
 class ChangedTermsForm(ReasonForm, TermsForm):
