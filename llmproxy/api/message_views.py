@@ -56,7 +56,7 @@ class MessageModelViewSet(ModelViewSet):
     """Lists the models for Anthropic's SDKs, which send a version, and for others as everywhere."""
 
     def list(self, request: Request) -> Response:
-        if not _is_from_anthropics(request):
+        if "anthropic-version" not in request.headers:
             return super().list(request)
         models = MessageModelSerializer(_answering(request), many=True).data
         names = [each["id"] for each in models] or [None]
@@ -64,17 +64,13 @@ class MessageModelViewSet(ModelViewSet):
         return Response(page, headers={"request-id": request_id()})
 
     def retrieve(self, request: Request, name: str) -> Response:
-        if not _is_from_anthropics(request):
+        if "anthropic-version" not in request.headers:
             return super().retrieve(request, name)
         for model in _answering(request):
             if model.name == name:
                 data = MessageModelSerializer(model).data
                 return Response(data, headers={"request-id": request_id()})
         raise unknown_model(name)
-
-
-def _is_from_anthropics(request: Request) -> bool:
-    return "anthropic-version" in request.headers
 
 
 def _answering(request: Request) -> list[Offered]:

@@ -150,7 +150,10 @@ class ModelViewSet(ViewSet):
         tags=["models"],
     )
     def list(self, request: Request) -> Response:
-        """List the models that the caller may use."""
+        """List the models that the caller may use.
+
+        At ``/v1/llm/v1/models`` a caller with ``anthropic-version`` gets those of messages, in Anthropic's shape.
+        """
         return Response(ModelListSerializer({"data": offered(caller=caller_of(request))}).data)
 
     @problems("not_entitled", "not_found")
