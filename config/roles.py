@@ -127,6 +127,7 @@ ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "usage.override_end": ("support licensing", PLAIN),
     "usage.runningcall_end": ("support", PLAIN),
     "usage.usagerecord_export": ("auditor licensing", PLAIN),
+    "usage.usagerecord_lower": ("licensing", GRAVE),
 }
 
 

@@ -63,14 +63,14 @@ def watch(*, now: datetime) -> int:
     A call counts once it is settled, in the month of its admission.
     """
     month = Period.of(now).month
-    sums = _spent(month)
     with transaction.atomic():
         budgets = list(
             Budget.objects.select_for_update(of=("self",))
             .select_related("client")
-            .filter(client__in=sums)
             .order_by("client_id")
         )
+        # Under the lock, so that no other worker writes an older sum after this one.
+        sums = _spent(month, clients=[each.client_id for each in budgets])
         for budget in budgets:
             _update(budget, sums[budget.client_id], month=month, now=now)
         Budget.objects.bulk_update(
@@ -96,9 +96,8 @@ def percent_of(budget: Budget) -> int:
     return 100 * budget.spent // budget.monthly
 
 
-def _spent(month: date) -> dict[UUID, int]:
-    """What each budgeted client has spent in a month, also on attempts that were abandoned."""
-    clients = list(Budget.objects.values_list("client_id", flat=True))
+def _spent(month: date, *, clients: list[UUID]) -> dict[UUID, int]:
+    """What each of these clients has spent in a month, also on attempts that were abandoned."""
     # From the index ``usage_by_client_and_month`` alone.
     records = UsageRecord.objects.filter(client_id__in=clients, period=month).order_by()
     sums = Counter(dict.fromkeys(clients, 0))
@@ -110,14 +109,15 @@ def _spent(month: date) -> dict[UUID, int]:
 
 
 def _update(budget: Budget, spent: int, *, month: date, now: datetime) -> None:
-    """Writes a sum into a budget, with the mail about it. The sum of a month only grows."""
+    """Writes a sum into a budget, with the mail about it. A lowered charge makes it smaller."""
     if budget.period is not None and budget.period > month:
         # Another worker is ahead of the turn of the month.
         return
     if budget.period != month:
         budget.period, budget.spent = month, 0
         budget.warned_at = budget.exceeded_at = None
-    budget.spent, budget.summed_at = max(budget.spent, spent), now
+    budget.spent, budget.summed_at = spent, now
+    _forget_notices(budget)
     is_exceeded = budget.spent >= budget.monthly
     is_new = budget.exceeded_at is None if is_exceeded else budget.warned_at is None
     if is_new and percent_of(budget) >= SHARE_PERCENT:

@@ -32,9 +32,13 @@ def alert(alert: Alert) -> None:
     """Queues the mail of an alert about one person."""
     user = alert.user
     assert user is not None
+    page = path = reverse("admin:accounts_user_change", args=[user.pk])
+    if alert.record_id is not None:
+        path = reverse("admin:usage_usagerecord_change", args=[alert.record_id])
     _queue_for_operators(
         _TEMPLATES.get(alert.kind, alert.kind),
-        path=reverse("admin:accounts_user_change", args=[user.pk]),
+        path=path,
+        page=f"{settings.BASE_URL}{page}",
         alert=alert,
         person=_name_of(user),
         dimension=USED_UP.get(alert.kind, alert.kind),

@@ -11,15 +11,27 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db import transaction
+from django.db.models import BigIntegerField, Case, F, When
 from psycopg.types.numeric import Int8
 
+from accounts.audit import Actor, reason_faults, record
+from config.api.problems import Fault, InvalidRequest
 from config.db.batching import BatchedStatement
 from usage.costs import Abandoned, Asked, Prices, Spent, as_json, int8
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
-from usage.models import UsageRecord
+from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.periods import Period
 
 SHARE_PERCENT = 80
+# The columns of what a call is charged, with their members of ``Spent``.
+_CHARGED = {
+    "input_tokens": "input",
+    "cached_input_tokens": "cached_input",
+    "cache_write_tokens": "cache_write",
+    "output_tokens": "output",
+    "reasoning_tokens": "reasoning",
+}
 _KEY = """,
 kept AS (
     UPDATE usage_keymonth AS month
@@ -54,7 +66,7 @@ WITH settled AS (
         capped_input = CASE WHEN cached_input_percent < 100
                             THEN %(input)s - %(cached)s * (100 - cached_input_percent) / 100 END
     WHERE id = %(id)s AND settled_at IS NULL
-    RETURNING user_id, key_id, period, day, reserved_input, reserved_output, output_tokens,
+    RETURNING id, user_id, key_id, period, day, reserved_input, reserved_output, output_tokens,
         COALESCE(capped_input, input_tokens) AS input_tokens
 ),
 counted AS (
@@ -74,8 +86,8 @@ RETURNING m.user_id, m.period, m.input_used, m.input_cap, m.output_used, m.outpu
     m.day_used + m.day_reserved AS taken_today
 ),
 noticed AS (
-    INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at)
-    SELECT d.kind, m.user_id, m.period, d.used, d.cap, %(now)s
+    INSERT INTO usage_alert (kind, user_id, period, used, cap, noticed_at, record_id)
+    SELECT d.kind, m.user_id, m.period, d.used, d.cap, %(now)s, NULL
     FROM counted AS m CROSS JOIN LATERAL (
         VALUES ('input', m.input_used, m.input_cap, m.input_cap * {SHARE_PERCENT} / 100.0),
                ('output', m.output_used, m.output_cap, m.output_cap * {SHARE_PERCENT} / 100.0),
@@ -87,7 +99,7 @@ noticed AS (
     -- A cap of 0 is an operator's refusal and no budget.
     WHERE d.cap > 0 AND d.used >= d.enough
     UNION ALL
-    SELECT 'report', user_id, %(today)s::date, %(reported)s::bigint, %(plausible)s::bigint, %(now)s
+    SELECT 'report', user_id, %(today)s::date, %(reported)s::bigint, %(plausible)s::bigint, %(now)s, id
     FROM settled WHERE %(reported)s::bigint IS NOT NULL
     ON CONFLICT DO NOTHING
 ){key}
@@ -170,26 +182,96 @@ def settle_abandoned(*, now: datetime) -> int:
     while batch := list(
         UsageRecord.objects.abandoned(at=now).order_by("expires_at", "id")[:SWEEP_SIZE]
     ):
-        for record in batch:
-            input_tokens, output_tokens = record.checkpoint_input, record.checkpoint_output
-            prices = Prices(
-                record.input_price,
-                record.cached_input_price,
-                record.output_price,
-                record.cache_write_price,
-            )
+        for row in batch:
+            input_tokens, output_tokens = row.checkpoint_input, row.checkpoint_output
             settlement = Settlement(
-                record_id=record.pk,
-                user_id=record.user_id,
+                record_id=row.pk,
+                user_id=row.user_id,
                 spent=Spent(
-                    input=record.reserved_input if input_tokens is None else input_tokens,
-                    cached_input=record.checkpoint_cached or 0,
-                    output=record.reserved_output if output_tokens is None else output_tokens,
+                    input=row.reserved_input if input_tokens is None else input_tokens,
+                    cached_input=row.checkpoint_cached or 0,
+                    output=row.reserved_output if output_tokens is None else output_tokens,
                 ),
                 source=UsageRecord.Source.ESTIMATED,
                 end=UsageRecord.End.CRASHED,
-                asked=Asked(record.provider, prices, record.counted_input),
-                by_capped_key=record.key_id is not None,
+                asked=Asked(row.provider, _prices(row), row.counted_input),
+                by_capped_key=row.key_id is not None,
             )
             settled += settle(settlement, now=now) is not None
     return settled
+
+
+def lower_charge(
+    *, record_id: UUID, input_tokens: int, output_tokens: int, reason: str, by: Actor, now: datetime
+) -> UsageRecord:
+    """Charges a settled call fewer tokens, at its prices, such as where its provider reported too much.
+
+    The totals of its person, the day and its key follow; statements and budgets are sums of records. The record keeps
+    its first charge. Raises ``InvalidRequest`` without a reason, for more tokens than it is charged, or for as many.
+    """
+    with transaction.atomic():
+        # In the order of a settlement: the record, its person's month, its key's.
+        settled = UsageRecord.objects.filter(state=UsageRecord.State.SETTLED)
+        call = settled.select_for_update(no_key=True).get(pk=record_id)
+        before, capped = _charge(call), _towards_caps(call)
+        less = call.output_tokens - output_tokens
+        _check_lower(call, input_tokens=input_tokens, output_tokens=output_tokens, reason=reason)
+        _lower(call, input_tokens=input_tokens, output_tokens=output_tokens)
+        call.as_settled = call.as_settled or before
+        call.save(update_fields=[*before, "capped_input", "as_settled"])
+        less_capped = capped - _towards_caps(call)
+        MonthlyUsage.objects.filter(user=call.user_id, period=call.period).update(
+            input_used=F("input_used") - less_capped,
+            output_used=F("output_used") - less,
+            day_used=Case(
+                When(day=call.day, then=F("day_used") - less_capped - less),
+                default=F("day_used"),
+                output_field=BigIntegerField(),
+            ),
+        )
+        if call.key_id is not None:
+            months = KeyMonth.objects.filter(key_id=call.key_id, period=call.period)
+            months.update(output_used=F("output_used") - less)
+        after = _charge(call)
+        record("charge:lowered", call, by=by, now=now, reason=reason, before=before, after=after)
+    return call
+
+
+def _check_lower(call: UsageRecord, *, input_tokens: int, output_tokens: int, reason: str) -> None:
+    faults, present = reason_faults(reason), (call.input_tokens, call.output_tokens)
+    given = {"/input_tokens": input_tokens, "/output_tokens": output_tokens}
+    for (place, number), most in zip(given.items(), present, strict=True):
+        if not 0 <= number <= most:
+            faults.append(Fault(place, "invalid", f"From 0 to the {most:,} that it is charged."))
+    if (input_tokens, output_tokens) == present:
+        faults.append(Fault("", "required", "It is charged that already. Give a smaller number."))
+    if faults:
+        raise InvalidRequest(errors=faults)
+
+
+def _lower(call: UsageRecord, *, input_tokens: int, output_tokens: int) -> None:
+    """Sets fewer tokens, each part of them at most what it was."""
+    cached = min(call.cached_input_tokens, input_tokens)
+    if call.capped_input is not None:
+        call.capped_input = input_tokens - cached * (100 - call.cached_input_percent) // 100
+    call.input_tokens, call.cached_input_tokens = input_tokens, cached
+    call.cache_write_tokens = min(call.cache_write_tokens, input_tokens - cached)
+    call.output_tokens = output_tokens
+    call.reasoning_tokens = min(call.reasoning_tokens, output_tokens)
+    spent = Spent(**{name: getattr(call, column) for column, name in _CHARGED.items()})
+    call.cost = _prices(call).cost(spent)
+
+
+def _charge(call: UsageRecord) -> dict[str, int | None]:
+    """What a call is charged, by column."""
+    return {name: getattr(call, name) for name in (*_CHARGED, "cost")}
+
+
+def _towards_caps(call: UsageRecord) -> int:
+    return call.input_tokens if call.capped_input is None else call.capped_input
+
+
+def _prices(call: UsageRecord) -> Prices:
+    return Prices(
+        call.input_price, call.cached_input_price, call.output_price, call.cache_write_price
+    )

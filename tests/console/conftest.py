@@ -135,6 +135,7 @@ def _use(user: User, client: Client, *, now: datetime) -> None:
         input_used=450_000,
         input_reserved=10,
         output_used=9_000,
+        day_used=600,
         output_reserved=10,
     )
     for ended in (True, False):
@@ -151,7 +152,14 @@ def _use(user: User, client: Client, *, now: datetime) -> None:
             opened_at=now,
             expires_at=now + timedelta(minutes=11),
             **(
-                {"state": "settled", "settled_at": now, "source": "provider", "end": "done"}
+                {
+                    "state": "settled",
+                    "settled_at": now,
+                    "source": "provider",
+                    "end": "done",
+                    "input_tokens": 400,
+                    "output_tokens": 200,
+                }
                 if ended
                 else {}
             ),

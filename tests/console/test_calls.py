@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.urls import reverse
 
-from accounts.models import AuditEvent, User
+from accounts.models import AuditEvent, Role, User
 from tests.conftest import Browser
 from tests.console.conftest import World
 from usage.models import Override, Stop, UsageRecord
@@ -173,3 +173,27 @@ def test_an_extra_allowance_is_granted_seen_and_withdrawn(console: Browser, worl
     page = shown(console, act(person, "change"))
     assert "125,000" not in page
     assert AuditEvent.objects.filter(action="override:ended").exists()
+
+
+def test_a_charge_is_lowered_on_the_page_of_its_call(console: Browser, world: World) -> None:
+    call = UsageRecord.objects.get(user=world.person, state="settled")
+    page = reverse("admin:usage_usagerecord_change", args=[call.pk])
+    address = reverse("admin:usage_usagerecord_lower", args=[call.pk])
+    assert address in console.get(page).content.decode()
+    refused = console.post(address, {"input_tokens": "401", "output_tokens": "9", "reason": "x"})
+    assert list(refused.context["form"].errors) == ["input_tokens"]
+    console.post(address, {"input_tokens": "40", "output_tokens": "9", "reason": "Invoice."})
+    call.refresh_from_db()
+    assert (call.input_tokens, call.output_tokens) == (40, 9)
+    assert "400 of input, 200 of output" in console.get(page).content.decode()
+
+
+def test_support_looks_at_a_charge_and_cannot_lower_it(stranger: Browser, world: World) -> None:
+    helper = User.objects.create_user("helper@shell.test", is_staff=True)
+    helper.put_roles({Role.SUPPORT})
+    stranger.force_login(helper)
+    call = UsageRecord.objects.get(user=world.person, state="settled")
+    address = reverse("admin:usage_usagerecord_lower", args=[call.pk])
+    assert stranger.get(address).status_code == 403
+    page = reverse("admin:usage_usagerecord_change", args=[call.pk])
+    assert address not in stranger.get(page).content.decode()

@@ -99,12 +99,12 @@ def filled(field: forms.Field, name: str, *, now: datetime) -> Any:
 # What a form needs that its fields do not tell, by model and act.
 SAID: dict[str, Callable[[Any], dict[str, Any]]] = {
     "licence_customer": lambda licence: {"stripe_customer_id": "cus_NffrFeUfNV2Hib"},
+    "plan_add": lambda plan: {"cached_input_percent": "10"},
+    "plan_terms": lambda plan: {"cached_input_percent": "10"},
     "provider_add": lambda provider: {"base_url": "https://fourth.test"},
     "provider_terms": lambda provider: {"base_url": provider.base_url},
     "route_way": lambda route: {"provider_name": route.provider_name},
     "route_factor": lambda route: {"factor": "1.5"},
-    "plan_add": lambda plan: {"cached_input_percent": "10"},
-    "plan_terms": lambda plan: {"cached_input_percent": "10"},
     "user_roles": lambda user: {"roles": "auditor"},
     "user_erase": lambda user: {"email": user.email},
     # An extra allowance, which in the last hour of a month ends sooner than in an hour.

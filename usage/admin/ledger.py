@@ -8,8 +8,9 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html_join
+from django.utils.html import format_html, format_html_join
 
 from accounts.admin.exports import ExportedList
 from accounts.admin.large_lists import THEIRS, LargeList
@@ -18,6 +19,7 @@ from accounts.models import Session
 from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, dollars, moment, tokens, yes_no
 from config.money import shown
+from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.periods import Period
@@ -51,6 +53,7 @@ class AdmissionFilter(MonthFilter):
 
 @admin.register(UsageRecord)
 class UsageRecordAdmin(ExportedList, LargeList):
+    row_actions = (LowerCharge(),)
     export_name = "calls"
     list_display = (
         moment("opened_at"),
@@ -100,6 +103,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
         dollars("cache_write_price", "of those written to a cache"),
         dollars("output_price", "of output tokens"),
         dollars("cost"),
+        "charged_first",
         "source",
         "end",
         tokens("checkpoint_input"),
@@ -111,7 +115,15 @@ class UsageRecordAdmin(ExportedList, LargeList):
         moment("settled_at"),
     )
 
-    readonly_fields = ("abandoned_attempts",)
+    readonly_fields = ("abandoned_attempts", "charged_first")
+
+    @admin.display(description="charged before it was lowered")
+    def charged_first(self, row: UsageRecord) -> str:
+        found = row.as_settled
+        if found is None:
+            return ""
+        cost = "" if found["cost"] is None else f", {shown(found['cost'], 6)}"
+        return f"{found['input_tokens']:,} of input, {found['output_tokens']:,} of output{cost}"
 
     @admin.display(description="abandoned attempts")
     def abandoned_attempts(self, row: UsageRecord) -> str:
@@ -186,7 +198,15 @@ class AlertAdmin(ConsoleAdmin):
     list_select_related = ("user",)
     search_fields = ("user__email",)
     uuid_fields = ("user_id",)
-    fields = list_display
+    fields = (*list_display, "call")
+    readonly_fields = ("call",)
+
+    @admin.display
+    def call(self, row: Alert) -> str:
+        if row.record_id is None:
+            return ""
+        page = reverse("admin:usage_usagerecord_change", args=[row.record_id])
+        return format_html('<a href="{}">{}</a>', page, row.record_id)
 
     def audit_target(self, row: Alert) -> object:
         return row.user_id or row.pk

@@ -45,6 +45,7 @@ class Alert(models.Model):
     )
     used = models.PositiveBigIntegerField()
     cap = models.PositiveBigIntegerField()
+    record_id = models.UUIDField(null=True, help_text="The call, where it is about one.")
     noticed_at = models.DateTimeField()
     told_at = models.DateTimeField(null=True)
 

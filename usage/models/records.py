@@ -108,6 +108,11 @@ class UsageRecord(models.Model):
         db_default=False,
         help_text="The provider reported far more than the prompt and the output limit explain.",
     )
+    as_settled = models.JSONField(
+        null=True,
+        editable=False,
+        help_text="Tokens and cost as they were settled, where an operator has lowered them since.",
+    )
     source = models.CharField(max_length=9, choices=Source, blank=True)
     end = models.CharField(max_length=15, choices=End, blank=True)
     checkpoint_input = models.BigIntegerField(
