@@ -11,11 +11,16 @@ from llmproxy.requests.call_request import CallRequest
 
 
 def estimate_of(
-    request: CallRequest, targets: Sequence[Target], *, model: Choice, of: UUID
+    request: CallRequest,
+    targets: Sequence[Target],
+    *,
+    model: Choice,
+    of: UUID,
+    files: int | None = None,
 ) -> Estimate:
     """As counted for the first of these targets, and the most that any makes of it.
 
-    Other prompts ``of`` this person are waited for.
+    Other prompts ``of`` this person are waited for. ``files``: their tokens, where they are known.
     """
     prompt, images = request.prompt, 0
     for image in images_in(prompt):
@@ -31,4 +36,5 @@ def estimate_of(
             measures=tuple(dict.fromkeys(each.measure for each in targets)),
             images=images,
             overhead=max(codec.prompt_overhead(request) for codec in codecs),
+            files=files,
         )

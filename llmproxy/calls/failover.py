@@ -90,7 +90,11 @@ def attempts(call: Call) -> Generator[Attempt]:
             target = following
             others.remove(target)
             estimate = estimate_of(
-                admission.request, (target,), model=admission.model, of=admission.caller.user_id
+                admission.request,
+                (target,),
+                model=admission.model,
+                of=admission.caller.user_id,
+                files=admission.estimate.files,
             )
     finally:
         watch.end(call)

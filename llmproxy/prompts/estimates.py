@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 from json import dumps
 from typing import Any, NamedTuple
 
-from llmproxy.prompts.files import audio_tokens, file_tokens
+from llmproxy.prompts.files import audio_tokens, files_tokens
 from llmproxy.prompts.tokenizers import tokens_in
 from llmproxy.prompts.tool_definitions import frames_and_texts
 
@@ -44,29 +44,39 @@ class Measure(NamedTuple):
 class Estimate(NamedTuple):
     """The tokens of a prompt: as counted for the first route, and the most that any route makes of it.
 
-    ``exact``: those of its texts alone, where the tokenizer of the first route is known.
+    ``exact``: those of its texts alone, where the tokenizer of the first route is known. ``files``: those of its files.
     """
 
     counted: int
     tokens: int
     exact: int | None = None
+    files: int = 0
 
 
 def prompt_estimate(
-    members: dict[str, Any], *, measures: Sequence[Measure], images: int = 0, overhead: int = 0
+    members: dict[str, Any],
+    *,
+    measures: Sequence[Measure],
+    images: int = 0,
+    overhead: int = 0,
+    files: int | None = None,
 ) -> Estimate:
     """The estimate for the prompt of a valid call. ``overhead`` are tokens that the provider adds to any prompt.
 
-    Its ``images`` count so many tokens, whatever the factor, and so do its files and audio.
+    Its ``images`` count so many tokens, whatever the factor, and so do audio and ``files``, where they are known.
     """
-    images += _file_tokens(members)
+    if files is None:
+        files = files_tokens([part["file"] for part in _parts(members, "file")])
+    images += files + sum(
+        audio_tokens(part["input_audio"]) for part in _parts(members, "input_audio")
+    )
     counts = [overhead + _counted(members, measure) for measure in measures]
     most = max(
         count if measure.is_exact else int((count * measure.factor).to_integral(ROUND_CEILING))
         for count, measure in zip(counts, measures, strict=True)
     )
     exact = counts[0] if measures[0].is_exact else None
-    return Estimate(counted=counts[0] + images, tokens=most + images, exact=exact)
+    return Estimate(counts[0] + images, most + images, exact, files)
 
 
 def least_tokens(members: dict[str, Any]) -> int:
@@ -102,16 +112,11 @@ def _counted(members: dict[str, Any], measure: Measure) -> int:
     return frames + tokens_in(texts, tokenizer=tokenizer)
 
 
-def _file_tokens(members: dict[str, Any]) -> int:
-    return sum(
-        audio_tokens(part["input_audio"])
-        if part["type"] == "input_audio"
-        else file_tokens(part["file"])
-        for message in members["messages"]
-        if isinstance(content := message.get("content"), list)
-        for part in content
-        if part["type"] in ("input_audio", "file")
-    )
+def _parts(members: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+    """The parts of a kind in the messages of a valid call."""
+    for message in members["messages"]:
+        if isinstance(content := message.get("content"), list):
+            yield from (part for part in content if part["type"] == kind)
 
 
 def _texts(members: dict[str, Any], measure: Measure) -> Iterator[str | None]:
@@ -175,6 +180,4 @@ def _content(content: Any) -> Iterator[str | None]:
 
 def images_in(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The images in a valid call, each with its ``url``."""
-    for message in members["messages"]:
-        if isinstance(content := message.get("content"), list):
-            yield from (part["image_url"] for part in content if part["type"] == "image_url")
+    return (part["image_url"] for part in _parts(members, "image_url"))

@@ -1,14 +1,17 @@
-"""What files and audio cost in a prompt, at most, by their length.
+"""What files and audio cost in a prompt: documents by their pages and text, others by their length at most.
 
-No provider publishes a rule that holds for all of them, and nothing is unpacked here: a compressed file that is read in
-the server's process could stop it.
+No provider publishes a rule that holds for all of them. Documents are read on a thread: a small one may hold much.
 """
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from struct import unpack
 from typing import Any
+
+from config.db.connections import release_connection
+from config.greenlets import Aside
+from llmproxy.prompts.documents import Bounds, Contents, contents_of
 
 # Gemini counts the most: 32 tokens a second.
 AUDIO_TOKENS_PER_SECOND = 32
@@ -16,11 +19,13 @@ AUDIO_TOKENS_PER_SECOND = 32
 AUDIO_BYTES_PER_SECOND = 1_000
 # A page is read as its text and as an image of it.
 PAGE_TOKENS = 4_000
+BYTES_PER_TOKEN_OF_DOCUMENTS = 4
 # Documents and scans mostly have far more bytes for each token.
 BYTES_PER_TOKEN = 8
 BYTES_PER_TOKEN_OF_TEXT = 2
 _WAV_HEADER = 44
 _UNCOMPRESSED = frozenset({1, 3})
+_reading = Aside("Many files are being read just now. Please try again in a moment.")
 
 
 def audio_tokens(audio: Mapping[str, Any]) -> int:
@@ -30,12 +35,35 @@ def audio_tokens(audio: Mapping[str, Any]) -> int:
     return ceil(_size(data) / rate * AUDIO_TOKENS_PER_SECOND)
 
 
-def file_tokens(file: Mapping[str, Any]) -> int:
-    """The tokens of a ``file`` part (``{file_data, filename}``)."""
+def files_tokens(files: Sequence[Mapping[str, Any]]) -> int:
+    """The tokens of ``file`` parts (``{file_data, filename}``) of one call."""
+    if not files:
+        return 0
+    # Not held while others' documents are read.
+    release_connection()
+    return _reading.run(_tokens_of_all, files)
+
+
+def _tokens_of_all(files: Sequence[Mapping[str, Any]]) -> int:
+    # Made here, because the bounds count this thread's time.
+    bounds = Bounds()
+    return sum(_file_tokens(each, bounds) for each in files)
+
+
+def _file_tokens(file: Mapping[str, Any], bounds: Bounds) -> int:
     head, comma, data = file["file_data"].rpartition(",")
     if comma and head.startswith(("data:text/", "data:application/json")):
         return ceil(_size(data) / BYTES_PER_TOKEN_OF_TEXT)
-    return max(PAGE_TOKENS, ceil(_size(data) / BYTES_PER_TOKEN))
+    found = _contents(data, bounds)
+    known = max(found.pages * PAGE_TOKENS, ceil(found.text / BYTES_PER_TOKEN_OF_DOCUMENTS))
+    return max(PAGE_TOKENS, known or ceil(_size(data) / BYTES_PER_TOKEN))
+
+
+def _contents(data: str, bounds: Bounds) -> Contents:
+    try:
+        return contents_of(b64decode(data), bounds)
+    except ValueError:
+        return Contents()
 
 
 def _size(data: str) -> int:

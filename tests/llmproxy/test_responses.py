@@ -11,7 +11,7 @@ from llmproxy.dialects.openai.responses import Responses
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.models import Route
 from llmproxy.prompts.estimates import Measure, images_in, prompt_estimate
-from llmproxy.prompts.files import file_tokens
+from llmproxy.prompts.files import files_tokens
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.checking import read_schemas
 from llmproxy.requests.responses import parse
@@ -249,7 +249,7 @@ def test_a_file_goes_as_it_came_and_counts_like_those_of_chats() -> None:
     assert parse({"input": given}).unknown == ()
     assert sent({"input": given})["input"] == given
     of_files = estimate({"input": given}) - estimate({"input": [*HELLO, CALL, RESULT]})
-    assert abs(of_files - 2 * file_tokens({"file_data": data})) < 10
+    assert abs(of_files - files_tokens([{"file_data": data}] * 2)) < 10
 
 
 def test_options_of_the_cache_pass() -> None:

@@ -1,0 +1,151 @@
+"""Documents: what their pages and texts cost, and how little a hostile one can take."""
+
+import os
+import time
+import zlib
+from base64 import b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from llmproxy.prompts import documents
+from llmproxy.prompts.documents import MOST_SECONDS, Bounds, Contents, contents_of
+from llmproxy.prompts.files import PAGE_TOKENS, files_tokens
+
+LINES = b"BT /F1 9 Tf " + (b"(" + b"x" * 63 + b") Tj T* ") * 190 + b" ET"
+PAGE = b"<</Type /Page /Parent 2 0 R>>"
+
+
+def stream(data: bytes, head: bytes = b"/Filter /FlateDecode") -> bytes:
+    return b"7 0 obj <<%s /Length %d>>\nstream\n%s\nendstream endobj\n" % (head, len(data), data)
+
+
+def pdf(*parts: bytes) -> bytes:
+    return b"%PDF-1.7\n" + b"\n".join(parts)
+
+
+def of_pages(number: int, text: bytes = LINES) -> bytes:
+    packed = zlib.compress(text)
+    return pdf(*(b"3 0 obj " + PAGE + b" endobj\n" + stream(packed) for _ in range(number)))
+
+
+def read(document: bytes) -> Contents:
+    return contents_of(document, Bounds())
+
+
+def tokens(*files: bytes, kind: str = "application/pdf") -> int:
+    return files_tokens(
+        [{"file_data": f"data:{kind};base64,{b64encode(each).decode()}"} for each in files]
+    )
+
+
+def test_a_compressed_file_costs_its_pages_and_not_its_bytes() -> None:
+    document = of_pages(100)
+    assert len(document) < 40_000
+    assert tokens(document) == 100 * PAGE_TOKENS
+
+
+def test_a_page_with_much_text_costs_its_text() -> None:
+    text = b"BT (" + b"word " * 40_000 + b") Tj ET"
+    assert 50_000 <= tokens(of_pages(1, text)) < 51_000
+
+
+def test_pages_in_object_streams_are_counted() -> None:
+    hidden = stream(zlib.compress(PAGE * 30), b"/Type /ObjStm /Filter /FlateDecode")
+    assert read(pdf(hidden)).pages == 30
+
+
+def test_pages_that_are_hidden_count_as_their_root_says() -> None:
+    assert read(pdf(b"<</Type /Pages /Count 12>> <</Type /Outlines /Count 3>>")).pages == 12
+    assert read(of_pages(2) + b"<</Type /Pages /Count 900>>").pages == 2
+
+
+def test_glyphs_in_hexadecimal_are_text() -> None:
+    text = b"BT [<00480065> -5 <006C>] TJ ET"
+    assert read(of_pages(1, text)).text == len(b"<00480065><006C>")
+
+
+def test_a_stream_that_is_not_compressed_or_twice_is_read_too() -> None:
+    plain = pdf(stream(LINES, b""))
+    twice = pdf(stream(zlib.compress(zlib.compress(LINES)), b"/Filter[/FlateDecode /FlateDecode]"))
+    assert read(plain).text == read(twice).text == 190 * 65
+
+
+@pytest.mark.parametrize(
+    "head", [b"/Subtype /Image /Filter /FlateDecode", b"/Subtype/Image/Filter/DCTDecode"]
+)
+def test_pictures_cost_no_text(head: bytes) -> None:
+    pixels = zlib.compress(os.urandom(100_000) + LINES)
+    assert read(pdf(PAGE, stream(pixels, head))) == Contents(1, 0)
+
+
+def test_drawings_and_fonts_cost_no_text() -> None:
+    lines = zlib.compress(b"10 20 m 30 40 l S " * 100_000)
+    font = zlib.compress(os.urandom(200_000))
+    assert tokens(pdf(PAGE, stream(lines), stream(font))) == PAGE_TOKENS
+
+
+def test_what_cannot_be_read_costs_its_pages_where_they_are_known() -> None:
+    sealed = stream(os.urandom(90_000))
+    assert tokens(pdf(PAGE, PAGE, sealed, b"trailer <</Encrypt 9 0 R>>")) == 2 * PAGE_TOKENS
+
+
+@pytest.mark.parametrize("begins", [b"%PDF-1.7\n7 0 obj<</Filter/FlateDecode>>stream\n", b"\0\1"])
+def test_what_cannot_be_read_costs_an_eighth_of_its_bytes(begins: bytes) -> None:
+    document = begins + b"\xff" * 80_000
+    assert abs(tokens(document) - 10_000) < 10
+
+
+def test_what_is_no_base64_costs_an_eighth_of_its_length() -> None:
+    assert files_tokens([{"file_data": "data:application/pdf;base64," + "A" * 80_001}]) == 7_500
+
+
+def zeros() -> bytes:
+    return zlib.compress(bytes(100_000_000))
+
+
+TWICE = b"/Filter[/FlateDecode/FlateDecode]"
+SMALL = stream(zlib.compress(b"BT (a) Tj"), b"/Fl")
+BOMBS: dict[str, Callable[[], bytes]] = {
+    "zeros": lambda: pdf(stream(zeros())),
+    "zeros in zeros": lambda: pdf(stream(zlib.compress(zeros()), TWICE)),
+    "short strings": lambda: pdf(stream(zlib.compress(b"BT " + b"(a)" * 10_000_000))),
+    "many streams": lambda: pdf(SMALL * (8_000_000 // len(SMALL))),
+    "empty streams": lambda: pdf(b"stream\nendstream" * 500_000),
+    "streams without end": lambda: pdf(b"stream\n" * 1_000_000),
+    "many pages": lambda: pdf(b"/Type/Page " * 700_000),
+    "many counts": lambda: pdf(b"/Count 1 " * 800_000),
+    "white space": lambda: pdf(b"/Type" + b" " * 8_000_000),
+    "parentheses": lambda: pdf(stream(b"BT " + b"(" * 8_000_000, b"")),
+    "angles": lambda: pdf(stream(b"BT " + b"<a" * 4_000_000, b"")),
+    "noise": lambda: pdf(os.urandom(8_000_000)),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_hostile_file_takes_little_time(bomb: str) -> None:
+    document = BOMBS[bomb]()
+    assert len(document) < 9_000_000
+    began = time.thread_time()
+    read(document)
+    assert time.thread_time() - began < 2 * MOST_SECONDS
+
+
+def test_the_files_of_a_call_share_its_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = LINES * 10
+    document, each = pdf(stream(zlib.compress(text))), 1_900 * 65 // 4
+    monkeypatch.setattr(documents, "MOST_INFLATED", 3 * len(text))
+    assert 3 * each < tokens(*[document] * 8) < 4 * each + 5 * PAGE_TOKENS
+
+
+def test_files_are_read_off_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    aside = []
+
+    def run(work: Any, *args: Any) -> Any:
+        aside.append(work)
+        return work(*args)
+
+    monkeypatch.setattr("llmproxy.prompts.files._reading.run", run)
+    tokens(of_pages(1), of_pages(2))
+    assert len(aside) == 1
