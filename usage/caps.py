@@ -35,7 +35,8 @@ EXPIRY_MARGIN = timedelta(seconds=60)
 class ReservationRequest:
     """A call to be admitted: its person, whom it asks first, and the most tokens it may use.
 
-    ``labels`` are the caller's own words for the call, for exports.
+    ``least_output`` is the lowest limit that is of use to it. ``labels`` are the caller's own words for the call, for
+    exports.
     """
 
     user_id: UUID
@@ -47,6 +48,7 @@ class ReservationRequest:
     model: str
     input_estimate: int
     output_wanted: int
+    least_output: int = LEAST_OUTPUT
     labels: Mapping[str, Any] | None = None
     key_id: UUID | None = None
     # The key's own cap of output a month.
@@ -59,7 +61,7 @@ class ReservationRequest:
             user_id=self.user_id,
             client_id=self.client_id,
             prompt=self.input_estimate,
-            output=LEAST_OUTPUT if self.output_wanted else 0,
+            output=self.least_output if self.output_wanted else 0,
             key_id=self.key_id,
             key_cap=self.key_cap,
         )
@@ -112,7 +114,7 @@ def _admission(*, by_capped_key: bool = False, has_output: bool = True) -> Batch
     left = f"LEAST({_LEFT}{room})" if by_capped_key else _LEFT
     grant, enough = (
         f"LEAST(%(wanted)s, {left})",
-        f"COALESCE({left}, {LEAST_OUTPUT}) >= {LEAST_OUTPUT}",
+        f"COALESCE({left}, %(least)s) >= %(least)s",
     )
     if not has_output:
         grant, enough = "%(wanted)s", f"COALESCE({_LEFT_TODAY}, 0) >= 0"
@@ -203,6 +205,7 @@ def _values(request: ReservationRequest, now: datetime) -> dict[str, Any]:
         "streamed": request.streamed,
         "input": Int8(request.input_estimate),
         "wanted": Int8(request.output_wanted),
+        "least": Int8(request.least_output),
         **request.asked.values(),
         "labels": dumps(request.labels) if request.labels else None,
         "expires": now + timedelta(seconds=settings.LLM_MAX_SECONDS) + EXPIRY_MARGIN,

@@ -10,6 +10,7 @@ from llmproxy.catalogue.choosing import Choice, able_targets, choose
 from llmproxy.catalogue.readiness import give_back, ready_target
 from llmproxy.dialects.protocol import Target
 from llmproxy.prompts.estimates import Estimate, least_tokens
+from llmproxy.requests import thinking_budgets
 from llmproxy.requests.call_request import CallRequest, Surface
 from usage.caps import Reservation, ReservationRequest, reserve
 from usage.costs import Asked
@@ -48,12 +49,15 @@ def admit(
     model = choose(request.model, surface=request.surface, caller=caller)
     able, plan = able_targets(model.targets, request), PlanCaps.of(caller)
     wanted = model.output_limit if request.output_wanted is None else request.output_wanted
+    limit = min(wanted, model.output_limit)
+    thinking_budgets.check(request.members, wanted=wanted, limit=limit)
+    least = max(LEAST_OUTPUT, thinking_budgets.least_output(request.members)) if wanted else 0
     if size > LARGE:
         needs = Needs(
             user_id=caller.user_id,
             client_id=caller.client_id,
             prompt=least_tokens(request.prompt),
-            output=LEAST_OUTPUT if wanted else 0,
+            output=least,
         )
         check_caps(needs, plan=plan, now=now)
     target = ready_target(able, is_only=len(able) == 1, now=now)
@@ -71,7 +75,8 @@ def admit(
             streamed=request.stream,
             model=model.name,
             input_estimate=estimate.tokens,
-            output_wanted=min(wanted, model.output_limit),
+            output_wanted=limit,
+            least_output=least,
             labels=request.labels,
         )
         reservation = reserve(request=reservation_request, plan=plan, now=now)

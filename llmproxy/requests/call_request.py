@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from config.api.problems import Fault
+from llmproxy.requests import thinking_budgets
 
 
 class Surface(StrEnum):
@@ -48,6 +49,10 @@ class CallRequest:
             effort = effort or next((reasoning[name] for name in asks if reasoning.get(name)), None)
         kind = thinking.get("type") if isinstance(thinking, dict) else None
         return effort not in (None, "none") or kind not in (None, "disabled")
+
+    def members_within(self, output_limit: int) -> dict[str, Any]:
+        """The members for a provider, with budgets for thinking below an output limit that was lowered."""
+        return thinking_budgets.lowered(self.members, limit=output_limit, wanted=self.output_wanted)
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         """Yields pointer and address of each image that the provider would fetch."""

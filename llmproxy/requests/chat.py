@@ -59,10 +59,9 @@ class Chat(CallRequest):
             else self.members
         )
 
-    @property
-    def unlisted(self) -> dict[str, Any]:
-        """The members beside ``messages`` that are in no list."""
-        return {name: value for name, value in self.members.items() if name not in _SCHEMA.known}
+    def unlisted(self, members: dict[str, Any]) -> dict[str, Any]:
+        """Those of its members beside ``messages`` that are in no list."""
+        return {name: value for name, value in members.items() if name not in _SCHEMA.known}
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         for index, message in enumerate(self.members["messages"]):

@@ -236,9 +236,7 @@ class TestRequests:
         [
             (2_000, 4_000, {"type": "enabled", "budget_tokens": 2_000}),
             (2_000, 1_500, {"type": "enabled", "budget_tokens": 1_499}),
-            (2_000, 900, {"type": "disabled"}),
-            # Beyond the caller's own limit it is meant for several turns.
-            (9_000, 1_500, {"type": "enabled", "budget_tokens": 9_000}),
+            (4_000, 4_000, {"type": "enabled", "budget_tokens": 4_000}),
         ],
     )
     def test_a_lowered_limit_lowers_the_budget_for_thinking(

@@ -30,8 +30,6 @@ from llmproxy.requests.messages import Block, Messages
 CLIENT_TOOL = 700
 # Of a document that the provider fetches: five pages, as text and as images of them.
 FETCHED_DOCUMENT = 20_000
-# The least budget for thinking that the API takes.
-LEAST_BUDGET = 1_024
 # Characters of encrypted thinking for each of its tokens.
 CHARACTERS_PER_TOKEN = 6
 
@@ -61,9 +59,8 @@ class MessageCodec:
         )
 
     def outgoing(self, request: Messages, *, target: Target, output_limit: int) -> ProviderRequest:
-        body = {"model": target.model, "max_tokens": output_limit, **request.members}
-        if "thinking" in body:
-            body["thinking"] = _thinking(request, output_limit=output_limit)
+        members = request.members_within(output_limit)
+        body = {"model": target.model, "max_tokens": output_limit, **members}
         if request.stream:
             body["stream"] = True
         return target.post("/v1/messages", body, streamed=request.stream, headers=request.headers)
@@ -98,18 +95,6 @@ def count_request(request: Messages, *, target: Target) -> ProviderRequest:
     """The request that counts a prompt."""
     body = {"model": target.model, **request.members}
     return target.post("/v1/messages/count_tokens", body, headers=request.headers)
-
-
-def _thinking(request: Messages, *, output_limit: int) -> dict[str, Any]:
-    """The caller's thinking, within an output limit that was lowered: the API wants a budget below it."""
-    thinking: dict[str, Any] = request.members["thinking"]
-    budget, wanted = thinking.get("budget_tokens"), request.output_wanted or 0
-    # A budget that the caller set beyond its own limit is meant so: it is for several turns with tools.
-    if budget is None or budget >= wanted or budget < output_limit:
-        return thinking
-    if output_limit <= LEAST_BUDGET:
-        return {"type": "disabled"}
-    return {**thinking, "budget_tokens": output_limit - 1}
 
 
 def _reloaded_tokens(tools: list[Block], blocks: list[Block]) -> int:

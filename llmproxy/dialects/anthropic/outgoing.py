@@ -33,7 +33,7 @@ _WITHOUT_COUNTERPART = (
 
 def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, Any]:
     """The body of the request. Raises ``InvalidRequest`` for a call that this provider does not support."""
-    members = chat.members
+    members = chat.members_within(output_limit)
     for name in _WITHOUT_COUNTERPART:
         if _has_effect(members.get(name)):
             raise unsupported(f"/{name}", "This model does not support this member.")
@@ -50,7 +50,7 @@ def message_request(chat: Chat, *, model: str, output_limit: int) -> dict[str, A
     body = {"model": model, "max_tokens": output_limit, "messages": translated, **tools}
     body |= thinking_members | _sampling(members, thinks=thinks) | _stop(members)
     if chat.unknown:
-        body |= chat.unlisted
+        body |= chat.unlisted(members)
     if chat.stream:
         body["stream"] = True
     if system := _system(members):

@@ -20,7 +20,7 @@ class ChatCompletions:
         return 0
 
     def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
-        body = outgoing_members(request.members, target=target)
+        body = outgoing_members(request.members_within(output_limit), target=target)
         body |= {"model": target.model, request.limit_member: output_limit}
         if request.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}

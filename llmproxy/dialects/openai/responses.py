@@ -30,7 +30,7 @@ class Responses:
         self, request: ResponsesRequest, *, target: Target, output_limit: int
     ) -> ProviderRequest:
         own = {"model": target.model, "max_output_tokens": output_limit, "store": False}
-        body: dict[str, Any] = {**request.members, **own}
+        body: dict[str, Any] = {**request.members_within(output_limit), **own}
         if request.stream:
             body["stream"] = True
         return target.post("/responses", body, streamed=request.stream)

@@ -1,0 +1,66 @@
+"""Budgets for thinking in a call, which some servers do not hold to its output limit: none may be above it."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from config.api.problems import Fault, InvalidRequest, pointer
+
+Members = dict[str, Any]
+
+# Where callers write one: Anthropic's member, OpenRouter's, Alibaba's, vLLM's and Google's.
+_PLACES = (
+    ("thinking", "budget_tokens"),
+    ("reasoning", "max_tokens"),
+    ("thinking_budget",),
+    ("thinking_token_budget",),
+    ("extra_body", "google", "thinking_config", "thinking_budget"),
+)
+# The least that Anthropic's API takes.
+LEAST = 1_024
+
+
+class Budget(NamedTuple):
+    """Tokens, and the place of their member."""
+
+    place: tuple[str, ...]
+    tokens: int
+
+
+def least_output(members: Members) -> int:
+    """The least output limit at which the model may think and answer; 0 without a budget."""
+    return max((min(each.tokens, LEAST) + 1 for each in _budgets(members)), default=0)
+
+
+def check(members: Members, *, wanted: int, limit: int) -> None:
+    """Raises ``InvalidRequest`` for a budget above the limit that the call names, or too large for its model's."""
+    for each in _budgets(members):
+        if each.tokens > wanted:
+            detail = f"This is above the call's output limit of {wanted:,} tokens, which thinking is part of."
+        elif limit < least_output(members):
+            detail = f"The model's output limit of {limit:,} tokens is too small for thinking by a budget."
+        else:
+            continue
+        raise InvalidRequest(errors=[Fault(pointer(each.place), "above_limit", detail)])
+
+
+def lowered(members: Members, *, limit: int, wanted: int | None) -> Members:
+    """The members with each budget below an output limit that is lower than the caller ``wanted``."""
+    if limit != wanted:
+        for each in _budgets(members):
+            if each.tokens >= limit:
+                members = _with(members, each.place, limit - 1)
+    return members
+
+
+def _budgets(members: Members) -> Iterator[Budget]:
+    for place in _PLACES:
+        value: Any = members
+        for name in place:
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, int) and value > 0:
+            yield Budget(place, value)
+
+
+def _with(members: Members, place: tuple[str, ...], value: int) -> Members:
+    name, *rest = place
+    return {**members, name: _with(members[name], tuple(rest), value) if rest else value}
