@@ -21,6 +21,7 @@ from config.env.values import (
     CDN_PURGE_FORM,
     DAYS,
     HEADER_VALUE,
+    LIMIT_NAME,
     LONG_KEY,
     POSITIVE,
     fernet_keys,
@@ -66,6 +67,7 @@ LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.str("LLM_DEFAULT_MODEL", validate=NOT_EMPTY) or ""
 LLM_MEMBERS: str = env.str("LLM_MEMBERS", "listed", validate=validate.OneOf(("listed", "all")))
 LLM_FETCHES: str = env.str("LLM_FETCHES", "", validate=validate.OneOf(("", "yes", "no"))) or ""
+LLM_LIMIT_NAME: str = env.str("LLM_LIMIT_NAME", "", validate=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=POSITIVE)
 # None: as long as any other silence.
 LLM_FIRST_BYTE_TIMEOUT: float | None = env.float("LLM_FIRST_BYTE_TIMEOUT", None, validate=POSITIVE)
@@ -251,26 +253,22 @@ STORAGES: dict[str, dict[str, Any]] = {
 STATIC_URL = "static/"
 # Served straight from the packages, without a build step.
 WHITENOISE_USE_FINDERS = True
-WHITENOISE_AUTOREFRESH = False
-WHITENOISE_MANIFEST_STRICT = False
+WHITENOISE_AUTOREFRESH = WHITENOISE_MANIFEST_STRICT = False
 
 # --- Transport --------------------------------------------------------------------------------------
 
 _https = BASE_URL.startswith("https://")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-SECURE_SSL_REDIRECT = _https
+SECURE_SSL_REDIRECT = SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = _https
-SECURE_HSTS_PRELOAD = _https
 SECURE_REFERRER_POLICY = "same-origin"
 SESSION_ENGINE = "config.console.session_store"
 # Browsers take a cookie of such a name only over https, for this host alone and all of its paths.
 _host_only = "__Host-" if _https else ""
 SESSION_COOKIE_NAME = f"{_host_only}sessionid"
-SESSION_COOKIE_SECURE = _https
 SESSION_COOKIE_AGE = 12 * 3600
 CSRF_COOKIE_NAME = f"{_host_only}csrftoken"
-CSRF_COOKIE_SECURE = _https
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 MESSAGE_STORAGE = "config.console.message_cookie.MessageCookie"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 X_FRAME_OPTIONS = "DENY"
@@ -389,8 +387,10 @@ EMAIL_BACKEND, EMAIL_FILE_PATH = _email.get("EMAIL_BACKEND", ""), _email.get("EM
 EMAIL_HOST, EMAIL_PORT = _email.get("EMAIL_HOST") or "", _email.get("EMAIL_PORT") or 25
 EMAIL_HOST_USER = _email.get("EMAIL_HOST_USER") or ""
 EMAIL_HOST_PASSWORD = _email.get("EMAIL_HOST_PASSWORD") or ""
-EMAIL_USE_TLS = _email.get("EMAIL_USE_TLS", False)
-EMAIL_USE_SSL = _email.get("EMAIL_USE_SSL", False)
+EMAIL_USE_TLS, EMAIL_USE_SSL = (
+    _email.get("EMAIL_USE_TLS", False),
+    _email.get("EMAIL_USE_SSL", False),
+)
 EMAIL_TIMEOUT = 20
 
 LOGGING = {

@@ -102,6 +102,13 @@ class Provider(models.Model):
         # An upgrade gives it to other public addresses, and the front page names them.
         BEFORE = "before", "yes, as before the upgrade; undecided"
 
+    class LimitName(models.TextChoices):
+        """What chat completions call the output limit."""
+
+        ADDRESS = "address", "by its address: max_completion_tokens at OpenAI's own and Azure's"
+        MAX_TOKENS = "max_tokens", "max_tokens"
+        MAX_COMPLETION_TOKENS = "max_completion_tokens", "max_completion_tokens"
+
     name = models.CharField(max_length=40, unique=True)
     dialect = models.CharField(
         max_length=10, choices=Dialect, default=Dialect.OPENAI, db_default="openai"
@@ -124,6 +131,14 @@ class Provider(models.Model):
         default=Fetches.ADDRESS,
         db_default="address",
         help_text="Callers choose what is fetched, so a server that reaches your own network must not.",
+    )
+    limit_name = models.CharField(
+        "name of the output limit",
+        max_length=21,
+        choices=LimitName,
+        default=LimitName.ADDRESS,
+        db_default="address",
+        help_text="What its chat completions call the output limit. A server ignores a name that it does not know.",
     )
     calls_per_minute = models.PositiveIntegerField(
         null=True,

@@ -27,7 +27,7 @@ from llmproxy.catalogue.providers import (
     change_provider,
     switch_provider,
 )
-from llmproxy.catalogue.vendors import fetches
+from llmproxy.catalogue.vendors import fetches, limit_name
 from llmproxy.models import Provider
 from usage.models import UsageRecord
 
@@ -150,6 +150,7 @@ class ProviderAdmin(ConsoleAdmin):
         "has_key",
         "members_shown",
         "fetches_shown",
+        "limit_name_shown",
         "calls_per_minute",
         "read_timeout",
         moment("created_at"),
@@ -162,6 +163,7 @@ class ProviderAdmin(ConsoleAdmin):
         "has_key",
         "members_shown",
         "fetches_shown",
+        "limit_name_shown",
     )
 
     @admin.display(description="dialect")
@@ -184,6 +186,10 @@ class ProviderAdmin(ConsoleAdmin):
     @admin.display(boolean=True, description="fetches images and files by URL")
     def fetches_shown(self, provider: Provider) -> bool:
         return fetches(provider)
+
+    @admin.display(description="name of the output limit")
+    def limit_name_shown(self, provider: Provider) -> str:
+        return limit_name(provider)
 
     @admin.display(boolean=True, description="has a key")
     def has_key(self, provider: Provider) -> bool:

@@ -28,11 +28,14 @@ from llmproxy.dialects.protocol import (
     ProviderUnavailable,
     Target,
 )
+from llmproxy.dialects.refusals import LimitNameRefused
 from llmproxy.dialects.sse import EventTooLarge
+from llmproxy.requests.call_request import Surface
 from usage.costs import Abandoned
 
 log = logging.getLogger(__name__)
 
+LIMIT_NAMES = frozenset({"max_tokens", "max_completion_tokens"})
 # Failures of a provider, and not of the caller or of this service.
 PROVIDER_FAULTS = (
     ExchangeError,
@@ -88,7 +91,7 @@ def attempts(call: Call) -> Generator[Attempt]:
             attempt.close()
             left = abandoned(admission, attempt, now=timezone.now())
             target = following
-            others.remove(target)
+            others = [each for each in others if each is not target]
             estimate = estimate_of(
                 admission.request,
                 (target,),
@@ -121,12 +124,25 @@ def _note_failure(call: Call, attempt: Attempt, failure: Exception) -> None:
 def _next(call: Call, others: Sequence[Target], attempt: Attempt) -> Target | None:
     """The target to ask next; None where the failure ends the call."""
     is_over = call.stop or call.left_at is not None or time.monotonic() >= call.deadline
-    if not others or is_over or not _comes_before_an_answer(call, attempt) or call.has_left():
+    renamed = _by_other_name(call, attempt)
+    goes_on = renamed or (others and _comes_before_an_answer(call, attempt))
+    if is_over or not goes_on or call.has_left():
         return None
+    if renamed is not None:
+        return renamed
     try:
         return ready_target(others, is_only=False, now=timezone.now())
     except ProviderUnavailable:
         return None
+
+
+def _by_other_name(call: Call, attempt: Attempt) -> Target | None:
+    """The target by the other name of the output limit, once, where its server has refused the first."""
+    target, is_chat = attempt.target, call.admission.request.surface is Surface.CHAT
+    if not isinstance(attempt.failure, LimitNameRefused) or not is_chat:
+        return None
+    [other] = LIMIT_NAMES - {target.limit_name}
+    return target._replace(limit_name=other) if target in call.admission.targets else None
 
 
 def _comes_before_an_answer(call: Call, attempt: Attempt) -> bool:

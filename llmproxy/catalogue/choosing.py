@@ -14,7 +14,7 @@ from config.encryption import decrypt
 from licensing.callers import Caller
 from licensing.models import Plan
 from licensing.permissions import NotEntitled
-from llmproxy.catalogue.vendors import fetches
+from llmproxy.catalogue.vendors import fetches, limit_name
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
 from llmproxy.models import LanguageModel, Provider, Route, is_known_to_think, tokenizer_of
@@ -176,6 +176,7 @@ def target_of(route: Route) -> Target:
         ),
         passes_all=members_of(provider) == Provider.Members.ALL,
         fetches=fetches(provider),
+        limit_name=limit_name(provider),
         route_id=route.pk,
         calls_per_minute=provider.calls_per_minute,
         read_timeout=provider.read_timeout,

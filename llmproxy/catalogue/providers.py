@@ -32,6 +32,7 @@ class ProviderTerms:
     base_url: str
     members: str = Provider.Members.LISTED
     fetches: str = Provider.Fetches.ADDRESS
+    limit_name: str = Provider.LimitName.ADDRESS
     calls_per_minute: int | None = None
     read_timeout: int | None = None
 

@@ -45,3 +45,14 @@ def fetching_warning() -> str | None:
         f"Callers can have these providers fetch images and files, as before the upgrade: {names}. Say whether they "
         "reach the public internet alone: Change provider, or LLM_FETCHES for default."
     )
+
+
+def limit_name(provider: Provider) -> str:
+    """The name by which a provider's chat completions take the output limit, as an operator says or by its address."""
+    is_default = provider.name == Provider.DEFAULT
+    told = (is_default and settings.LLM_LIMIT_NAME) or provider.limit_name
+    if told != Provider.LimitName.ADDRESS:
+        return told
+    address = settings.LLM_BASE_URL if is_default else provider.base_url
+    names = Provider.LimitName
+    return (names.MAX_COMPLETION_TOKENS if is_openai(address) else names.MAX_TOKENS).value

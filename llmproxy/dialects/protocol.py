@@ -159,8 +159,9 @@ class Target(NamedTuple):
     """Where a call goes: a provider, and its name for the model. No part of a call can choose the host or the key.
 
     ``base_url`` is as the SDK of the dialect takes it. ``passes_all``: members of a request that are not of the dialect
-    pass too. ``fetches``: images and files by URL pass. ``calls_per_minute`` and ``read_timeout``, in seconds, are the
-    provider's own limits. ``thinks``: the model is known to think before it answers.
+    pass too. ``fetches``: images and files by URL pass. ``limit_name``: what OpenAI's chat completions call the output
+    limit there. ``calls_per_minute`` and ``read_timeout``, in seconds, are the provider's own limits. ``thinks``: the
+    model is known to think before it answers.
     """
 
     provider: str
@@ -172,6 +173,7 @@ class Target(NamedTuple):
     prices: Prices
     passes_all: bool = False
     fetches: bool = False
+    limit_name: str = "max_tokens"
     route_id: int | None = None
     calls_per_minute: int | None = None
     read_timeout: int | None = None

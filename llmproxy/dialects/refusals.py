@@ -50,9 +50,18 @@ _TOO_LONG_WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REQUEST_ID = re.compile(r"[\w-]{6,80}", re.ASCII)
+_LIMIT_NAMES = re.compile(rb"\bmax_(?:completion_)?tokens\b")
+_NAME_REFUSED = re.compile(
+    rb"unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|extra inputs|not permitted|instead",
+    re.IGNORECASE,
+)
 # The detail of a refusal that comes without a message.
 _DETAILS = {413: "This is more than the model takes at once. Please send less."}
 _last_logged: dict[str, Any] = {"key": "", "at": 0.0}
+
+
+class LimitNameRefused(ProviderRejected):
+    """The server does not know the output limit by the name that it was sent; the other may do."""
 
 
 class ContextTooLong(ProviderRejected):
@@ -66,7 +75,9 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
     """The problem for the caller of an answer with another status than 200, to a request with this key."""
     is_credential = refuses_credential(status, body)
     if status in _CALLERS_FAULT and not is_credential:
-        kind = ContextTooLong if is_too_long(body) else ProviderRejected
+        kind: type[ProviderRejected] = ContextTooLong if is_too_long(body) else ProviderRejected
+        if kind is ProviderRejected and _refuses_limit_name(body):
+            kind = LimitNameRefused
         return kind(_detail(status, headers, body, key=key) or _DETAILS.get(status))
     wait = _retry_after(headers)
     if status == 504:
@@ -74,6 +85,10 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
     if is_credential:
         _log_credential_refused(status, key=key)
     return ProviderUnavailable(headers=wait) if status in _BUSY else ProviderError(headers=wait)
+
+
+def _refuses_limit_name(body: bytes) -> bool:
+    return _LIMIT_NAMES.search(body) is not None and _NAME_REFUSED.search(body) is not None
 
 
 def refuses_credential(status: int, body: bytes) -> bool:

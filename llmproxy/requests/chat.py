@@ -47,8 +47,6 @@ class Chat(CallRequest):
     """A chat completion, whose ``members`` are forwarded unchanged."""
 
     surface: Surface = Surface.CHAT
-    # The caller's name of the output limit: compatible servers support only one of the two.
-    limit_member: str
     include_usage: bool
 
     @property
@@ -97,7 +95,6 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
         model=data.get("model"),
         members=members,
         output_wanted=_output_wanted(data),
-        limit_member=_limit_member(data),
         stream=streamed,
         unknown=unknown,
         labels=labels_of(data),
@@ -109,13 +106,6 @@ def _output_wanted(data: dict[str, Any]) -> int | None:
     limits = [data.get("max_tokens"), data.get("max_completion_tokens")]
     # 0 and -1 say that the caller has no limit of its own.
     return min((int(each) for each in limits if each is not None and each > 0), default=None)
-
-
-def _limit_member(data: dict[str, Any]) -> str:
-    newer, older = "max_completion_tokens", "max_tokens"
-    # OpenAI does not take the newer one beside a prediction.
-    is_older = data.get(newer) is None and data.get(older) is not None
-    return older if is_older or data.get("prediction") is not None else newer
 
 
 def _given(members: dict[str, Any]) -> dict[str, Any]:

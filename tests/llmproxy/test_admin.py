@@ -148,6 +148,7 @@ def test_a_provider_is_added_given_a_route_and_switched_off(console: Browser) ->
         "base_url": "https://second.test/v1",
         "members": "listed",
         "fetches": "address",
+        "limit_name": "address",
         "api_key": "sk-theirs-0123456789",
     }
     console.post(reverse("admin:llmproxy_provider_add"), terms)

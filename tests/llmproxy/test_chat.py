@@ -83,7 +83,7 @@ def test_every_supported_member_is_forwarded_or_kept() -> None:
     chat = parse({**members, **kept, **dropped}, stream=None)
     assert chat.members == members
     assert (chat.model, chat.stream, chat.include_usage) == ("m", True, True)
-    assert (chat.output_wanted, chat.limit_member) == (9, "max_tokens")
+    assert chat.output_wanted == 9
 
 
 def test_null_is_the_same_as_absent() -> None:
@@ -250,8 +250,7 @@ def test_members_of_openais_dialect_are_forwarded() -> None:
     }
     chat = parse({**members, "modalities": ["text"], "max_completion_tokens": 9}, stream=False)
     assert chat.members == members
-    # OpenAI takes the newer name of the limit not beside a prediction.
-    assert (chat.output_wanted, chat.limit_member) == (9, "max_tokens")
+    assert chat.output_wanted == 9
 
 
 def test_null_is_taken_wherever_a_member_is_optional() -> None:
@@ -396,7 +395,7 @@ class TestMembersOfNoList:
         open_target = target()._replace(passes_all=True)
         open_target.check(chat)
         sent = open_target.codec(chat.surface).outgoing(chat, target=open_target, output_limit=9)
-        limit = {"model": "theirs", "max_completion_tokens": 9}
+        limit = {"model": "theirs", "max_tokens": 9}
         assert json.loads(sent.body) == self.BODY | limit
 
     def test_they_stay_in_a_call_of_a_tool_that_is_given_back(self) -> None:
@@ -436,7 +435,7 @@ class TestMembersOfNoList:
 
 def test_the_smaller_of_two_limits_counts() -> None:
     chat = parse({"messages": HELLO, "max_tokens": 50, "max_completion_tokens": 20}, stream=False)
-    assert (chat.output_wanted, chat.limit_member) == (20, "max_completion_tokens")
+    assert chat.output_wanted == 20
 
 
 @pytest.mark.parametrize(

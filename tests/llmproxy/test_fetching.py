@@ -138,6 +138,7 @@ class TestAnUpgrade:
         page = reverse("admin:llmproxy_provider_terms", args=[row.pk])
         assert b'value="before" selected' in console.get(page).content
         given = {"name": "public", "dialect": "openai", "base_url": OURS, "members": "listed"}
+        given["limit_name"] = "address"
         given |= {"fetches": "no", "reason": "It reaches our network."}
         assert console.post(page, given).status_code == 302
         row.refresh_from_db()

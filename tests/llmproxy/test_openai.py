@@ -148,7 +148,7 @@ class TestOutgoing:
         assert body == {
             "messages": [{"role": "user", "content": "hi"}],
             "model": "m",
-            "max_completion_tokens": 40,
+            "max_tokens": 40,
         }
 
 

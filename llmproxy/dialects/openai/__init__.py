@@ -21,7 +21,9 @@ class ChatCompletions:
 
     def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
         body = outgoing_members(request.members_within(output_limit), target=target)
-        body |= {"model": target.model, request.limit_member: output_limit}
+        # OpenAI does not take the newer name beside a prediction.
+        name = "max_tokens" if "prediction" in request.members else target.limit_name
+        body |= {"model": target.model, name: output_limit}
         if request.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return target.post("/chat/completions", body, streamed=request.stream)
