@@ -65,11 +65,11 @@ def prompt_estimate(
 
     Its ``images`` count so many tokens, whatever the factor, and so do audio and ``files``, where they are known.
     """
+    attached = [*_parts(members, "file", "input_audio")]
     if files is None:
-        files = files_tokens([part["file"] for part in _parts(members, "file")])
-    images += files + sum(
-        audio_tokens(part["input_audio"]) for part in _parts(members, "input_audio")
-    )
+        files = files_tokens([part["file"] for part in attached if part["type"] == "file"])
+    audio = (part["input_audio"] for part in attached if part["type"] == "input_audio")
+    images += files + sum(map(audio_tokens, audio))
     counts = [overhead + _counted(members, measure) for measure in measures]
     most = max(
         count if measure.is_exact else int((count * measure.factor).to_integral(ROUND_CEILING))
@@ -112,11 +112,11 @@ def _counted(members: dict[str, Any], measure: Measure) -> int:
     return frames + tokens_in(texts, tokenizer=tokenizer)
 
 
-def _parts(members: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
-    """The parts of a kind in the messages of a valid call."""
+def _parts(members: dict[str, Any], *kinds: str) -> Iterator[dict[str, Any]]:
+    """The parts of some kinds in the messages of a valid call."""
     for message in members["messages"]:
         if isinstance(content := message.get("content"), list):
-            yield from (part for part in content if part["type"] == kind)
+            yield from (part for part in content if part["type"] in kinds)
 
 
 def _texts(members: dict[str, Any], measure: Measure) -> Iterator[str | None]:

@@ -2,7 +2,7 @@
 
 from typing import Any, Never
 
-from llmproxy.dialects.failures import failure_of, is_failure
+from llmproxy.dialects.failures import raise_failure
 from llmproxy.dialects.passing import drop_costs, without_costs
 from llmproxy.dialects.protocol import ProviderError, ProviderRequest, Target, TokenUsage
 from llmproxy.dialects.reading import MALFORMED, count_of, parse_json, whole
@@ -28,21 +28,18 @@ class Embeddings:
     ) -> tuple[dict[str, Any], TokenUsage | None, int]:
         try:
             answer, _ = parse_json(body)
-            if is_failure(answer):
-                raise failure_of(answer, key=target.key())
+            raise_failure(answer, key=target.key, reported=_reported)
             made, usage = answer["data"], answer.pop("usage", None) or {}
-            counts = [count_of(usage.get(each)) for each in ("prompt_tokens", "total_tokens")]
+            known = _reported(usage)
             drop_costs(answer)
             answer["usage"] = whole(without_costs(usage))
         except MALFORMED:
             raise ProviderError from None
         if not isinstance(made, list) or not made:
             raise ProviderError
-        known = next((each for each in counts if each is not None), None)
-        if known is None:
-            return answer, None, 0
-        answer["usage"] |= {"prompt_tokens": known, "total_tokens": known}
-        return answer, TokenUsage(known, 0), 0
+        if known is not None:
+            answer["usage"] |= {"prompt_tokens": known.input, "total_tokens": known.input}
+        return answer, known, 0
 
     def completed(
         self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
@@ -57,3 +54,9 @@ class Embeddings:
         self, request: EmbeddingsRequest, *, target: Target, called: str | None
     ) -> Never:
         raise NotImplementedError("Embeddings are not streamed.")
+
+
+def _reported(usage: Any) -> TokenUsage | None:
+    counts = [count_of((usage or {}).get(each)) for each in ("prompt_tokens", "total_tokens")]
+    known = next((each for each in counts if each is not None), None)
+    return None if known is None else TokenUsage(known, 0)
