@@ -102,7 +102,7 @@ def test_a_folder_fits_a_screen() -> None:
 # Lines of each package without its migrations.
 BUDGETS = {
     "accounts": 10_622, "config": 9_831, "licensing": 1_942, "llmproxy": 10_438, "releases": 5_140,
-    "telemetry": 1_177, "usage": 3_741,
+    "telemetry": 1_181, "usage": 3_741,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Telemetry while web workers and the database are killed: every acknowledged event is kept once, none twice."""
+"""Telemetry while web workers and the database are killed: every acknowledged event is kept and counted once."""
 
 import os
 import signal
@@ -18,9 +18,10 @@ from uuid import uuid4
 import pytest
 import requests
 from django.db import connections
+from django.db.models import Sum
 from pytest_django.plugin import DjangoDbBlocker
 
-from telemetry.models import Event
+from telemetry.models import DailyShare, Event
 from tests.served.conftest import SignIn
 from tests.served.database import Database, new_database
 from tests.served.ledger import eventually
@@ -119,9 +120,15 @@ def test_every_acknowledged_event_is_kept_once_whoever_dies(
                 call.result(DEADLINE)
         # The database was away and not the service, so what is sent again now is all there.
         again = [_sent(shell, batch) for batch in batches[::50]]
+        other = add_person(lasting)
+        assert _sent(sign_in(service, other), [_event()]) is not None
     with lasting.rows():
-        kept = Counter(str(each) for each in Event.objects.values_list("event_id", flat=True))
+        totals = DailyShare.objects.order_by().values_list("holder_id").annotate(Sum("bytes"))
+        bytes_of = dict(totals)
+        of_person = Event.objects.filter(user_id=person.id)
+        kept = Counter(str(each) for each in of_person.values_list("event_id", flat=True))
     assert kept == Counter(each["id"] for batch in batches for each in batch)
+    assert bytes_of[person.id] == BATCHES * EVENTS * bytes_of[other.id]
     assert told.batches == Counter(range(BATCHES))
     assert told.accepted + told.duplicates == BATCHES * EVENTS
     # It was no idle moment: answers were lost, and the database was missed.
