@@ -40,6 +40,11 @@ def refused(api: APIClient, body: Any, path: str = COMPLETE) -> tuple[int, str]:
     return response.status_code, response.json()["code"]
 
 
+def test_a_caller_with_access_comes_as_far_as_the_provider(signed_in: APIClient) -> None:
+    """So nobody below was refused for want of one: the stand-in that fails the call is what calls meet."""
+    assert refused(signed_in, GOOD) == (503, "service_unavailable")
+
+
 @pytest.mark.parametrize("path", [COMPLETE, STREAM])
 @pytest.mark.parametrize("how", ENDS)
 def test_ended_access_is_refused_and_nothing_reserved(

@@ -23,7 +23,7 @@ from accounts.sessions.sign_in import TokenPair
 from licensing.callers import Caller, load_caller
 from licensing.licences import create_client, set_operator_status
 from licensing.models import Licence, Plan, Standing
-from llmproxy.calls import attempt, watch
+from llmproxy.calls import watch
 from llmproxy.keys.key_text import KeyText
 from llmproxy.keys.personal_keys import (
     ENDED,
@@ -162,13 +162,6 @@ class TestWhatEndsIt:
 
 @pytest.mark.django_db
 class TestItsCalls:
-    @pytest.fixture(autouse=True)
-    def no_provider(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def failing(*_: object, **__: object) -> None:
-            raise ConnectionError
-
-        monkeypatch.setattr(attempt, "Exchange", failing)
-
     def test_its_holder_is_found_in_one_query(self, made: Make, now: datetime) -> None:
         text = KeyText.parse(made())
         assert text is not None
@@ -223,15 +216,6 @@ class TestItsCalls:
             for each in (by_key, signed_in, other)
         ]
         assert codes == ["invalid_request", "invalid_request", "rate_limited"]
-
-
-class Exchange:
-    """A request under way."""
-
-    closed = False
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.mark.django_db
