@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.permissions import AllowAny, IsAuthenticated
+from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -115,8 +115,6 @@ class AccessViewSet(ViewSet):
 class MeViewSet(ViewSet):
     """The caller."""
 
-    permission_classes = (IsAuthenticated,)
-
     @extend_schema(operation_id="me", responses=MeSerializer)
     def retrieve(self, request: Request) -> Response:
         """The signed-in person and their client."""
@@ -127,8 +125,6 @@ class MeViewSet(ViewSet):
 @extend_schema(tags=["access"])
 class SessionViewSet(ViewSet):
     """The caller's sessions."""
-
-    permission_classes = (IsAuthenticated,)
 
     @extend_schema(operation_id="sessions", responses=SessionListSerializer)
     def list(self, request: Request) -> Response:
@@ -174,8 +170,6 @@ class SessionViewSet(ViewSet):
 @extend_schema(tags=["access"])
 class PasswordViewSet(ViewSet):
     """The caller's own password."""
-
-    permission_classes = (IsAuthenticated,)
 
     @problems("rate_limited")
     @extend_schema(

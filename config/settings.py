@@ -135,7 +135,6 @@ ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en"
-USE_TZ = True
 TIME_ZONE = "UTC"
 APPEND_SLASH = False
 
@@ -253,7 +252,6 @@ STORAGES: dict[str, dict[str, Any]] = {
 STATIC_URL = "static/"
 # Served straight from the packages, without a build step.
 WHITENOISE_USE_FINDERS = True
-WHITENOISE_AUTOREFRESH = WHITENOISE_MANIFEST_STRICT = False
 
 # --- Transport --------------------------------------------------------------------------------------
 
@@ -271,7 +269,6 @@ CSRF_COOKIE_NAME = f"{_host_only}csrftoken"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 MESSAGE_STORAGE = "config.console.message_cookie.MessageCookie"
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
-X_FRAME_OPTIONS = "DENY"
 # What a webview may send: this API's own headers, and what SDKs add by themselves or offer as an option. WebKit asks
 # for `user-agent` too, which Chromium drops.
 CORS_ALLOW_HEADERS = [
@@ -358,10 +355,8 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "config.api.schema.Schema",
     "EXCEPTION_HANDLER": "config.api.handlers.for_rest_framework",
     "UNAUTHENTICATED_USER": None,
-    "UNICODE_JSON": True,
     # Unknown members of a query are ignored; a `format` would otherwise answer 404.
     "URL_FORMAT_OVERRIDE": None,
-    "DATETIME_FORMAT": "iso-8601",
 }
 
 SPECTACULAR_SETTINGS = description_settings(version=VERSION, base_url=BASE_URL)

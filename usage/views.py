@@ -2,7 +2,6 @@
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -15,8 +14,6 @@ from usage.summaries import summary
 
 class UsageViewSet(ViewSet):
     """The caller's usage."""
-
-    permission_classes = (IsAuthenticated,)
 
     @extend_schema(operation_id="usage_me", responses=UsageSerializer, tags=["usage"])
     def me(self, request: Request) -> Response:

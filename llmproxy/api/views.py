@@ -137,7 +137,6 @@ class ModelViewSet(ViewSet):
     """Lists the models, also for a suspended client."""
 
     authentication_classes = (CallAuthentication,)
-    permission_classes = (IsAuthenticated,)
 
     @problems("not_entitled")
     @extend_schema(

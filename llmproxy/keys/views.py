@@ -4,7 +4,6 @@ from uuid import UUID
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -23,8 +22,6 @@ from llmproxy.models import PersonalKey
 @extend_schema(tags=["personal keys"])
 class KeyViewSet(ViewSet):
     """The caller's personal keys, for editors and command lines. A key itself is no access to them."""
-
-    permission_classes = (IsAuthenticated,)
 
     @extend_schema(operation_id="personal_keys", responses=KeyListSerializer)
     def list(self, request: Request) -> Response:
