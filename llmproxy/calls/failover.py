@@ -13,12 +13,12 @@ from django.utils import timezone
 
 from config.api.problems import Problem
 from config.http.errors import Broken, ExchangeError, TimedOut, TooLarge, Unreachable
-from llmproxy.calls import watch
 from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.call import Call
 from llmproxy.calls.charge import abandoned
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.calls.meter import State
+from llmproxy.calls.watch import watched
 from llmproxy.catalogue import health, readiness
 from llmproxy.catalogue.readiness import ready_target
 from llmproxy.dialects.protocol import (
@@ -61,8 +61,7 @@ def attempts(call: Call) -> Generator[Attempt]:
     others, estimate = list(admission.targets[1:]), admission.estimate
     target = admission.targets[0]
     left: Abandoned | None = None
-    try:
-        watch.register(call)
+    with watched(call):
         while True:
             routes = 1 + len(others)
             attempt = Attempt(target, estimate, deadline=call.deadline, routes=routes)
@@ -99,8 +98,6 @@ def attempts(call: Call) -> Generator[Attempt]:
                 of=admission.caller.user_id,
                 files=admission.estimate.files,
             )
-    finally:
-        watch.end(call)
 
 
 def _note_failure(call: Call, attempt: Attempt, failure: Exception) -> None:

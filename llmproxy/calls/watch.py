@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -66,13 +67,18 @@ _starting = threading.Lock()
 _watch: threading.Thread | None = None
 
 
-def register(call: Call) -> None:
-    """Watches a call until its end."""
+@contextmanager
+def watched(call: Call) -> Iterator[None]:
+    """Watches a call during the block, at whose end it cuts what is left of the call's exchange."""
     _calls[call.id] = _WatchedCall(call)
     _start()
+    try:
+        yield
+    finally:
+        _end(call)
 
 
-def end(call: Call) -> None:
+def _end(call: Call) -> None:
     """Cuts what is left of a call's exchange, and watches it no longer. Idempotent."""
     if call.attempt is not None:
         call.attempt.close()
@@ -165,7 +171,7 @@ def settle_held_up() -> None:
         if each.cut_at is not None and now - each.cut_at > HELD_UP_SECONDS:
             reason = each.call.stop.reason or StopReason.TOO_LATE
             each.call.settle(reason.end)
-            end(each.call)
+            _end(each.call)
 
 
 def _in_batches() -> Iterator[_WatchedCall]:

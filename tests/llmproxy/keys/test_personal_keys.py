@@ -263,7 +263,7 @@ class TestRunningCalls:
             watch.end_refused()
         exchange, problem = call.attempt.exchange, call.stop.problem
         assert exchange.closed == (code is not None)
-        watch.end(call)
+        del watch._calls[call.id]
         assert len(queries) == 2
         assert (problem.code if problem else None) == code
         if problem and code == "access_revoked":
