@@ -7,9 +7,9 @@ refused. Within a minute a worker queues mail for the waiting rows, in the trans
 is mailed twice, none is lost with a process, and many at once are one mail.
 """
 
-import math
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
+from statistics import quantiles
 from typing import NamedTuple
 from uuid import UUID
 
@@ -23,7 +23,7 @@ from usage.models import Alert, MonthlyUsage, UsageRecord
 from usage.periods import Period
 from usage.settlement import SHARE_PERCENT
 
-PERCENTILE = 0.95
+PERCENTILE = 95
 # Above so many mails an hour, alerts are gathered into one mail, sent at most four times an hour.
 MAILS_AN_HOUR = 10
 _MONTHLY = (Alert.Kind.INPUT, Alert.Kind.OUTPUT)
@@ -125,11 +125,9 @@ def _highest(shares: list[Alert]) -> list[float]:
 
 def _percentile(values: list[float]) -> float | None:
     """The percentile of ordered values, as PostgreSQL's ``percentile_cont``."""
-    if not values:
-        return None
-    rest, place = math.modf(PERCENTILE * (len(values) - 1))
-    low, high = values[int(place)], values[math.ceil(PERCENTILE * (len(values) - 1))]
-    return low + rest * (high - low)
+    if len(values) < 2:
+        return values[0] if values else None
+    return quantiles(values, n=100, method="inclusive")[PERCENTILE - 1]
 
 
 def _notice(shares: list[Alert]) -> int:

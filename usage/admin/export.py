@@ -80,27 +80,24 @@ def _row(record: UsageRecord) -> dict[str, Any]:
 def _attempt_rows(record: UsageRecord, attempts: Sequence[Attempt]) -> Iterator[dict[str, Any]]:
     """Lines of their own for what providers may bill and no person is charged; the first has the id ``<call>/1``."""
     for number, each in enumerate(attempts, 1):
-        yield {**_attempt_row(record, each), "id": f"{record.pk}/{number}"}
-
-
-def _attempt_row(record: UsageRecord, attempt: Attempt) -> dict[str, Any]:
-    source = UsageRecord.Source.PROVIDER if attempt.is_reported else UsageRecord.Source.ESTIMATED
-    return {
-        **_row(record),
-        "opened_at": instant(attempt.asked_at),
-        "settled_at": instant(attempt.abandoned_at),
-        "provider": attempt.provider,
-        "state": "left",
-        "source": source.value,
-        "end": UsageRecord.End.TIMEOUT.value,
-        "input_tokens": attempt.input,
-        "cached_input_tokens": 0,
-        "capped_input": 0,
-        "cache_write_tokens": 0,
-        "output_tokens": attempt.output,
-        "reasoning_tokens": 0,
-        "cost_usd": None if attempt.cost is None else str(decimal(attempt.cost)),
-    }
+        source = UsageRecord.Source.PROVIDER if each.is_reported else UsageRecord.Source.ESTIMATED
+        yield {
+            **_row(record),
+            "id": f"{record.pk}/{number}",
+            "opened_at": instant(each.asked_at),
+            "settled_at": instant(each.abandoned_at),
+            "provider": each.provider,
+            "state": "left",
+            "source": source.value,
+            "end": UsageRecord.End.TIMEOUT.value,
+            "input_tokens": each.input,
+            "cached_input_tokens": 0,
+            "capped_input": 0,
+            "cache_write_tokens": 0,
+            "output_tokens": each.output,
+            "reasoning_tokens": 0,
+            "cost_usd": None if each.cost is None else str(decimal(each.cost)),
+        }
 
 
 def _cell(value: Any) -> Any:

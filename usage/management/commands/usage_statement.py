@@ -18,6 +18,7 @@ from usage.statements import Line, Statement
 NAMES = ("calls", "input", "cached", "output", "cost_usd", "abandoned", "unpriced")
 WIDTHS = (9, 15, 15, 15, 16, 11, 10)
 NAME_WIDTH = 44
+PLURALS = {"person": "people", "model": "models"}
 
 
 class Command(BaseCommand):
@@ -61,7 +62,7 @@ class Command(BaseCommand):
 
     def _csv(self, client: Client, statement: Statement) -> None:
         self._rows([("of", "name", *NAMES)])
-        for of, lines in _parts(statement):
+        for of, lines in (*_parts(statement), ("total", [statement.total()])):
             for line in lines:
                 self._rows([(of, line.name, *_values(line).values())])
 
@@ -72,13 +73,8 @@ class Command(BaseCommand):
         """One object, a row on each line, written as it is read."""
         head = {"id": str(client.pk), "name": client.name}
         self.stdout.write(f'{{"client": {dumps(head)}, "month": "{statement.month:%Y-%m}",')
-        parts = (
-            ("people", statement.people()),
-            ("models", statement.models()),
-            ("left", statement.abandoned()),
-        )
-        for name, lines in parts:
-            self.stdout.write(f'"{name}": [', ending="")
+        for of, lines in _parts(statement):
+            self.stdout.write(f'"{PLURALS.get(of, of)}": [', ending="")
             comma = "\n"
             for line in lines:
                 row = dumps({"name": line.name, **_values(line)})
@@ -93,7 +89,6 @@ def _parts(statement: Statement) -> Iterator[tuple[str, Iterable[Line]]]:
     yield "person", statement.people()
     yield "model", statement.models()
     yield "left", statement.abandoned()
-    yield "total", [statement.total()]
 
 
 def _values(line: Line) -> dict[str, Any]:
