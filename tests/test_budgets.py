@@ -101,8 +101,8 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_622, "config": 9_831, "licensing": 1_942, "llmproxy": 10_438, "releases": 5_140,
-    "telemetry": 1_181, "usage": 3_741,
+    "accounts": 10_613, "config": 9_823, "licensing": 1_939, "llmproxy": 10_436, "releases": 5_139,
+    "telemetry": 1_179, "usage": 3_728,
 }  # fmt: skip
 
 
