@@ -242,12 +242,11 @@ class TestNights:
 def test_a_client_whose_telemetry_is_refused_is_told_once_a_day(
     now: datetime, organisation: Client
 ) -> None:
-    noon = now.replace(hour=12)
-    beat(noon)
-    DailyShare.objects.create(day=noon.date(), client_id=organisation.pk, holder_id=organisation.pk)
-    name = f"telemetry: {organisation.pk} {noon.date()}"
+    beat(now)
+    DailyShare.objects.create(day=now.date(), client_id=organisation.pk, holder_id=organisation.pk)
+    name = f"telemetry: {organisation.pk} {now.date()}"
     for _ in range(2):
-        assert watch(now=noon) == [name]
+        assert watch(now=now) == [name]
     assert subjects() == [f"Telemetry of {organisation} is full today"]
-    assert watch(now=noon + 24 * HOUR) == ["queue", "worker"]
+    assert watch(now=now + 24 * HOUR) == ["queue", "worker"]
     assert actions()[:2] == [f"alarm:raised {name}", f"alarm:cleared {name}"]
