@@ -10,6 +10,6 @@ def decimal(amount: int) -> Decimal:
     return Decimal(amount).scaleb(-6)
 
 
-def shown(amount: int, places: int = 2) -> str:
+def in_dollars(amount: int, places: int = 2) -> str:
     """Dollars as people read them, rounded."""
     return f"${decimal(amount):,.{places}f}"

@@ -15,7 +15,7 @@ from django.db.models import QuerySet, Sum
 from accounts.audit import Actor, reason_faults, record
 from accounts.models import Client
 from config.api.problems import Fault, InvalidRequest
-from config.money import DOLLAR, shown
+from config.money import DOLLAR, in_dollars
 from usage import mails
 from usage.models import Budget, UsageRecord
 from usage.periods import Period
@@ -35,7 +35,7 @@ def set_budget(
     """
     faults = reason_faults(reason)
     if monthly is not None and not 0 < monthly <= MOST:
-        faults.append(Fault("/monthly", "invalid", f"Above $0, up to {shown(MOST)}."))
+        faults.append(Fault("/monthly", "invalid", f"Above $0, up to {in_dollars(MOST)}."))
     if faults:
         raise InvalidRequest(errors=faults)
     with transaction.atomic():
@@ -136,4 +136,4 @@ def _forget_notices(budget: Budget) -> None:
 
 def _seen(budget: Budget | None) -> dict[str, Any] | None:
     """The representation in the audit log."""
-    return {"monthly": shown(budget.monthly)} if budget else None
+    return {"monthly": in_dollars(budget.monthly)} if budget else None

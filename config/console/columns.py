@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 
 from config.console.template_tags import instant
-from config.money import shown
+from config.money import in_dollars
 
 
 def moment(field: str, label: str = "") -> Callable[[Any], str]:
@@ -29,7 +29,7 @@ def tokens(field: str, label: str = "") -> Callable[[Any], str]:
 
 def dollars(field: str, label: str = "") -> Callable[[Any], str]:
     """A list column for an amount of money, to the millionth of a dollar."""
-    return _column(field, label, lambda amount: "" if amount is None else shown(amount, 6))
+    return _column(field, label, lambda amount: "" if amount is None else in_dollars(amount, 6))
 
 
 def _number(value: int | None) -> str:

@@ -14,7 +14,7 @@ from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from config.api.problems import instant as rfc3339
-from config.money import shown
+from config.money import in_dollars
 
 register = template.Library()
 
@@ -60,7 +60,7 @@ def grouped(number: int | None) -> str:
 @register.filter
 def dollars(amount: int | None) -> str:
     """An amount of money, kept in millionths of a dollar."""
-    return NOTHING if amount is None else shown(amount)
+    return NOTHING if amount is None else in_dollars(amount)
 
 
 @register.filter

@@ -152,7 +152,7 @@ class LicenceAdmin(ConsoleAdmin):
     list_display = (
         "client",
         "plan",
-        "shown_status",
+        "status_label",
         moment("grace_until"),
         "billing_status",
         "operator_status",
@@ -166,8 +166,8 @@ class LicenceAdmin(ConsoleAdmin):
     fields = (
         "client",
         "plan",
-        "shown_entitlements",
-        "shown_status",
+        "entitlement_names",
+        "status_label",
         moment("grace_until"),
         "billing_status",
         moment("billing_grace_until"),
@@ -178,15 +178,15 @@ class LicenceAdmin(ConsoleAdmin):
         "stripe_customer_id",
         moment("changed_at"),
     )
-    readonly_fields = ("shown_entitlements", "shown_status")
+    readonly_fields = ("entitlement_names", "status_label")
 
     def audit_target(self, row: Licence) -> object:
         return row.client_id
 
     @admin.display(description="status", ordering="status")
-    def shown_status(self, licence: Licence) -> str:
+    def status_label(self, licence: Licence) -> str:
         return standing(licence.status)
 
     @admin.display(description="entitlements")
-    def shown_entitlements(self, licence: Licence) -> str:
+    def entitlement_names(self, licence: Licence) -> str:
         return ", ".join(licence.all_entitlements) or "–"

@@ -77,26 +77,26 @@ class PlanAdmin(ConsoleAdmin):
     add_action = AddPlan()
     list_display = (
         "name",
-        "shown_entitlements",
+        "entitlement_names",
         tokens("monthly_input_tokens"),
         tokens("monthly_output_tokens"),
         tokens("daily_tokens"),
-        "licences_held",
+        "licence_number",
         yes_no("allows_keys", "personal keys"),
         "cached_input_percent",
         yes_no("is_default", "for new clients"),
     )
     search_fields = ("name",)
     fields = list_display
-    readonly_fields = ("shown_entitlements", "licences_held")
+    readonly_fields = ("entitlement_names", "licence_number")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(licence_count=Count("licences"))
 
     @admin.display(description="entitlements")
-    def shown_entitlements(self, plan: Plan) -> str:
+    def entitlement_names(self, plan: Plan) -> str:
         return ", ".join(plan.entitlements) or "–"
 
     @admin.display(description="licences", ordering="licence_count")
-    def licences_held(self, plan: Any) -> int:
+    def licence_number(self, plan: Any) -> int:
         return int(plan.licence_count)

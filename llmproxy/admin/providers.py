@@ -18,7 +18,7 @@ from accounts.audit import Actor
 from config.console.actions import Action, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
-from config.money import shown
+from config.money import in_dollars
 from llmproxy.catalogue.choosing import members_of
 from llmproxy.catalogue.health import MINUTES, health_of
 from llmproxy.catalogue.providers import (
@@ -144,11 +144,11 @@ class SwitchOn(Action):
 class ProviderAdmin(ConsoleAdmin):
     row_actions = (ChangeProvider(), SwitchOff(), SwitchOn())
     add_action = AddProvider()
-    list_display = ("name", "dialect_shown", "address", yes_no("is_on", "on"), "health", "spend")
+    list_display = ("name", "dialect_label", "address", yes_no("is_on", "on"), "health", "spend")
     fields = (
         *list_display,
         "has_key",
-        "members_shown",
+        "member_names",
         "fetches_shown",
         "limit_name_shown",
         "calls_per_minute",
@@ -156,24 +156,24 @@ class ProviderAdmin(ConsoleAdmin):
         moment("created_at"),
     )
     readonly_fields = (
-        "dialect_shown",
+        "dialect_label",
         "address",
         "health",
         "spend",
         "has_key",
-        "members_shown",
+        "member_names",
         "fetches_shown",
         "limit_name_shown",
     )
 
     @admin.display(description="dialect")
-    def dialect_shown(self, provider: Provider) -> str:
+    def dialect_label(self, provider: Provider) -> str:
         if provider.name == Provider.DEFAULT:
             return settings.LLM_PROVIDER
         return provider.get_dialect_display()
 
     @admin.display(description="members")
-    def members_shown(self, provider: Provider) -> str:
+    def member_names(self, provider: Provider) -> str:
         label = Provider.Members(members_of(provider)).label
         return f"{label} (LLM_MEMBERS)" if provider.name == Provider.DEFAULT else label
 
@@ -211,4 +211,4 @@ class ProviderAdmin(ConsoleAdmin):
         since = timezone.now() - SPEND_OF
         calls = UsageRecord.objects.filter(provider=provider.name, opened_at__gte=since)
         told = calls.aggregate(calls=Count("pk"), cost=Sum("cost"))
-        return f"{told['calls']:,} calls, {shown(told['cost'] or 0)}"
+        return f"{told['calls']:,} calls, {in_dollars(told['cost'] or 0)}"

@@ -185,15 +185,15 @@ class RouteAdmin(ConsoleAdmin):
         RemoveRoute(),
     )
     add_action = AddRoute()
-    list_display = ("__str__", "provider_name", "order", "surfaces_shown", "counted", "prices")
+    list_display = ("__str__", "provider_name", "order", "surface_names", "counted", "prices")
     list_filter = ("tokenizer", "factor_is_set", "prices_are_set")
     list_select_related = ("model", "provider")
     search_fields = ("model__name", "provider_name")
-    fields = ("model", "provider", "provider_name", "order", "surfaces_shown", "counted", "prices")
-    readonly_fields = ("surfaces_shown", "counted", "prices")
+    fields = ("model", "provider", "provider_name", "order", "surface_names", "counted", "prices")
+    readonly_fields = ("surface_names", "counted", "prices")
 
     @admin.display(description="surfaces")
-    def surfaces_shown(self, route: Route) -> str:
+    def surface_names(self, route: Route) -> str:
         return ", ".join(route.surfaces) or "all of the dialect"
 
     @admin.display(description="prompts counted by", ordering="token_factor")

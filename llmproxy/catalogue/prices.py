@@ -9,7 +9,7 @@ from django.db import transaction
 
 from accounts.audit import Actor, check_reason, reason_faults, record
 from config.api.problems import Fault, InvalidRequest
-from config.money import DOLLAR, shown
+from config.money import DOLLAR, in_dollars
 from llmproxy.catalogue.routing import lock_route
 from llmproxy.models import Route
 from usage.costs import Prices
@@ -28,9 +28,9 @@ def price_text(prices: Prices) -> str:
     """Prices in words, for a million tokens."""
     if prices.input is None or prices.output is None:
         return "none"
-    cached = "" if prices.cached_input is None else f", cached {shown(prices.cached_input, 4)}"
-    written = "" if prices.cache_write is None else f", cache writes {shown(prices.cache_write, 4)}"
-    return f"input {shown(prices.input, 4)}{cached}{written}, output {shown(prices.output, 4)}"
+    named: list[tuple[str, int | None]] = [("input", prices.input), ("cached", prices.cached_input)]
+    named += [("cache writes", prices.cache_write), ("output", prices.output)]
+    return ", ".join(f"{name} {in_dollars(each, 4)}" for name, each in named if each is not None)
 
 
 def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: datetime) -> Route:
@@ -43,7 +43,7 @@ def set_prices(*, route_id: int, prices: Prices, reason: str, by: Actor, now: da
         if price is None and name not in _OPTIONAL:
             faults.append(Fault(f"/{name}", "required", "Give both, or free the prices."))
         elif price is not None and not 0 <= price <= MOST:
-            faults.append(Fault(f"/{name}", "invalid", f"From $0 to {shown(MOST)}."))
+            faults.append(Fault(f"/{name}", "invalid", f"From $0 to {in_dollars(MOST)}."))
     if not faults and (prices.cached_input or 0) > (prices.input or 0):
         sentence = "Cached input costs no more than other input."
         faults.append(Fault("/cached_input_price", "invalid", sentence))

@@ -18,7 +18,7 @@ from accounts.audit import record
 from accounts.models import Session
 from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, dollars, moment, tokens, yes_no
-from config.money import shown
+from config.money import in_dollars
 from usage.admin.corrections import LowerCharge
 from usage.admin.export import lines
 from usage.models import Alert, MonthlyUsage, UsageRecord
@@ -122,7 +122,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
         found = row.as_settled
         if found is None:
             return ""
-        cost = "" if found["cost"] is None else f", {shown(found['cost'], 6)}"
+        cost = "" if found["cost"] is None else f", {in_dollars(found['cost'], 6)}"
         return f"{found['input_tokens']:,} of input, {found['output_tokens']:,} of output{cost}"
 
     @admin.display(description="abandoned attempts")
@@ -135,7 +135,7 @@ class UsageRecordAdmin(ExportedList, LargeList):
                 (
                     each.provider,
                     round((each.abandoned_at - each.asked_at).total_seconds()),
-                    "" if each.cost is None else f", up to {shown(each.cost, 6)}",
+                    "" if each.cost is None else f", up to {in_dollars(each.cost, 6)}",
                 )
                 for each in attempts_of([row])[row.pk]
             ),

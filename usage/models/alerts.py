@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 from django.db.models import Q
 
-from config.money import shown
+from config.money import in_dollars
 
 
 class AlertQuerySet(models.QuerySet["Alert"]):
@@ -96,4 +96,4 @@ class Budget(models.Model):
         ordering = ("client",)
 
     def __str__(self) -> str:
-        return f"{shown(self.monthly)} a month"
+        return f"{in_dollars(self.monthly)} a month"
