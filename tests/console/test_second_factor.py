@@ -406,7 +406,8 @@ def test_a_grave_act_on_several_rows_asks_too(whole: Browser, user: User) -> Non
 def test_a_grave_act_that_adds_a_row_asks_too(whole: Browser, operator: User) -> None:
     page = reverse("admin:llmproxy_provider_add")
     given = {"name": "theirs", "dialect": "openai", "base_url": "https://models.example/v1"}
-    given |= {"members": "listed", "fetches": "no", "api_key": "sk-theirs", "once": "1"}
+    given |= {"members": "listed", "fetches": "no", "limit_name": "address"}
+    given |= {"api_key": "sk-theirs", "once": "1"}
     assert whole.get(page).status_code == 200
     age(whole, minutes=11)
     assert sent(whole, page).startswith(f"{PROVE}?next=%2Fadmin%2Fllmproxy%2Fprovider%2Fadd")
