@@ -33,7 +33,7 @@ def entitled(person: Person, database, now) -> Person:
         set_terms(
             licence_id=licence.pk,
             plan=licence.plan,
-            entitlements=["notes"],
+            entitlements=["notes", "proved"],
             reason="x",
             by=Actor(name="test"),
             now=now,
@@ -47,9 +47,9 @@ class Published:
     def __init__(self, service: Service, storage: Path, folder: Path) -> None:
         self.service, self.storage, self.folder = service, storage, folder
 
-    def publish(self, version: str, signature: Path) -> str:
+    def publish(self, version: str, signature: Path, app: str = "notes") -> str:
         return self.service.manage(
-            "publish_app", "notes", version, str(self.folder / "bundle.tar.gz"), str(signature)
+            "publish_app", app, version, str(self.folder / "bundle.tar.gz"), str(signature)
         )
 
 
@@ -62,8 +62,8 @@ def serving(ground: Ground, tmp_path: Path, public: str, **variables: str) -> It
         yield Published(service, storage, folder)
 
 
-def manifest(shell: Shell, channel: str) -> requests.Response:
-    return shell.get(f"/v1/apps/notes/manifest?channel={channel}")
+def manifest(shell: Shell, channel: str, app: str = "notes") -> requests.Response:
+    return shell.get(f"/v1/apps/{app}/manifest?channel={channel}")
 
 
 def verified(answer: dict[str, str], storage: Path, folder: Path, public: Path) -> None:
@@ -104,6 +104,7 @@ def test_a_published_version_is_offered_and_never_replaced(
 def test_the_documented_shell_installs_what_is_proved_and_nothing_else(
     ground: Ground, tmp_path: Path, entitled: Person, sign_in: SignIn
 ) -> None:
+    # An app of its own: services share a database, where a version keeps its first signature.
     documented = runpy.run_path(str(ROOT / "docs" / "examples" / "python" / "bundle.py"))
     signer, other, refused = Signer(), Signer(), documented["Refused"]
     key, apps = base64.b64encode(signer.public).decode(), tmp_path / "apps"
@@ -111,23 +112,23 @@ def test_the_documented_shell_installs_what_is_proved_and_nothing_else(
         for place in serving(ground, tmp_path, key, CDN_URL=cdn.url):
             content = (place.folder / "bundle.tar.gz").read_bytes()
             signature = place.folder / "bundle.tar.gz.minisig"
-            signature.write_bytes(signer.app(content, app="notes", version="1.0.0"))
-            place.publish("1.0.0", signature)
-            offered = manifest(sign_in(place.service, entitled), "latest").json()
-        installed = documented["install"](offered, "notes", key, apps)
+            signature.write_bytes(signer.app(content, app="proved", version="1.0.0"))
+            assert "published" in place.publish("1.0.0", signature, "proved")
+            offered = manifest(sign_in(place.service, entitled), "latest", "proved").json()
+        installed = documented["install"](offered, "proved", key, apps)
         assert (installed / "index.html").read_bytes() == b"<!doctype html>"
         stolen = {
             "another app": signer.app(content, app="mail", version="1.0.0"),
-            "an old version": signer.app(content, app="notes", version="0.9.0"),
-            "another key": other.app(content, app="notes", version="1.0.0"),
-            "other bytes": signer.app(b"others", app="notes", version="1.0.0"),
+            "an old version": signer.app(content, app="proved", version="0.9.0"),
+            "another key": other.app(content, app="proved", version="1.0.0"),
+            "other bytes": signer.app(b"others", app="proved", version="1.0.0"),
             "no signature": b"none",
         }
         forged = {name: {**offered, "sig": encoded(file)} for name, file in stolen.items()}
         forged["another hash"] = {**offered, "sha256": "0" * 64}
         for name, given in forged.items():
             with pytest.raises(refused):
-                documented["install"](given, "notes", key, tmp_path / name)
+                documented["install"](given, "proved", key, tmp_path / name)
             assert not (tmp_path / name).exists()
 
 
