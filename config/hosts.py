@@ -3,8 +3,12 @@
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import urlsplit
 
-# Endings of names that no public name server answers.
-PRIVATE_ENDINGS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
+# Endings of names that no public name server answers, then of public ones that lead to an address within the name.
+PRIVATE_ENDINGS = (
+    ".localhost", ".localdomain", ".local", ".internal", ".intranet", ".private", ".corp", ".home", ".lan",
+    ".home.arpa", ".svc", ".cluster", ".consul",
+    ".nip.io", ".sslip.io", ".xip.io", ".localtest.me", ".lvh.me",
+)  # fmt: skip
 
 
 def is_loopback(address: str) -> bool:
@@ -22,7 +26,7 @@ def is_private(address: str) -> bool:
     host = _host(address)
     if literal := _literal(host):
         return not literal.is_global
-    return "." not in host or host.endswith(PRIVATE_ENDINGS)
+    return "." not in host or f".{host}".endswith(PRIVATE_ENDINGS)
 
 
 def _host(address: str) -> str:

@@ -35,6 +35,15 @@ def test_this_machine_is_private_too(address: str) -> None:
         "https://models.internal/v1",
         "https://models.corp.local./v1",
         "http://0.0.0.0:8000",
+        "http://vllm.models.svc:8000/v1",
+        "http://vault.service.consul",
+        "https://models.corp/v1",
+        "https://models.intranet",
+        "https://nas.home",
+        "http://10.0.0.5.nip.io",
+        "http://app-10-0-0-5.sslip.io",
+        "http://localtest.me",
+        "http://a.LVH.me.:8000",
     ],
 )
 def test_private_hosts_are_not_this_machine(address: str) -> None:
@@ -49,6 +58,8 @@ def test_private_hosts_are_not_this_machine(address: str) -> None:
         "https://127.0.0.1.evil.test",
         "https://localhost.evil.test",
         "https://8.8.8.8",
+        "https://mynip.io",
+        "https://corp.example.com",
         "https://[2606:4700::1111]/",
     ],
 )
