@@ -26,13 +26,13 @@ SHORT_NAME = re.compile(r"~[0-9]+(\.[^.]*)?$")
 NOT_IN_NAMES = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')
 # Controls, characters such as those that turn the direction of text, and ends of lines.
 INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
-# Letters, marks and spaces that show nothing: ignorable ones, the empty braille cell, and spaces but the plain one.
+# Letters, marks, signs and spaces that show nothing: ignorable ones, the empty braille cell, spaces but the plain one.
 BLANK = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
-    "|[^\\S ]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufffc"
+    "\U00016fe4\U0001d159\U000e0000-\U000e0fff]|[^\\S ]"
 )
 # Folders whose programs run what stands in their settings.
-VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
+VERSION_CONTROL = frozenset({".bzr", ".git", ".hg", ".jj", ".svn", "_darcs", "cvs"})
 
 
 class BundleRejected(Problem):
