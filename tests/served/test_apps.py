@@ -116,7 +116,9 @@ def test_the_documented_shell_installs_what_is_proved_and_nothing_else(
             assert "published" in place.publish("1.0.0", signature, "proved")
             offered = manifest(sign_in(place.service, entitled), "latest", "proved").json()
         installed = documented["install"](offered, "proved", key, apps)
-        assert (installed / "index.html").read_bytes() == b"<!doctype html>"
+        again = documented["install"](offered, "proved", key, apps)
+        assert (again / "index.html").read_bytes() == b"<!doctype html>"
+        assert list(again.parent.iterdir()) == [again] == [installed]
         stolen = {
             "another app": signer.app(content, app="mail", version="1.0.0"),
             "an old version": signer.app(content, app="proved", version="0.9.0"),

@@ -35,7 +35,12 @@ def install(manifest: dict[str, Any], slug: str, public_key: str, apps: Path) ->
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             # Nothing outside of the folder, no links out of it, no devices.
             archive.extractall(Path(aside, "app"), filter="data")
-        Path(aside, "app").rename(target)
+        try:
+            Path(aside, "app").rename(target)
+        except OSError:
+            # A version never changes: one that was there, or came meanwhile, is this one.
+            if not target.is_dir():
+                raise
     return target
 
 
