@@ -30,12 +30,15 @@ from llmproxy.calls.relay import Stream, complete, stream
 from llmproxy.calls.token_counts import count_tokens
 from llmproxy.catalogue.choosing import offered, unknown_model
 from llmproxy.keys.authentication import CallAuthentication
+from llmproxy.prompts.estimates import files_in
 from llmproxy.requests import embeddings, responses
 from llmproxy.requests.call_request import CallRequest
 from llmproxy.requests.chat import parse
 
 # The bytes of a prompt that one count of the limit allows.
 COUNTED_AT_ONCE = 256 * 1024
+# How often a prompt with files counts: a small one may hold pages that take long to read.
+FILES_COUNT = 8
 
 
 class ModelCallViewSet(ViewSet):
@@ -101,11 +104,16 @@ class ModelCallViewSet(ViewSet):
         return self._answer(request, embeddings.parse)
 
     def _counted(self, request: Request, read: Callable[[dict[str, Any]], CallRequest]) -> int:
-        """The tokens of a prompt, which counts several times towards the limit if it is large."""
-        caller, now, size = caller_of(request), timezone.now(), size_of(request)
-        times = 1 + size // COUNTED_AT_ONCE
-        ratelimits.count("counts.user", key=str(caller.user_id), now=now, times=times)
+        """The tokens of a prompt, which counts several times towards the limit if it is large or has files."""
+        caller, now = caller_of(request), timezone.now()
+        count = partial(ratelimits.count, "counts.user", key=str(caller.user_id), now=now)
+        count()
+        size = len(request.body)
+        if size >= COUNTED_AT_ONCE:
+            count(times=size // COUNTED_AT_ONCE)
         asked = read(cast("dict[str, Any]", request.data))
+        if any(files_in(asked.prompt)):
+            count(times=FILES_COUNT - 1)
         return count_tokens(caller=caller, request=asked, now=now, size=size)
 
     def _answer(

@@ -65,11 +65,9 @@ def prompt_estimate(
 
     Its ``images`` count so many tokens, whatever the factor, and so do audio and ``files``, where they are known.
     """
-    attached = [*_parts(members, "file", "input_audio")]
     if files is None:
-        files = files_tokens([part["file"] for part in attached if part["type"] == "file"])
-    audio = (part["input_audio"] for part in attached if part["type"] == "input_audio")
-    images += files + sum(map(audio_tokens, audio))
+        files = files_tokens([*files_in(members)])
+    images += files + sum(map(audio_tokens, _parts(members, "input_audio")))
     counts = [overhead + _counted(members, measure) for measure in measures]
     most = max(
         count if measure.is_exact else int((count * measure.factor).to_integral(ROUND_CEILING))
@@ -112,11 +110,11 @@ def _counted(members: dict[str, Any], measure: Measure) -> int:
     return frames + tokens_in(texts, tokenizer=tokenizer)
 
 
-def _parts(members: dict[str, Any], *kinds: str) -> Iterator[dict[str, Any]]:
-    """The parts of some kinds in the messages of a valid call."""
+def _parts(members: dict[str, Any], kind: str) -> Iterator[Any]:
+    """What the parts of a kind hold, in the messages of a valid call."""
     for message in members["messages"]:
         if isinstance(content := message.get("content"), list):
-            yield from (part for part in content if part["type"] in kinds)
+            yield from (part[kind] for part in content if part["type"] == kind)
 
 
 def _texts(members: dict[str, Any], measure: Measure) -> Iterator[str | None]:
@@ -180,4 +178,9 @@ def _content(content: Any) -> Iterator[str | None]:
 
 def images_in(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The images in a valid call, each with its ``url``."""
-    return (part["image_url"] for part in _parts(members, "image_url"))
+    return _parts(members, "image_url")
+
+
+def files_in(members: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The files in a valid call, each with its ``file_data``."""
+    return _parts(members, "file")

@@ -152,6 +152,22 @@ def test_a_large_prompt_counts_several_times_towards_the_limit_of_counts(
     assert len(provider.bodies) == 1
 
 
+def test_a_prompt_with_files_counts_eight_times_towards_the_limit_of_counts(
+    caller: Caller, provider: MessagesServer, signed_in: APIClient, settings: Any
+) -> None:
+    add_route("first", provider.base_url)
+    settings.RATE_LIMITS = {"counts.user": "9/h"}
+    source = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}
+    document = {"type": "document", "source": source}
+    with_files = {**PROMPT, "messages": [{"role": "user", "content": [document] * 2}]}
+
+    def ask(body: Any) -> int:
+        return signed_in.post("/v1/llm/messages/count_tokens", body, format="json").status_code
+
+    assert [ask(with_files), ask(PROMPT), ask(PROMPT)] == [200, 200, 429]
+    assert len(provider.bodies) == 2
+
+
 def test_running_calls_that_hold_all_tokens_refuse_no_count(
     caller: Caller, provider: MessagesServer, now: datetime
 ) -> None:

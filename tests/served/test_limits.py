@@ -1,5 +1,6 @@
 """The rate limits themselves, as they are by default: two processes that count together in a Redis of their own."""
 
+import json
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -145,6 +146,19 @@ def test_a_person_may_call_models_thirty_times_a_minute_from_everywhere_together
     assert shells[0].usage()["calls"] == 29
     assert sign_in(limited, other, address=fresh_address()).complete("Hi").status_code == 200
     assert len(records_of(database, person)) == 29
+
+
+def test_a_count_whose_length_is_not_said_counts_by_what_came(
+    limited: Service, database: Database, sign_in: SignIn
+) -> None:
+    shell = sign_in(limited, newcomer(database), address=fresh_address())
+    body = json.dumps({"model": "stand-in-small", "input": "Hello"}).encode()
+    headers = {"Content-Type": "application/json"}
+    path = "/v1/llm/responses/input_tokens"
+    counts = [shell.post(path, data=iter([body]), headers=headers) for _ in range(5)]
+    assert [each.status_code for each in counts] == [200] * 5
+    too_large = shell.post(path, data=iter([b" " * 8 * 1024 * 1024, b" "]), headers=headers)
+    assert too_large.status_code == 413
 
 
 def test_ten_wrong_passwords_lock_an_account_for_a_minute_wherever_they_come_from(
