@@ -84,6 +84,8 @@ def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target
             target.check(request)
             # What the dialect does not know is refused before it is read.
             image_addresses.check(request.fetched_images(), fetches=target.fetches)
+            if not target.fetches:
+                image_addresses.check(request.unlisted_addresses(), fetches=False)
         except InvalidRequest:
             if not able:
                 raise

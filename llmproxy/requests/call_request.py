@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from config.api.problems import Fault
+from config.api.problems import Fault, pointer
 from llmproxy.requests import thinking_budgets
+from llmproxy.requests.checking import RequestSchema
+from llmproxy.requests.hidden_addresses import addresses_in
 
 
 class Surface(StrEnum):
@@ -26,6 +28,7 @@ class CallRequest:
     callers give back of an answer. ``labels``: what the caller says that the call is for.
     """
 
+    schema: ClassVar[RequestSchema]
     surface: Surface
     model: str | None
     members: dict[str, Any]
@@ -38,6 +41,11 @@ class CallRequest:
     def prompt(self) -> dict[str, Any]:
         """The prompt as ``messages`` and ``tools`` of a chat completion, which is how all prompts are counted."""
         return self.members
+
+    @property
+    def unlisted_members(self) -> list[dict[str, Any]]:
+        """The members that are in no list, by the object that they are of."""
+        return [each for _, each in self.schema.unlisted(self.members)] if self.unknown else []
 
     @property
     def thinks(self) -> bool:
@@ -57,3 +65,10 @@ class CallRequest:
     def fetched_images(self) -> Iterator[tuple[str, str]]:
         """Yields pointer and address of each image that the provider would fetch."""
         yield from ()
+
+    def unlisted_addresses(self) -> Iterator[tuple[str, str]]:
+        """Yields pointer and address of what a provider may fetch by a member that is in no list."""
+        for place, members in self.schema.unlisted(self.members) if self.unknown else ():
+            for name, value in members.items():
+                if address := next(addresses_in({name: value}), None):
+                    yield pointer((*place, name)), address

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from config.api.problems import Fault
 from llmproxy.requests.call_request import CallRequest, Surface
@@ -46,16 +46,13 @@ _SCHEMA = RequestSchema.read("chat", "ChatRequest")
 class Chat(CallRequest):
     """A chat completion, whose ``members`` are forwarded unchanged."""
 
+    schema: ClassVar = _SCHEMA
     surface: Surface = Surface.CHAT
     include_usage: bool
 
     @property
     def prompt(self) -> dict[str, Any]:
-        return (
-            {**self.members, "unlisted": list(_SCHEMA.unlisted(self.members))}
-            if self.unknown
-            else self.members
-        )
+        return {**self.members, "unlisted": self.unlisted_members} if self.unknown else self.members
 
     def unlisted(self, members: dict[str, Any]) -> dict[str, Any]:
         """Those of its members beside ``messages`` that are in no list."""

@@ -16,6 +16,7 @@ from llmproxy.requests.unions import discriminated, kinds_of
 Json = dict[str, Any]
 # The sentence of a fault, by its pointer; ``*`` is any index.
 Refusals = Mapping[str, str]
+Place = tuple[str | int, ...]
 
 # The validator copies each faulty value and lists every unknown member, so the number of both is limited.
 MAX_VALUES = 100_000
@@ -80,13 +81,13 @@ class RequestSchema:
             raise InvalidRequest(errors=faults[:MAX_FAULTS])
         return ()
 
-    def unlisted(self, data: Json) -> Iterator[Json]:
+    def unlisted(self, data: Json) -> Iterator[tuple[Place, Json]]:
         """Yields the members that the schema does not know, of each object of a call without other faults."""
-        for schema, members in _objects(self._schema, data, components=self._components):
+        for place, schema, members in _objects(self._schema, data, components=self._components):
             if others := {
                 name: each for name, each in members.items() if name not in schema["properties"]
             }:
-                yield others
+                yield place, others
 
     def _is_closed(self, data: Json, *, size: int) -> bool:
         """Whether a body is valid as it is, or without the unknown members that are null, which it loses here.
@@ -97,7 +98,7 @@ class RequestSchema:
             return True
         if size > MAX_MENDED:
             return False
-        for schema, members in _objects(self._schema, data, components=self._components):
+        for _, schema, members in _objects(self._schema, data, components=self._components):
             if schema.get("additionalProperties") is False:
                 unknown = members.keys() - schema["properties"].keys()
                 for name in [each for each in unknown if members[each] is None]:
@@ -115,7 +116,7 @@ class RequestSchema:
             return ()
         turns = [deepcopy(each) if is_answer(each) else each for each in turns]
         said, found = list(filter(is_answer, turns)), []
-        for schema, members in _objects(self.known[place], said, components=self._components):
+        for _, schema, members in _objects(self.known[place], said, components=self._components):
             # A cache has prices.
             if schema.get("additionalProperties") is False and "ttl" not in schema["properties"]:
                 for name in members.keys() - self._names:
@@ -204,22 +205,26 @@ def _names_in(schema: Any) -> Iterator[str]:
             yield from _names_in(each)
 
 
-def _objects(schema: Json, value: Any, *, components: Json) -> Iterator[tuple[Json, Json]]:
-    """Yields each object in a value whose members a schema names, with this schema."""
+def _objects(
+    schema: Json, value: Any, *, components: Json, place: Place = ()
+) -> Iterator[tuple[Place, Json, Json]]:
+    """Yields the place of each object in a value whose members a schema names, with this schema and the object."""
     if "$ref" in schema:
         schema = components[schema["$ref"].rpartition("/")[2]]
     for alternative in schema.get("anyOf", ()):
-        yield from _objects(alternative, value, components=components)
+        yield from _objects(alternative, value, components=components, place=place)
     if isinstance(value, list):
-        for each in value:
-            yield from _objects(schema.get("items", {}), each, components=components)
+        items = schema.get("items", {})
+        for index, each in enumerate(value):
+            yield from _objects(items, each, components=components, place=(*place, index))
     elif isinstance(value, dict) and (known := schema.get("properties")):
         kinds = kinds_of(schema)
         if kinds and value.get("type") not in kinds:
             return
-        yield schema, value
+        yield place, schema, value
         for name in known.keys() & value.keys():
-            yield from _objects(known[name], value[name], components=components)
+            within = *place, name
+            yield from _objects(known[name], value[name], components=components, place=within)
 
 
 def _validator(schema: Json, components: Json) -> Draft202012Validator:

@@ -1,7 +1,7 @@
 """OpenAI's embeddings: checks a request, and keeps the members for the provider."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from llmproxy.requests.call_request import CallRequest, Surface
 from llmproxy.requests.checking import RequestSchema
@@ -14,6 +14,7 @@ _SCHEMA = RequestSchema.read("embeddings", "EmbeddingsRequest")
 class EmbeddingsRequest(CallRequest):
     """A request for embeddings, which make no output."""
 
+    schema: ClassVar = _SCHEMA
     surface: Surface = Surface.EMBEDDINGS
     output_wanted: int | None = 0
 

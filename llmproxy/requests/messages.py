@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from json import dumps
-from typing import Any
+from typing import Any, ClassVar
 
 from config.api.problems import Fault, InvalidRequest
 from llmproxy.requests.call_request import CallRequest, Surface
@@ -44,6 +44,7 @@ class ThreadRefused(InvalidRequest):
 class Messages(CallRequest):
     """A call of the Messages API, whose ``members`` are forwarded unchanged beside ``headers``."""
 
+    schema: ClassVar = _MESSAGES
     surface: Surface = Surface.MESSAGES
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,9 +52,8 @@ class Messages(CallRequest):
     def prompt(self) -> dict[str, Any]:
         members = self.members
         system = [{"role": "system", "content": _parts(members.get("system", []))}]
-        unlisted = [*_MESSAGES.unlisted(members)] if self.unknown else None
         told = {
-            "unlisted": unlisted,
+            "unlisted": self.unlisted_members,
             "messages": [*system, *_chat_messages(members["messages"])],
             "tools": [_chat_tool(tool) for tool in members.get("tools", ())],
             "tool_choice": members.get("tool_choice"),

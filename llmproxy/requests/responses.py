@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from json import dumps
-from typing import Any
+from typing import Any, ClassVar
 
 from config.api.problems import MAX_FAULTS, Fault, InvalidRequest
 from llmproxy.requests.call_request import CallRequest, Surface
@@ -58,6 +58,7 @@ _SCHEMA = RequestSchema.read("responses", "ResponsesRequest")
 class ResponsesRequest(CallRequest):
     """A request for a response, whose ``members`` are forwarded unchanged."""
 
+    schema: ClassVar = _SCHEMA
     surface: Surface = Surface.RESPONSES
 
     @property
@@ -72,7 +73,7 @@ class ResponsesRequest(CallRequest):
             "tools": [_tool(each) for each in tools],
             "response_format": (members.get("text") or {}).get("format"),
             "tool_choice": members.get("tool_choice"),
-            "unlisted": [*_SCHEMA.unlisted(members)] if self.unknown else [],
+            "unlisted": self.unlisted_members,
         }
 
     @property

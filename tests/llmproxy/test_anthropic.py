@@ -465,7 +465,7 @@ class TestMembersOfOpenAI:
     @pytest.mark.parametrize(
         ("part", "pointer"),
         [
-            ({"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}, "/input_audio"),
+            ({"type": "input_audio", "input_audio": {"data": "UklGRiQAAABXQVZF", "format": "wav"}}, "/input_audio"),
             ({"type": "file", "file": {"file_data": "data:application/zip;base64,UEsDBA=="}}, "/file/file_data"),
             ({"type": "file", "file": {"file_data": "data:text/plain;base64,/w=="}}, "/file/file_data"),
         ],

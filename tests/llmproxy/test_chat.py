@@ -221,7 +221,10 @@ def test_members_of_openais_dialect_are_forwarded() -> None:
                 "role": "user",
                 "content": [
                     {"type": "file", "file": {"file_data": PDF, "filename": "a.pdf"}},
-                    {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+                    {
+                        "type": "input_audio",
+                        "input_audio": {"data": "UklGRiQAAABXQVZF", "format": "wav"},
+                    },
                     {"type": "text", "text": "?", "prompt_cache_breakpoint": {"mode": "explicit"}},
                 ],
             },

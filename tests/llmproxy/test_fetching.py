@@ -38,6 +38,11 @@ def warned(now: datetime) -> str:
             {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": INSIDE}]}]},
             "/input/0/content/0/image_url",
         ),
+        (
+            "chat/completions",
+            {"messages": [{"role": "assistant", "content": "b", "media": [{"url": INSIDE}]}]},
+            "/messages/0/media",
+        ),
     ],
 )  # fmt: skip
 def test_a_server_of_ones_own_at_a_public_name_is_sent_none(

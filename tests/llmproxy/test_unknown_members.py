@@ -7,7 +7,7 @@ import pytest
 
 from config.api.problems import InvalidRequest
 from llmproxy.calls import admission
-from llmproxy.requests import chat, messages, responses
+from llmproxy.requests import chat, embeddings, messages, responses
 from llmproxy.requests.call_request import CallRequest
 from tests.llmproxy.targets import target
 
@@ -79,6 +79,98 @@ def test_a_cache_that_a_model_has_not_said_stays_closed() -> None:
     body = {"max_tokens": 5, "messages": [{"role": "assistant", "content": [cached]}]}
     with pytest.raises(InvalidRequest):
         admission.able_targets([target("anthropic")], messages.parse(body, headers={}))
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+INSIDE = "http://10.0.0.1/a"
+
+
+@pytest.mark.parametrize(
+    ("turn", "pointer"),
+    [
+        ({"role": "assistant", "content": "b", "videos": [{"video_url": {"url": INSIDE}}]}, "/messages/1/videos"),
+        ({"role": "assistant", "content": [{"type": "text", "text": "b", "media": f" {INSIDE}"}]},
+         "/messages/1/content/0/media"),
+        ({"role": "user", "content": [{**PICTURE, "video_url": {"url": "HTTP:\\\\10.0.0.1"}}]},
+         "/messages/1/content/0/video_url"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {**PICTURE["image_url"], "back": INSIDE}}]},
+         "/messages/1/content/0/image_url/back"),
+        ({"role": "user", "content": [{"type": "file", "file": {"file_data": "A" * 16, "file_url": "s3://a/b"}}]},
+         "/messages/1/content/0/file/file_url"),
+    ],
+)  # fmt: skip
+def test_an_address_in_them_goes_to_no_provider_that_fetches_none(
+    turn: dict[str, Any], pointer: str
+) -> None:
+    asked = chat.parse({"messages": [{"role": "user", "content": "hi"}, turn]}, stream=False)
+    where = target()._replace(passes_all=True)
+    with pytest.raises(InvalidRequest) as refused:
+        admission.able_targets([where], asked)
+    assert [(each.pointer, each.code) for each in refused.value.errors] == [(pointer, "data_only")]
+    assert admission.able_targets([where._replace(fetches=True)], asked)
+
+
+def test_an_address_in_an_option_of_a_server_is_refused_on_every_surface() -> None:
+    odd = {"options": {"api_base": INSIDE}}
+    said = [{"role": "user", "content": "hi"}]
+    for asked in (
+        chat.parse({"messages": said, **odd}, stream=False),
+        responses.parse({"input": said, **odd}),
+        embeddings.parse({"input": "hi", **odd}),
+        messages.parse({"max_tokens": 5, "messages": said, **odd}, headers={}),
+    ):
+        name = "anthropic" if asked.surface == "messages" else "openai"
+        with pytest.raises(InvalidRequest) as refused:
+            admission.able_targets([target(name)._replace(passes_all=True)], asked)
+        assert [each.pointer for each in refused.value.errors] == ["/options"]
+
+
+def test_what_names_a_source_or_a_form_and_texts_that_speak_of_addresses_pass() -> None:
+    at = "https://example.com/a"
+    said = {
+        "role": "assistant",
+        "content": "b",
+        "annotations": [{"type": "url_citation", "url_citation": {"url": at}}],
+        "citations": [at],
+        "images": [{"image_url": {"url": at}}],
+        "provider_specific_fields": {"citations": [{"url": at}]},
+        "reasoning_details": [{"type": "reasoning.text", "text": at}],
+        "search_results": [{"title": "A", "url": at}],
+        "trace": {
+            "text": f"See {at}",
+            "file": r"C:\a",
+            "shown": "data:image/png;base64,iVBORw0KGgo=",
+        },
+    }
+    schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}
+    listed = {"messages": [{"role": "user", "content": "hi"}, said]}
+    assert admission.able_targets([target()], chat.parse(listed, stream=False))
+    opened = chat.parse({**listed, "guided_json": schema}, stream=False)
+    assert admission.able_targets([target()._replace(passes_all=True)], opened)
+
+    text = {
+        "type": "output_text",
+        "text": "b",
+        "annotations": [{"type": "url_citation", "url": at}],
+    }
+    items = [{"role": "assistant", "content": [text], "odd": 1}, {"role": "user", "content": "hi"}]
+    assert admission.able_targets([target()], responses.parse({"input": items}))
+
+
+@pytest.mark.parametrize("data", [INSIDE, "//10.0.0.1/a.wav", "gopher://10.0.0.1/"])
+def test_audio_is_data_and_no_address(data: str) -> None:
+    part = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+    with pytest.raises(InvalidRequest) as refused:
+        chat.parse({"messages": [{"role": "user", "content": [part]}]}, stream=False)
+    [fault] = refused.value.errors
+    assert fault.pointer == "/messages/0/content/0/input_audio/data"
+
+
+@pytest.mark.parametrize("head", ["", "data:;base64,", "data:audio/webm;codecs=opus;base64,"])
+def test_audio_may_stand_in_a_data_url(head: str) -> None:
+    audio = {"data": f"{head}UklGRiQAAABXQVZF", "format": "wav"}
+    part = {"type": "input_audio", "input_audio": audio}
+    assert chat.parse({"messages": [{"role": "user", "content": [part]}]}, stream=False)
 
 
 def sent_of(asked: CallRequest, dialect: str) -> dict[str, Any]:
