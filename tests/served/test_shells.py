@@ -4,6 +4,7 @@ import runpy
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -31,21 +32,23 @@ def documented(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def licence(service: Service, shell: Shell, tmp_path: Path) -> Callable[..., str]:
-    """What the documented shell shows so many seconds after the service last answered."""
+    """What the documented shell shows so many seconds after a first question failed; None: the last was answered."""
     service.manage("export_public_keys", "--output", str(tmp_path))
     shown = documented("licence.py")["shown"]
 
-    def shows(silent: float, **given: Any) -> str:
-        now = time.time()
+    def shows(silent: float | None, **given: Any) -> str:
+        began = time.time()
         known = {"keys": tmp_path, "base_url": service.url, "access": shell.access, **given}
         last = known.pop("last", None) or shell.get("/v1/license/status").json()
-        return str(shown(last, reached_at=now, now=now + silent, **known))
+        failing_since = None if silent is None else began
+        return str(shown(last, failing_since=failing_since, now=began + (silent or 0), **known))
 
     return shows
 
 
 def test_a_shell_goes_on_for_three_days_without_the_service(licence: Any) -> None:
-    assert licence(30) == "working"
+    # Questions are rarer than every 60 seconds: that none was asked is no silence.
+    assert licence(None, access="") == licence(30) == "working"
     assert licence(61) == licence(71 * HOUR) == "banner"
     # In the end the window is over, or the clock was set back.
     assert licence(73 * HOUR) == licence(-2 * HOUR) == "locked"
@@ -80,7 +83,7 @@ def test_a_suspension_locks_at_once_and_a_grace_ends_offline_too(
     assert shell.get("/v1/license/status").json()["status"] == "grace"
     assert (licence(30), licence(4 * HOUR), licence(6 * HOUR)) == ("working", "banner", "locked")
     suspend(database, person)
-    assert licence(0) == "locked"
+    assert licence(None) == licence(0) == "locked"
 
 
 def test_a_shell_asks_as_often_as_it_should_and_later_when_it_is_told() -> None:
@@ -89,6 +92,13 @@ def test_a_shell_asks_as_often_as_it_should_and_later_when_it_is_told() -> None:
         assert 60 <= pause(in_front=True) <= 66
         assert 6 * HOUR <= pause(in_front=False) <= 6.6 * HOUR
         assert 90 <= pause(in_front=True, retry_after="90") <= 99
+    # Proxies before the service may name a date, or anything.
+    soon, past, far = (formatdate(time.time() + wait, usegmt=True) for wait in (900, -900, 1e9))
+    assert 890 < pause(in_front=True, retry_after=soon) <= 990
+    for said in (past, "soon", "-1", "", "³", "Mon, 99 Foo 2026 00:00:00 GMT"):
+        assert 60 <= pause(in_front=True, retry_after=said) <= 66, said
+    for said in (far, "9" * 30):
+        assert pause(in_front=True, retry_after=said) <= 6.6 * HOUR, said
 
 
 def test_a_lost_device_is_known_by_its_name_and_ended(

@@ -4,7 +4,9 @@ Needs `pyjwt[crypto]`, and in the build the folder that `manage.py export_public
 """
 
 import secrets
+import time
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +19,38 @@ BANNER_AFTER, OFFLINE = 60, 72 * 3600
 def pause(*, in_front: bool, retry_after: str | None = None) -> float:
     """Seconds until the next question, with a little chance so that an office does not ask at once."""
     usual = FOREGROUND if in_front else BACKGROUND
-    return max(usual, int(retry_after or 0)) * (1 + secrets.randbelow(100) / 1000)
+    told = min(_seconds(retry_after or ""), BACKGROUND)
+    return max(usual, told) * (1 + secrets.randbelow(100) / 1000)
+
+
+def _seconds(retry_after: str) -> float:
+    """A proxy may answer for the service, and name a date instead of seconds."""
+    try:
+        if retry_after.isdecimal():
+            return int(retry_after)
+        return parsedate_to_datetime(retry_after).timestamp() - time.time()
+    except ValueError:
+        return 0
 
 
 def shown(
-    last: dict[str, Any], *, reached_at: float, access: str, keys: Path, base_url: str, now: float
+    last: dict[str, Any],
+    *,
+    failing_since: float | None,
+    access: str,
+    keys: Path,
+    base_url: str,
+    now: float,
 ) -> str:
     """``working``, ``banner`` or ``locked``.
 
-    ``last`` is the last 200 of `/v1/license/status`. ``reached_at`` is when the service last answered anything: 429 and
-    5xx are answers too, and never a suspension.
+    ``last`` is the last 200 of `/v1/license/status`. ``failing_since`` is when the first question after the service's
+    last answer failed, None if none has: 429 and 5xx are answers too, and never a suspension.
     """
     if last["status"] == "suspended":
         return "locked"
     # A clock that was set back proves nothing.
-    if 0 <= now - reached_at < BANNER_AFTER:
+    if failing_since is None or 0 <= now - failing_since < BANNER_AFTER:
         return "working"
     until = last.get("grace_until")
     if until and now > datetime.fromisoformat(until).timestamp():
