@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from config.api.problems import Fault, pointer
-from telemetry.scrubbing import is_suspect, scrubbed
+from config.observability.scrubbing import is_suspect
+from telemetry.scrubbing import scrubbed
 
 # Patterns of whole values; the published schema names them too.
 ID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"

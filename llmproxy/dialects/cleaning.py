@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import unescape
 from urllib.parse import unquote
 
-from telemetry.scrubbing import scrubbed
+from config.observability.scrubbing import scrubbed
 
 MAX_DETAIL = 500
 # Longer messages are cut to this before cleaning, which may shorten them further.

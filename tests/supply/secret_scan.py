@@ -66,7 +66,7 @@ JUSTIFIED: dict[tuple[str, str], tuple[int, str]] = {
     ("docs/examples/compose/service.env", ADDRESS): (1, "an address whose password is an ellipsis"),
     ("accounts/models/sessions.py", WORD): (1, "the reason why a session ended"),
     ("accounts/typed_codes.py", "Base64 High Entropy String"): (1, "an alphabet"),
-    ("telemetry/scrubbing.py", WORD): (1, "the mark that replaces secrets"),
+    ("config/observability/scrubbing.py", WORD): (1, "names of passwords"),
     ("tests/accounts/connections/test_authorisation.py", ADDRESS): (1, "a hostile address"),
     ("tests/config/observability/test_logs.py", JWT): (1, "made up, to be kept out of logs"),
     ("tests/config/observability/test_reports.py", JWT): (1, "made up, to be kept out of reports"),
