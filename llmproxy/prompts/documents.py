@@ -2,31 +2,49 @@
 
 Nothing is parsed as a reader would, which takes minutes for a hostile file: page objects are counted where they stand,
 streams are inflated piece by piece, and of a text stream the strings count. What lies beyond the bounds is not read.
+What a stream is shows in its bytes: its head can say so in many disguises.
 """
 
 import re
 import time
 import zlib
+from base64 import a85decode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from typing import NamedTuple
 
 # Of all documents of a call: bytes that are inflated, and seconds of the processor.
-MOST_INFLATED = 64 * 1024 * 1024
-MOST_SECONDS = 0.3
+MOST_INFLATED = 32 * 1024 * 1024
+MOST_SECONDS = 0.5
 # Bytes that are searched in one go, which holds the interpreter.
 PIECE = 256 * 1024
 # Layers of compression.
 MOST_LAYERS = 3
-_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_COUNT = re.compile(rb"/Count\s+(\d{1,6})(?!\d)")
-# Pictures, whose pixels are no text, and filters that are not undone here.
-_NO_TEXT = re.compile(
-    rb"/Subtype\s*/Image(?![A-Za-z])|/(?:ASCII|LZW|RunLength|DCT|JPX|CCITT|JBIG2)"
-)
-# The operator that begins text, apart from bytes of fonts that look like it.
-_BEGINS_TEXT = re.compile(rb"(?:\A|[\s>\])])BT[\s/]")
-_STRING = re.compile(rb"\([^()]*\)|<[0-9A-Fa-f\s]+>")
+# Bytes of a stream in ASCII85 that are read: the library is slow.
+MOST_ASCII85 = 128 * 1024
+
+# Strings within strings that go on in the next piece.
+MOST_DEPTH = 100
+
+
+def _name(text: str) -> bytes:
+    """A pattern for a name, any letter of which may be escaped."""
+    return b"/" + b"".join(b"(?:%c|#(?i:%02x))" % (ord(letter), ord(letter)) for letter in text)
+
+
+# Named wherever it stands: what may come between it and its "/Type" has no bound.
+_PAGE = re.compile(_name("Page") + rb"(?![^\s()<>\[\]{}/%])")
+_COUNT = re.compile(_name("Count") + rb"\s+(\d{1,6})(?!\d)")
+# The operator that begins text, apart from bytes of pictures and fonts that look like it: plain letters follow, or
+# its end.
+_BEGINS_TEXT = re.compile(rb"(?:\A|[\s>\])])BT[\s/(<\[]")
+_PLAINLY = re.compile(_BEGINS_TEXT.pattern + rb"(?:[\s -~]{16}|[\s -~]{0,15}\Z)")
+_ENDS_TEXT = re.compile(rb"[\s\])>'\"jJ]ET(?:\s|\Z)")
+_STREAM = re.compile(rb"(?<!end)stream\r?\n?")
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+# Strings, which may hold pairs of parentheses; deeper ones leave some over.
+_STRING = re.compile(rb"\((?:[^()]|\([^()]*\))*\)|<[0-9A-Fa-f\s]+>")
 
 
 class Contents(NamedTuple):
@@ -47,17 +65,19 @@ class Bounds:
     def are_reached(self) -> bool:
         return self._left <= 0 or time.thread_time() > self._until
 
-    def inflated(self, data: bytes) -> Iterator[bytes]:
+    def inflated(self, packed: Iterable[bytes]) -> Iterator[bytes]:
         """The pieces of compressed bytes, up to their end, a fault or the bounds."""
         inflate = zlib.decompressobj()
         with suppress(zlib.error):
-            for part in _pieces(data):
+            for part in packed:
                 waiting = part
-                while waiting and not self.are_reached:
+                while waiting and not (inflate.eof or self.are_reached):
                     piece = inflate.decompress(waiting, PIECE)
                     waiting = inflate.unconsumed_tail
                     self._left -= len(piece)
                     yield piece
+                if inflate.eof:
+                    return
 
 
 def contents_of(document: bytes, bounds: Bounds) -> Contents:
@@ -67,13 +87,34 @@ def contents_of(document: bytes, bounds: Bounds) -> Contents:
     pages, counted = _pages_in(_pieces(document))
     text = 0
     for stream in _streams(document, bounds):
-        has_begun = False
+        has_begun, before = False, b""
         for piece in stream:
             more, count = _pages_in([piece])
             pages, counted = pages + more, max(counted, count)
-            has_begun = has_begun or (b"BT" in piece and _BEGINS_TEXT.search(piece) is not None)
-            text += sum(map(len, _STRING.findall(piece))) if has_begun else 0
+            has_begun = has_begun or _begins_text(piece)
+            if has_begun:
+                length, before = _text_in(before + piece)
+                text += length
+            if bounds.are_reached:
+                break
     return Contents(pages or counted, text)
+
+
+def _begins_text(piece: bytes) -> bool:
+    if not _BEGINS_TEXT.search(piece):
+        return False
+    return bool(_PLAINLY.search(piece) or _ENDS_TEXT.search(piece))
+
+
+def _text_in(piece: bytes) -> tuple[int, bytes]:
+    """The bytes of its strings, or of all where they are nested deeply; and what goes on in the next piece."""
+    # The last one may be cut at the border.
+    closed = _ESCAPE.sub(b".", piece) + b")"
+    strings = _STRING.findall(closed)
+    deep = closed.count(b"(") - b"".join(strings).count(b"(")
+    is_cut = bool(strings) and closed.endswith(strings[-1])
+    length = len(closed) if deep else sum(map(len, strings))
+    return length, b"(" * min(deep + is_cut, MOST_DEPTH) + b"\\" * closed.endswith(b"\\)")
 
 
 def _pages_in(pieces: Iterable[bytes]) -> tuple[int, int]:
@@ -86,19 +127,44 @@ def _pages_in(pieces: Iterable[bytes]) -> tuple[int, int]:
 
 
 def _streams(document: bytes, bounds: Bounds) -> Iterator[Iterator[bytes]]:
-    """The pieces of each stream that may hold text or objects."""
+    """The pieces of each stream."""
     end = 0
-    while not bounds.are_reached and (found := document.find(b"stream", end)) >= 0:
-        head = document[max(end, document.rfind(b"obj", end, found)) : found]
-        begin, end = found + len(b"stream"), document.find(b"endstream", found)
-        end = len(document) if end < 0 else end + len(b"endstream")
-        if _NO_TEXT.search(head):
-            continue
-        data, layers = document[begin:end].lstrip(b"\r\n"), min(head.count(b"/Fl"), MOST_LAYERS)
-        for _ in range(layers - 1):
-            data = b"".join(bounds.inflated(data))
-        yield bounds.inflated(data) if layers else _pieces(data)
+    while not bounds.are_reached and (mark := _STREAM.search(document, end)):
+        end = document.find(b"endstream", mark.end())
+        end = len(document) if end < 0 else end
+        # Compressed bytes end by themselves, and may hold the word.
+        if _is_zlib(document[mark.end() : mark.end() + 2]):
+            pieces = _pieces(document, mark.end())
+        else:
+            pieces = _pieces(_from_ascii(document[mark.end() : end]))
+        yield _unpacked(pieces, bounds)
 
 
-def _pieces(data: bytes) -> Iterator[bytes]:
-    return (data[start : start + PIECE] for start in range(0, len(data), PIECE))
+def _from_ascii(data: bytes) -> bytes:
+    """The bytes that a stream of ASCII85 or hexadecimal digits stands for, as its end shows."""
+    digits, mark, _ = data.rpartition(b">")
+    with suppress(ValueError):
+        if mark and digits.endswith(b"~"):
+            return a85decode(digits[:-1][:MOST_ASCII85])
+        if mark:
+            return bytes.fromhex(digits.decode("ascii"))
+    return data
+
+
+def _unpacked(pieces: Iterator[bytes], bounds: Bounds) -> Iterator[bytes]:
+    for _ in range(MOST_LAYERS):
+        first = next(pieces, b"")
+        pieces = chain([first], pieces)
+        if not _is_zlib(first):
+            break
+        pieces = bounds.inflated(pieces)
+    return pieces
+
+
+def _is_zlib(data: bytes) -> bool:
+    """Whether it begins like compressed bytes (RFC 1950)."""
+    return len(data) > 1 and data[0] & 15 == zlib.DEFLATED and (data[0] << 8 | data[1]) % 31 == 0
+
+
+def _pieces(data: bytes, begin: int = 0) -> Iterator[bytes]:
+    return (data[start : start + PIECE] for start in range(begin, len(data), PIECE))

@@ -52,10 +52,11 @@ def _tokens_of_all(files: Sequence[Mapping[str, Any]]) -> int:
 
 def _file_tokens(file: Mapping[str, Any], bounds: Bounds) -> int:
     head, comma, data = file["file_data"].rpartition(",")
-    if comma and head.startswith(("data:text/", "data:application/json")):
-        return ceil(_size(data) / BYTES_PER_TOKEN_OF_TEXT)
     found = _contents(data, bounds)
     known = max(found.pages * PAGE_TOKENS, ceil(found.text / BYTES_PER_TOKEN_OF_DOCUMENTS))
+    if comma and head.startswith(("data:text/", "data:application/json")):
+        # A PDF may be given for a text; the provider may look.
+        return max(known, ceil(_size(data) / BYTES_PER_TOKEN_OF_TEXT))
     return max(PAGE_TOKENS, known or ceil(_size(data) / BYTES_PER_TOKEN))
 
 

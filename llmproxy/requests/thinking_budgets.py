@@ -1,6 +1,7 @@
 """Budgets for thinking in a call, which some servers do not hold to its output limit: none may be above it."""
 
 from collections.abc import Iterator
+from math import ceil
 from typing import Any, NamedTuple
 
 from config.api.problems import Fault, InvalidRequest, pointer
@@ -57,8 +58,9 @@ def _budgets(members: Members) -> Iterator[Budget]:
         value: Any = members
         for name in place:
             value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, int) and value > 0:
-            yield Budget(place, value)
+        # A whole number may come as 2000.0, to a schema as to most servers.
+        if isinstance(value, int | float) and value > 0:
+            yield Budget(place, ceil(value))
 
 
 def _with(members: Members, place: tuple[str, ...], value: int) -> Members:

@@ -3,8 +3,9 @@
 import os
 import time
 import zlib
-from base64 import b64encode
+from base64 import a85encode, b64encode
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -73,11 +74,41 @@ def test_a_stream_that_is_not_compressed_or_twice_is_read_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "head", [b"/Subtype /Image /Filter /FlateDecode", b"/Subtype/Image/Filter/DCTDecode"]
+    ("head", "packed"),
+    [
+        (b"/Filter /#46lateDecode", zlib.compress(LINES)),
+        (b"/Filter /FlateDecode /obj", zlib.compress(LINES)),
+        (b"/Filter /FlateDecode %/Subtype /Image\n", zlib.compress(LINES)),
+        (b"/Subtype /Image /Filter /FlateDecode", zlib.compress(b"q Q " * 2_000 + LINES)),
+        (b"/Filter [/ASCII85Decode /FlateDecode]", a85encode(zlib.compress(LINES)) + b"~>\n"),
+        (b"/Filter [/AHx /Fl]", zlib.compress(LINES).hex(" ", 32).encode() + b">"),
+        (b"/Filter /FlateDecode", zlib.compress(b"q (endstream) Tj " + LINES, 0)),
+    ],
 )
-def test_pictures_cost_no_text(head: bytes) -> None:
-    pixels = zlib.compress(os.urandom(100_000) + LINES)
-    assert read(pdf(PAGE, stream(pixels, head))) == Contents(1, 0)
+def test_text_counts_in_whatever_disguise_readers_understand(head: bytes, packed: bytes) -> None:
+    found = read(pdf(PAGE, stream(packed, head), PAGE))
+    assert (found.pages, found.text // 65) == (2, 190)
+
+
+def test_strings_within_strings_and_with_escapes_count_whole() -> None:
+    for string in (b"AB(CD)EF", b"AB\\(CD", b"A(B(C(D(E)F)G)H)I", b"A\\\\"):
+        for many in (9_000, 90_000):
+            text = b"BT (" + string * many + b") Tj ET"
+            # A pair of escaped letters is one.
+            assert read(of_pages(1, text)).text >= many * len(string.replace(b"\\", b""))
+
+
+def test_pages_with_escaped_names_are_counted() -> None:
+    assert read(pdf(b"<</T#79pe %\n/#50age>> <</Type /Pages>> <</Type/Page>>")).pages == 2
+
+
+def test_a_pdf_that_says_it_is_text_costs_what_it_holds() -> None:
+    assert tokens(of_pages(100), kind="text/plain") == 100 * PAGE_TOKENS
+
+
+def test_pictures_cost_no_text() -> None:
+    pixels = zlib.compress(Random(4).randbytes(2_000_000))
+    assert read(pdf(PAGE, stream(pixels), stream(Random(5).randbytes(100_000), b""))) == (1, 0)
 
 
 def test_drawings_and_fonts_cost_no_text() -> None:
@@ -119,6 +150,17 @@ BOMBS: dict[str, Callable[[], bytes]] = {
     "white space": lambda: pdf(b"/Type" + b" " * 8_000_000),
     "parentheses": lambda: pdf(stream(b"BT " + b"(" * 8_000_000, b"")),
     "angles": lambda: pdf(stream(b"BT " + b"<a" * 4_000_000, b"")),
+    "nested": lambda: pdf(stream(b"BT " + b"(((((x" * 1_400_000, b"")),
+    "pairs": lambda: pdf(stream(b"BT " + b"(()" * 2_800_000, b"")),
+    "escapes": lambda: pdf(stream(b"BT (" + b"\\(" * 4_000_000, b"")),
+    "ascii85": lambda: pdf(*[stream(b"z" * 130_000 + b"~>", b"")] * 60),
+    "new lines": lambda: pdf(b"stream" + b"\n" * 8_000_000),
+    "escaped at once": lambda: pdf(stream(b"BT " + b"\\" * 8_000_000, b"")),
+    "beginnings": lambda: pdf(stream(b" BT \xff" * 1_600_000, b"")),
+    "digits": lambda: pdf(stream(b"BT <" + b"0 " * 4_000_000, b"")),
+    "comments": lambda: pdf(b"/Type %a\n" * 900_000),
+    "open comments": lambda: pdf(b"/Type%" * 1_400_000),
+    "compressed at each mark": lambda: pdf((b"stream" + zlib.compress(b"x")[:9]) * 500_000),
     "noise": lambda: pdf(os.urandom(8_000_000)),
 }
 

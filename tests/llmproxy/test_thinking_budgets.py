@@ -23,6 +23,7 @@ PLACES: list[dict[str, Any]] = [
     {"thinking": {"type": "enabled", "budget_tokens": 2_000}},
     {"reasoning": {"max_tokens": 2_000, "exclude": True}},
     {"thinking_budget": 2_000},
+    {"thinking": {"type": "enabled", "budget_tokens": 2_000.0}},
     {"thinking_token_budget": 2_000},
     {"extra_body": {"google": {"thinking_config": {"thinking_budget": 2_000}}}},
 ]
