@@ -101,9 +101,10 @@ LEFT JOIN licensing_plan plan ON plan.id = licence.plan_id
 _CALLER = BatchedLookup(
     f"""
 SELECT {_PERSON}, held.id, {_LASTS}, {_LICENCE}, asked.place
-FROM unnest(%s::uuid[], %s::uuid[]) WITH ORDINALITY AS asked(id, user_id, place)
+FROM (VALUES KEYS) AS asked(id, user_id, place)
 JOIN accounts_session held ON held.id = asked.id AND held.user_id = asked.user_id {_OF_HOLDER}
-"""  # nosec B608 # noqa: S608 - built from constants of this project
+""",  # nosec B608 # noqa: S608 - built from constants of this project
+    ["uuid", "uuid"],
 )
 
 
@@ -125,9 +126,10 @@ class KeyHolders:
             f"""
 SELECT {_PERSON}, NULL::uuid, {_LASTS}, {_LICENCE},
     held.id, held.epoch, held.monthly_output_tokens, held.last_used_at, plan.allows_keys, asked.place
-FROM unnest(%s::bytea[]) WITH ORDINALITY AS asked(hash, place)
+FROM (VALUES KEYS) AS asked(hash, place)
 JOIN {table} held ON held.hash = asked.hash {_OF_HOLDER}
-"""  # nosec B608 # noqa: S608 - built from constants of this project
+""",  # nosec B608 # noqa: S608 - built from constants of this project
+            ["bytea"],
         )
 
     def load(self, *, hashed: bytes) -> Caller | None:

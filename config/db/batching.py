@@ -5,6 +5,7 @@ of its kind gather and then go as one transaction through psycopg's pipeline.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -18,7 +19,7 @@ from django.db import (
 )
 from psycopg_pool import PoolTimeout
 
-from config.batches import Batches, Execution
+from config.batches import MOST, Batches, Execution
 from config.db.connections import StalePlan, release_connection
 
 Row = tuple[Any, ...]
@@ -126,9 +127,17 @@ class BatchedStatement(Batches["_Execution"]):
 class BatchedLookup(BatchedStatement):
     """A statement that reads one row at most for each of several keys, so that keys that meet cost one execution.
 
-    Its values are arrays, one for each part of a key: ``unnest(%s::uuid[], …) WITH ORDINALITY AS asked(…, place)``.
-    A row ends with the place of its key.
+    It says ``FROM (VALUES KEYS) AS asked(…, place)``, where keys have parts of ``types`` and a place, which is the
+    end of a row. A list of rows rather than an array: the server knows its length and plans the statement once.
     """
+
+    def __init__(self, text: str, types: Sequence[str]) -> None:
+        key = ", ".join(f"%s::{each}" for each in types)
+        keys = [f"({key}, {place})" for place in range(1, MOST + 1)]
+        # A batch is filled up to the next of these sizes.
+        sizes = (1, 2, 4, 8, 16, MOST)
+        self._texts = {size: text.replace("KEYS", ", ".join(keys[:size])) for size in sizes}
+        super().__init__(self._texts[1])
 
     def _execute_one(self, cursor: Any, execution: "_Execution", **options: bool) -> None:
         self._look_up(cursor, [execution], **options)
@@ -137,8 +146,9 @@ class BatchedLookup(BatchedStatement):
         self._look_up(cursor, batch, prepare=True)
 
     def _look_up(self, cursor: Any, batch: Sequence["_Execution"], **options: bool) -> None:
-        keys = zip(*(each.values for each in batch), strict=True)
-        cursor.execute(self.text, [list(part) for part in keys], **options)
+        size = next(size for size in self._texts if size >= len(batch))
+        keys = [each.values for each in batch] + [batch[-1].values] * (size - len(batch))
+        cursor.execute(self._texts[size], list(chain.from_iterable(keys)), **options)
         rows = {place: row for *row, place in cursor.fetchall()}
         for place, each in enumerate(batch, 1):
             found = rows.get(place)

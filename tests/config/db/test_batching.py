@@ -57,8 +57,9 @@ FIND = BatchedStatement("SELECT book FROM shelf WHERE book = %s AND book <> %s")
 LOOK_UP = BatchedLookup(
     """
 SELECT book, asked.other, statement_timestamp(), asked.place
-FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY AS asked(book, other, place) JOIN shelf USING (book)
-"""
+FROM (VALUES KEYS) AS asked(book, other, place) JOIN shelf USING (book)
+""",
+    ["text", "text"],
 )
 
 
