@@ -55,7 +55,7 @@ def _settlement(*, by_capped_key: bool) -> BatchedStatement:
         f"""
 WITH settled AS (
     UPDATE usage_usagerecord
-    SET state = 'settled', input_tokens = %(input)s, cached_input_tokens = %(cached)s,
+    SET state = 'settled', input_tokens = %(input)s::bigint, cached_input_tokens = %(cached)s::bigint,
         cache_write_tokens = %(written)s, output_tokens = %(output)s, reasoning_tokens = %(reasoning)s,
         source = %(source)s, "end" = %(end)s, settled_at = %(now)s,
         first_byte_at = COALESCE(%(first_byte)s, first_byte_at), cost = %(cost)s::bigint,
@@ -64,7 +64,7 @@ WITH settled AS (
         cache_write_price = %(write_price)s::bigint, is_implausible = %(reported)s::bigint IS NOT NULL,
         abandoned = COALESCE(%(abandoned)s::jsonb, abandoned),
         capped_input = CASE WHEN cached_input_percent < 100
-                            THEN %(input)s - %(cached)s * (100 - cached_input_percent) / 100 END
+                            THEN %(input)s::bigint - %(cached)s::bigint * (100 - cached_input_percent) / 100 END
     WHERE id = %(id)s AND settled_at IS NULL
     RETURNING id, user_id, key_id, period, day, reserved_input, reserved_output, output_tokens,
         COALESCE(capped_input, input_tokens) AS input_tokens
