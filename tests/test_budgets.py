@@ -101,8 +101,8 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_613, "config": 9_951, "licensing": 1_941, "llmproxy": 10_516, "releases": 5_139,
-    "telemetry": 1_179, "usage": 3_728,
+    "accounts": 10_613, "config": 9_961, "licensing": 1_941, "llmproxy": 10_560, "releases": 5_139,
+    "telemetry": 1_065, "usage": 3_728,
 }  # fmt: skip
 
 
