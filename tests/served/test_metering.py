@@ -136,11 +136,13 @@ FIRST_WORDS: dict[bytes, list[dict[str, Any]]] = {
 
 @pytest.fixture
 def offer(database: Database) -> Iterator[Callable[..., str]]:
-    """Offers a model of a surface with a route to each of these providers; returns its name."""
+    """Offers a model of a surface with a route to each of these providers, until the test ends; returns its name."""
     running: list[raw_server.Provider] = []
+    offers: list[str] = []
 
     def offered(surface: str, *counting: Counting, thinks: bool = False, **columns: Any) -> str:
         name = f"metered-{next(_numbers)}"
+        offers.append(name)
         kind = "text-embedding-x" if surface == "embeddings" else "gpt-4o"
         with database.rows():
             model = LanguageModel.objects.create(
@@ -169,6 +171,8 @@ def offer(database: Database) -> Iterator[Callable[..., str]]:
         return name
 
     yield offered
+    with database.rows():
+        LanguageModel.objects.filter(name__in=offers).update(is_on=False)
     for each in running:
         each.stop()
         assert each.errors == []
