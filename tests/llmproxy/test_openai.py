@@ -372,8 +372,17 @@ class TestEvents:
         assert (told["choices"], told["timings"]) == ([], {"prompt_ms": 30.5})
         assert ("cost" in told, done) == (False, b"data: [DONE]\n\n")
 
-    def test_a_text_beside_no_choice_counts_as_output(self) -> None:
-        assert piece({"choices": [], "remark": "a word"}).size == len("a word")
+    def test_a_text_beside_no_choice_counts_once_callers_get_it(self) -> None:
+        translate = translator(chat())
+        read = [
+            translate.piece(event({"choices": [], "remark": each})) for each in ("a word", "last")
+        ]
+        assert read == [Piece(), Piece()]
+        chunk = {"choices": [{"index": 0, "delta": {"content": "Hi"}}]}
+        said = translate.piece(event(chunk))
+        assert (b"last" in said.forward, said.size) == (True, len("lastHi"))
+        # Nobody hears what comes after the last choice, so the report stays as it was.
+        assert translate.piece(event({"choices": [], "remark": "more"})) == Piece()
 
     def test_a_comment_becomes_our_keep_alive(self) -> None:
         got = translator(chat()).piece(Event(b": PROVIDER NAME PROCESSING\n\n", None, None))

@@ -82,19 +82,17 @@ class EventTranslator(EventReader):
         is_ordinary = is_json and is_plain and usage is None and not self._name
         if may_hold_costs(data) and drop_costs(chunk):
             is_ordinary = False
-        forward = b""
-        size += self._others.size(chunk, *choices)
         # A chunk without a choice has the usage, or what Azure's filter says of the prompt. Users of SDKs read the
         # first choice of each chunk, so it is not for callers: the next chunk says the same, and the usage comes at the
         # end to those that want it.
         if not choices:
             beside = chunk.keys() - {*_HEAD, "choices"}
             self._beside |= {name: chunk[name] for name in beside if chunk[name] is not None}
-        elif is_ordinary and not self._beside:
-            forward = _as_it_came(event, data)
-        else:
-            forward = data_event({**self._beside, **chunk, **self._name})
-            self._beside = {}
+            return Piece(reported=known)
+        if self._beside:
+            chunk, self._beside, is_ordinary = {**self._beside, **chunk}, {}, False
+        forward = _as_it_came(event, data) if is_ordinary else data_event({**chunk, **self._name})
+        size += self._others.size(chunk, *choices)
         return Piece(forward=forward, size=size, finished=finished, reported=known)
 
     def _read_deltas(self, choices: list[dict[str, Any]]) -> tuple[int, bool, bool]:
