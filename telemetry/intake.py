@@ -5,11 +5,11 @@ is counted and not stored, whether it comes later, in the same batch, or at the 
 transaction by itself: the events it counts as accepted are committed, and so are their bytes on the day.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
+from time import monotonic, sleep
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +30,7 @@ MOST_BYTES = MIB
 # A batch of more bytes is checked off the event loop.
 LARGE = 64 * 1024
 
+Validated = tuple[dict[str, ReportedEvent], list[Fault], float]
 _checking = Aside("There is much telemetry to check just now. Please send this again in a moment.")
 
 
@@ -77,19 +78,19 @@ def take_in(
         # The patterns of secrets take up to half a second for the largest batch.
         release_connection()
         with _checking.share_of(user_id):
-            began = time.monotonic()
-            events, rejected = _checking.run(_validated, given, now=now)
+            events, rejected, seconds = _checking.run(_validated, given, now=now)
             # One person leaves others half of the time at least.
-            time.sleep(time.monotonic() - began)
+            sleep(seconds)
     else:
-        events, rejected = _validated(given, now=now)
+        events, rejected, _ = _validated(given, now=now)
     accepted = _keep(list(events.values()), client_id=client_id, user_id=user_id, now=now)
     duplicates = len(given) - len(rejected) - accepted
     return Taken(accepted=accepted, duplicates=duplicates, rejected=rejected)
 
 
-def _validated(given: list[Any], *, now: datetime) -> tuple[dict[str, ReportedEvent], list[Fault]]:
-    """The good events by id (of several copies the first), and a fault for each of the others."""
+def _validated(given: list[Any], *, now: datetime) -> Validated:
+    """The good events by id (of several copies the first), a fault for each of the others, and the seconds it took."""
+    began = monotonic()
     events: dict[str, ReportedEvent] = {}
     rejected: list[Fault] = []
     for index, each in enumerate(given):
@@ -100,7 +101,7 @@ def _validated(given: list[Any], *, now: datetime) -> tuple[dict[str, ReportedEv
             rejected.append(Fault(f"/events/{index}{fault.pointer}", fault.code, fault.detail))
         else:
             events.setdefault(event.id, event)
-    return events, rejected
+    return events, rejected, monotonic() - began
 
 
 def _events_of(batch: Mapping[str, Any]) -> list[Any]:

@@ -9,9 +9,6 @@ MOST_KNOWN = 100
 
 
 class EventQuerySet(models.QuerySet["Event"]):
-    def received_before(self, at: datetime) -> "EventQuerySet":
-        return self.filter(received_at__lt=at)
-
     def received_between(self, start: datetime, end: datetime) -> "EventQuerySet":
         """Events received at ``start`` or later, and before ``end``."""
         return self.filter(received_at__gte=start, received_at__lt=end)

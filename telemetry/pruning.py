@@ -27,7 +27,7 @@ def prune(*, now: datetime, dry_run: bool = False, batch: int = BATCH) -> Pruned
     """
     kept_from = now - timedelta(days=settings.TELEMETRY_RETENTION_DAYS)
     if dry_run:
-        return Pruned(Event.objects.received_before(kept_from).order_by().count(), kept_from)
+        return Pruned(Event.objects.filter(received_at__lt=kept_from).order_by().count(), kept_from)
     DailyShare.objects.filter(day__lt=kept_from.date()).delete()
     removed, since = 0, _BEGINNING
     while True:

@@ -103,7 +103,7 @@ def _plans(now: datetime) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"a page of a file: {name}", _explained(_older(each, middle)[:PAGE])
     dense: date = (now - timedelta(days=45)).date()
     yield "the dense day counted", _explained(by_version(dense))
-    oldest = Event.objects.received_before(now - timedelta(days=90)).order_by("received_at")
+    oldest = Event.objects.filter(received_at__lt=now - timedelta(days=90)).order_by("received_at")
     yield f"{BATCH:,} to be pruned", _explained(oldest.values_list("pk", "received_at")[:BATCH])
 
 

@@ -1,8 +1,9 @@
 """Batches: what is kept, what is counted, and that nothing is kept twice."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,6 +14,7 @@ from django.db import IntegrityError
 from config import greenlets
 from config.api.problems import Fault, InvalidRequest, ServiceUnavailable
 from telemetry import intake
+from telemetry.events import ReportedEvent, read
 from telemetry.intake import LARGE, MOST_EVENTS, Taken, TooManyEvents, take_in
 from telemetry.models import Event
 from tests.races import race
@@ -173,6 +175,29 @@ def test_a_persons_second_large_batch_waits_and_others_do_not(
             send(PERSON)
         assert report(event()).accepted == 1
     assert send(PERSON).duplicates == 1
+
+
+@pytest.mark.django_db
+def test_a_large_batch_pauses_for_its_own_check_and_not_for_those_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, pauses = [0.0], list[float]()
+
+    def run_after_others(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        clock[0] += 2.0
+        return work(*args, **kwargs)
+
+    def read_slowly(given: Any, *, now: datetime) -> ReportedEvent:
+        clock[0] += 0.25
+        return read(given, now=now)
+
+    monkeypatch.setattr(intake._checking, "run", run_after_others)
+    monkeypatch.setattr(intake, "read", read_slowly)
+    monkeypatch.setattr(intake, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(intake, "sleep", pauses.append)
+    batch = {"events": [event(), event()]}
+    take_in(batch=batch, client_id=CLIENT, user_id=PERSON, now=NOON, size=LARGE + 1)
+    assert pauses == [0.5]
 
 
 @pytest.mark.django_db
