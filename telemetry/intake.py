@@ -20,7 +20,7 @@ from config.api.problems import Fault, InvalidRequest, RefusedUntil, RequestTooL
 from config.db.connections import release_connection
 from config.greenlets import Aside
 from telemetry.events import BadEvent, ReportedEvent, read
-from telemetry.models import DailyShare
+from telemetry.models import DailyShare, Event
 from telemetry.volumes import midnight
 
 MIB = 1024 * 1024
@@ -160,6 +160,10 @@ def _keep(events: list[ReportedEvent], *, client_id: UUID, user_id: UUID, now: d
         cursor.execute(_KEEP_NEW, values)
         is_full, new = cursor.fetchone()
     if is_full:
+        ids = [each.id for each in events]
+        if Event.objects.filter(client_id=client_id, event_id__in=ids).count() == len(ids):
+            # Sent again after a lost answer.
+            return 0
         # The row of which operators hear.
         row = DailyShare(day=day, client_id=client_id, holder_id=client_id)
         DailyShare.objects.bulk_create([row], ignore_conflicts=True)

@@ -77,6 +77,17 @@ class TestADay:
             send([{**each, "name": ""} for each in given], client=client)
         assert stored(client) == before
 
+    def test_a_batch_that_was_stored_is_taken_again_when_it_is_full(self, client: UUID) -> None:
+        given = batch(kib=300)
+        send(given, client=client)
+        again = [*given, given[0], {**event(), "name": ""}]
+        taken = send(again, client=client)
+        assert (taken.accepted, taken.duplicates, len(taken.rejected)) == (0, len(given) + 1, 1)
+        # Nobody was refused.
+        assert not DailyShare.objects.filter(holder_id=client).exists()
+        with pytest.raises(TelemetryFull):
+            send([*given, event()], client=client)
+
     def test_a_refusal_leaves_one_row_for_operators(self, client: UUID) -> None:
         send(batch(kib=300), client=client)
         of_refusals = DailyShare.objects.filter(holder_id=client)

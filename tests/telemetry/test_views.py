@@ -199,7 +199,10 @@ def test_a_full_day_says_until_when(signed_in: APIClient, settings, now: datetim
     settings.TELEMETRY_DAILY_MB = 1
     many = [event(occurred_at=now.isoformat(), properties={"a": "b " * 7_500}) for _ in range(20)]
     assert signed_in.post(ADDRESS, {"events": many}, format="json").json()["accepted"] == 20
-    refused = signed_in.post(ADDRESS, {"events": many}, format="json")
+    again = signed_in.post(ADDRESS, {"events": many}, format="json")
+    assert (again.status_code, again.json()["duplicates"]) == (202, 20)
+    more = [event(occurred_at=now.isoformat())]
+    refused = signed_in.post(ADDRESS, {"events": more}, format="json")
     assert (refused.status_code, refused.json()["code"]) == (429, "telemetry_full")
     assert 1 <= int(refused["Retry-After"]) <= 86_400
     assert refused.json()["retry_after_iso"].endswith("T00:00:00Z")
