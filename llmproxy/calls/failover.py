@@ -21,6 +21,7 @@ from llmproxy.calls.meter import State
 from llmproxy.calls.watch import watched
 from llmproxy.catalogue import health, readiness
 from llmproxy.catalogue.readiness import ready_target
+from llmproxy.catalogue.vendors import note_refused_name, other_limit_name
 from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderRejected,
@@ -35,7 +36,6 @@ from usage.costs import Abandoned
 
 log = logging.getLogger(__name__)
 
-LIMIT_NAMES = frozenset({"max_tokens", "max_completion_tokens"})
 # Failures of a provider, and not of the caller or of this service.
 PROVIDER_FAULTS = (
     ExchangeError,
@@ -138,8 +138,9 @@ def _by_other_name(call: Call, attempt: Attempt) -> Target | None:
     target, is_chat = attempt.target, call.admission.request.surface is Surface.CHAT
     if not isinstance(attempt.failure, LimitNameRefused) or not is_chat:
         return None
-    [other] = LIMIT_NAMES - {target.limit_name}
-    return target._replace(limit_name=other) if target in call.admission.targets else None
+    note_refused_name(target)
+    other = target._replace(limit_name=other_limit_name(target.limit_name))
+    return other if target in call.admission.targets else None
 
 
 def _comes_before_an_answer(call: Call, attempt: Attempt) -> bool:

@@ -178,7 +178,7 @@ def target_of(route: Route) -> Target:
         ),
         passes_all=members_of(provider) == Provider.Members.ALL,
         fetches=fetches(provider),
-        limit_name=limit_name(provider),
+        limit_name=limit_name(provider, model=route.provider_name),
         route_id=route.pk,
         calls_per_minute=provider.calls_per_minute,
         read_timeout=provider.read_timeout,

@@ -50,9 +50,13 @@ _TOO_LONG_WORDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _REQUEST_ID = re.compile(r"[\w-]{6,80}", re.ASCII)
-_LIMIT_NAMES = re.compile(rb"\bmax_(?:completion_)?tokens\b")
+# How servers say that they do not know the output limit by its name. Where a number follows, its size is refused.
+_LIMIT = r"[\"'`]*\bmax_(?:completion_)?tokens\b[\"'`]*"
+_REFUSED = r"(?:un(?:supported|recogni[sz]ed|known|expected)|not (?:supported|recogni[sz]ed|permitted)|extra inputs)"
+_NO_NUMBER = r"(?![^.,;]{0,80}(?<![\w.-])\d[\d,])"
 _NAME_REFUSED = re.compile(
-    rb"unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|extra inputs|not permitted|instead",
+    rf"{_REFUSED}(?![\w ]*\bvalue)[\w ]{{0,40}}:?\s*{_LIMIT}{_NO_NUMBER}"
+    rf"|{_LIMIT}:?\s+(?:is )?{_REFUSED}{_NO_NUMBER}|\buse {_LIMIT} instead",
     re.IGNORECASE,
 )
 # The detail of a refusal that comes without a message.
@@ -88,7 +92,8 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
 
 
 def _refuses_limit_name(body: bytes) -> bool:
-    return _LIMIT_NAMES.search(body) is not None and _NAME_REFUSED.search(body) is not None
+    said = _error_of(body)["message"] or body.decode(errors="replace")
+    return _NAME_REFUSED.search(said) is not None
 
 
 def refuses_credential(status: int, body: bytes) -> bool:

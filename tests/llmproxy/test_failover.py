@@ -28,6 +28,7 @@ from llmproxy.calls.call import Call
 from llmproxy.calls.relay import Stream, complete, stream
 from llmproxy.calls.stop import StopReason
 from llmproxy.catalogue import health
+from llmproxy.catalogue.vendors import limit_name
 from llmproxy.dialects.chat_answers import DONE
 from llmproxy.dialects.protocol import (
     ProviderError,
@@ -192,6 +193,33 @@ REFUSALS = {
     "403": refuses(403),
 }
 SILENCES = {"hangs": hangs, "resets": resets}
+
+
+def test_a_name_of_the_limit_that_was_refused_is_not_sent_again(routed: Routed) -> None:
+    knows = "max_completion_tokens"
+
+    def script(peer: Peer, request: bytes) -> None:
+        name = "max_tokens" if b'"max_tokens"' in request else "max_completion_tokens"
+        if name == knows:
+            answers("Hi")(peer, request)
+        else:
+            said = b'{"message":"Unsupported parameter: %b"}' % name.encode()
+            peer.send(b"HTTP/1.1 400 No\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said))
+
+    row = routed.add(script)
+    asked = []
+    for streamed in (True, False):
+        routed.ask(streamed=streamed)
+        asked += routed.asked
+    assert asked == [2, 3]
+    # An operator who says a name is obeyed.
+    row.limit_name = "max_tokens"
+    assert (limit_name(row, model="m-1"), limit_name(row, model="m-2")) == ("max_tokens",) * 2
+    # By now the server is another.
+    knows = "max_tokens"
+    routed.ask()
+    routed.ask()
+    assert routed.asked == [6]
 
 
 @pytest.mark.parametrize("streamed", [True, False])

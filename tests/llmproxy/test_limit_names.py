@@ -1,6 +1,7 @@
 """What a provider calls the output limit: by its address, or as an operator says."""
 
 import json
+from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
@@ -43,12 +44,31 @@ def test_an_operator_says_otherwise(settings: Settings, name: str) -> None:
     ("said", "kind"),
     [
         ("Unsupported parameter: 'max_tokens' is not supported with this model.", LimitNameRefused),
-        ("max_completion_tokens: Extra inputs are not permitted", LimitNameRefused),
+        ("Unsupported parameter: 'max_tokens' is not supported with gpt-5.2-2025-12-11.", LimitNameRefused),
+        ("Unrecognized request argument supplied: max_completion_tokens", LimitNameRefused),
+        ("property 'max_completion_tokens' is unsupported", LimitNameRefused),
+        ("Argument not supported on this model: max_tokens", LimitNameRefused),
+        ('Invalid JSON payload received. Unknown name "max_completion_tokens": Cannot find field.', LimitNameRefused),
+        ("unknown field `max_completion_tokens`, expected `model` at line 1 column 90", LimitNameRefused),
+        ("max_tokens is for older models. Please use 'max_completion_tokens' instead.", LimitNameRefused),
+        ([{"loc": ["body", "max_completion_tokens"], "msg": "Extra inputs are not permitted", "input": 5000}],
+         LimitNameRefused),
         ("max_tokens is too large: 5000.", ProviderRejected),
+        ("Invalid 'max_tokens': integer above maximum value. Expected a value <= 4096, but got 5000 instead.",
+         ProviderRejected),
+        ("max_tokens: 5000 is not supported by this model.", ProviderRejected),
+        ("max_tokens is not supported above 4,096.", ProviderRejected),
+        ("A max_completion_tokens of 5000 is not permitted. Use max_completion_tokens 4096 instead.", ProviderRejected),
+        ("Unsupported value: 'max_tokens' does not support 5000 with this model.", ProviderRejected),
+        ("This is not supported for max_tokens=5000", ProviderRejected),
+        ("unknown field `top_k`, expected one of `model`, `max_tokens`", ProviderRejected),
         ("Unsupported value: 'temperature' does not support 0.", ProviderRejected),
         ("max_tokens exceeds the maximum context length, ask for less instead", ContextTooLong),
     ],
-)
-def test_a_refusal_of_the_name_is_known_by_its_words(said: str, kind: type) -> None:
-    body = json.dumps({"error": {"message": said}}).encode()
+)  # fmt: skip
+def test_a_refusal_of_the_name_is_known_by_its_words(said: Any, kind: type) -> None:
+    """Asked again by the other name, a server that finds the limit too large might know none."""
+    body = json.dumps(
+        {"error": {"message": said} if isinstance(said, str) else None, "detail": said}
+    ).encode()
     assert type(refusal_of(400, {}, body)) is kind
