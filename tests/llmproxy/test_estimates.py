@@ -22,8 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from llmproxy.dialects.anthropic.overhead import prompt_overhead
 from llmproxy.prompts.estimates import Measure, delivered_tokens, prompt_estimate, text_tokens
-from llmproxy.prompts.tokenizers import PIECE, tokens_in
+from llmproxy.prompts.tokenizers import PER_TEXT, PIECE, counting, tokens_in
+from llmproxy.prompts.tool_definitions import frames_and_texts
 from tests.llmproxy.corpus import KINDS, text_of
 
 Count = Callable[[str], int]
@@ -115,24 +117,32 @@ class TestTexts:
         assert share < 1 / 5
         assert ticks > 8_000_000 / PIECE / 8
 
-    def test_a_prompt_of_very_many_parts_lets_other_requests_run_too(self) -> None:
+    def test_a_prompt_of_very_many_parts_lets_other_requests_run_too(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A tool that lists its values, and ids of calls that Anthropic takes in another form."""
-        share, _ = pauses(
-            """
-a = {"enum": list(range(90_000))}
-function = {"name": "f", "parameters": {"type": "object", "properties": {"a": a}}}
-members = {"messages": [], "tools": [{"type": "function", "function": function}]}
-prompt_estimate(members, measures=[Measure("o200k_base", 1)])
-"""
-        )
-        assert share < 1 / 2
-        share, _ = pauses(
-            """
-turns = [{"role": "tool", "tool_call_id": f"call.{n}" * 6, "content": "x"} for n in range(20_000)]
-prompt_overhead({"messages": turns})
-"""
-        )
-        assert share < 1 / 2
+        # The characters that are counted in one go, and then others have their turn.
+        at_once: list[int] = []
+
+        def run(count: Callable[..., int], encode: object, pieces: list[str]) -> int:
+            at_once.append(sum(len(each) + PER_TEXT for each in pieces))
+            return count(encode, pieces)
+
+        monkeypatch.setattr(counting, "run", run)
+        parameters = {"type": "object", "properties": {"a": {"enum": list(range(90_000))}}}
+        tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+        # Not a text of each value, which would take as long to list as to count.
+        assert len(frames_and_texts(tools, tokenizer="o200k_base")[1]) < 10
+        prompt_estimate({"messages": [], "tools": tools}, measures=EXACT)
+        assert max(at_once) <= PIECE + PER_TEXT < sum(at_once) / 20
+
+        at_once.clear()
+        ids = [f"call.{number}" * 6 for number in range(20_000)]
+        turns = [{"role": "tool", "tool_call_id": each, "content": "x"} for each in ids]
+        prompt_overhead({"messages": turns})
+        # Before and after.
+        assert max(at_once) <= PIECE + PER_TEXT
+        assert sum(at_once) > 2 * sum(len(each) + PER_TEXT for each in ids) - 3 * PIECE
 
 
 def pauses(work: str) -> tuple[float, float]:
@@ -145,8 +155,6 @@ from gevent import monkey
 monkey.patch_all()
 import django, gevent, time
 django.setup()
-from llmproxy.prompts.estimates import Measure, prompt_estimate
-from llmproxy.dialects.anthropic.overhead import prompt_overhead
 from llmproxy.prompts.tokenizers import load, tokens_in
 load()
 tokens_in([" a" * 100_000], tokenizer="o200k_base")
