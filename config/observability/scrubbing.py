@@ -79,8 +79,10 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], _Mark], ...] = (
     (
         ("=", ":"),
         re.compile(
-            rf"(?i)(?<![\w-])([\w-]*?(?:{_PASSWORDS}|{_WORDS})\\?[\"']?\s?[=:]\s?\\?[\"']?)"
-            r"(?!\[)[^\s&;,\"'\\]++"
+            # Parsers tell of an unexpected token, and of a token that is a sign.
+            rf"(?i)(?<![\w-])(?<!unexpected )"
+            rf"([\w-]*?(?:{_PASSWORDS}|{_WORDS})\\?[\"']?\s?[=:]\s?\\?[\"']?)"
+            r"(?!\[|\W{1,2}(?!\S))[^\s&;,\"'\\]++"
         ),
         r"\1[secret]",
     ),

@@ -61,6 +61,9 @@ HARMLESS = (
     "1.2.3-rc.1+build.5",
     "ms: 12; rss = 40",
     "@acme",
+    "Unexpected token: }",
+    "a token: ] was expected",
+    "unexpected token: identifier",
 )
 
 
