@@ -1,12 +1,20 @@
-"""Removes from a provider's message what names our credential or account, or its own systems, and what looks secret."""
+"""Removes from a provider's message what names our credential or account, or its own systems, and what looks secret.
+
+A host is recognised by a scheme, a port, the ending of its name or a word before it, in compatible characters and
+escapes too. Not recognised are a single word (*titan*), a name of two parts below another country's domain than those
+listed (*firma.at*), one that reads as a place in a request (*messages.0.corp.com*), an address as one decimal number or
+with brackets around its dots, and what was encoded twice. Documentation of well-known servers may be linked.
+"""
 
 import codecs
 import re
 from base64 import b32encode, b64encode, b85encode
 from collections.abc import Iterator
 from html import unescape
+from unicodedata import normalize
 from urllib.parse import unquote
 
+from config.hosts import PRIVATE_ENDINGS
 from config.observability.scrubbing import scrubbed
 
 MAX_DETAIL = 500
@@ -17,22 +25,39 @@ _PART = 6
 _ENDS = (4, 5)
 # As few letters and digits of a key in another writing.
 _CODED_PART = 10
-_ESCAPED = re.compile(r"(?:\\u00|\\x)([0-9a-f]{2})", re.IGNORECASE)
+_ESCAPED = re.compile(
+    r"\\(?:U0{6}|u00|x|u\{0{0,6})([0-9a-f]{2})\}?|\\([01][0-7]{2})", re.IGNORECASE
+)
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
 _BETWEEN = re.compile(r"[\W_]+")
 
 # These words mean that the message is about our credential, or is of a program's failure.
 _NOT_FOR_CALLERS = re.compile(r"\bbearer\b|\bTraceback \(|\bFile \"[^\"]+\", line", re.IGNORECASE)
 _IN_A_WORD = r"[^\s'\"`,;:=(){}\[\]<>]"
+# What is ordinary: places in a request, registries of models, and public documentation.
+_ORDINARY = re.compile(
+    r"""(
+    (?<![\w.@/-])
+      (?:(?:messages|tools|input|contents|choices|functions)(?:\.\d+|\[\d+\])
+        |(?:body|response_format|tool_choice|output_config|thinking|input_schema|parameters|properties)(?=[.\[]))
+      (?:\.[\w$-]+|\[\d+\])*(?![\w@\[-]|\.\w|:\d)
+    |(?<![\w.@/-])(?:registry\.ollama\.ai|hf\.co|huggingface\.co)/[\w./-]+(?::[\w.-]+)?
+    |https://(?:json-schema\.org|errors\.pydantic\.dev|(?:docs|platform)\.claude\.com|docs\.anthropic\.com
+      |platform\.openai\.com/docs|api-docs\.deepseek\.com|docs\.(?:vllm|mistral)\.ai|ai\.google\.dev
+      |openrouter\.ai/docs)/[\w./\#%-]*(?![\w@:?&=])
+    )""",
+    re.VERBOSE,
+)
 # Addresses, names of accounts, masked words, mail addresses, and words with the prefix of an id or a key.
 _OURS = re.compile(
-    r"(?<!\w)[a-z][a-z0-9+.-]{0,30}://\S+|\barn:\S+"
+    r"(?<!\w)[a-z][a-z0-9+.-]{0,30}://\S*[^\s.,;:)\]}>'\"`]|\barn:\S+"
     r"|\b(?:accounts?|org(?:ani[sz]ation)?s?|projects?|teams?|tenants?|workspaces?|subscriptions?)"
     r"(?:[ _-]?(?:ids?|numbers?|names?))?"
     # A quote that comes at once closes the name of a member. A plain word of small letters is no name.
     r"(?:/[\w.-]+|\s*[:=#]\s*['\"`]?[\w.-]+|[\s(]+['\"`][^'\"`]+['\"`]"
     r"|[\s(]+(?=[\w-]*(?:\d|[-_]\w|(?-i:[A-Z])))[\w.-]+)"
     rf"|(?<!{_IN_A_WORD}){_IN_A_WORD}*?"
-    r"(?:\*\*|••|x{4}|\.{3}|…|\w@\w|\b(?:sk|gsk|pk|rk)[-_][\w-]{4}|\b(?:org|proj|acct|wrkspc)-[\w-]{4}"
+    r"(?:\*\*|••|x{4}|(?<!/)\.{3}|…|\w@\w|\b(?:sk|gsk|pk|rk)[-_][\w-]{4}|\b(?:org|proj|acct|wrkspc)-[\w-]{4}"
     r"|\b(?:org|proj|key|acct|wrkspc)[-_](?=[\w-]*(?:\d|(?-i:[A-Z])))[\w-]{4})"
     rf"{_IN_A_WORD}*",
     re.IGNORECASE,
@@ -42,19 +67,25 @@ _OURS = re.compile(
 # Where a provider's own systems are, and shapes of secrets that telemetry does not look for.
 _INSIDE = re.compile(
     r"""
-    # Numbers of hosts.
-    (?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.]*\d)(?:/\d+)?(?::\d{2,5}\b)?
-    |(?<![\w:])\[?(?=[0-9a-f:]*::|(?:[0-9a-f]+:){5})[0-9a-f:]{2,39}(?:%\w+)?(?![\w:])(?:\](?::\d{2,5}\b)?)?
     # Names of hosts: by their ending, before a port, after a word that says so. Members of a request are none.
-    |(?<![\w.-])(?:[a-z0-9_-]{1,63}\.){1,8}(?:internal|local|localdomain|lan|corp|intranet|private|consul|svc|cluster
-      |home|arpa|test|example|com|net|org|io|ai|dev|cloud|co|eu|de|uk|fr|ch|us|cn|jp|info)(?:\.[a-z]{2,12}){0,3}
-      (?![\w[(.-])(?::\d{2,5}\b)?
+    (?<![\w.-])(?:[a-z0-9_-]{1,63}\.){1,20}(?:ENDINGS|cluster|arpa|test|example|com|net|org|edu|gov|io|ai|dev|cloud|co
+      |eu|de|uk|fr|ch|us|cn|jp|info)(?:\.[a-z]{2,12}){0,3}(?![\w[(-]|\.\w)(?::\d{2,5}\b)?
+    # Below a domain of another country; these words and endings of files are none.
+    |(?<![\w.-])(?:[a-z0-9-]{1,63}\.){2,20}
+      (?!id|in|is|no|to|it|so|my|by|do|js|ts|py|rs|sh|go|md|cc|gz)[a-z]{2}(?![\w[(-]|\.\w)(?::\d{2,5}\b)?
     |\blocalhost\b(?::\d{2,5}\b)?
-    |(?<![\w.-])(?=[\w.]*[-.\d])[a-z][\w.-]{0,252}:\d{2,5}\b(?![.\d])
+    # Numbers of models are shorter than ports.
+    |(?<![\w.-])(?=[\w.]*[-.\d])[a-z][\w.-]{0,252}:(?:80|443|\d{4,5})\b(?![.\d])
     |(?<=\bto\ )[a-z]\w*:\d{2,5}\b
-    |\b(?:host(?:name)?|node|pod|upstream|namespace|bucket)[ :=]{1,3}['"`]?(?=[\w.-]*[-.:\d])[a-z][\w.:-]*\w
+    |\b(?:host(?:name)?|node|pod|upstream|namespace|bucket|worker)[ :=]{1,3}['"`]?
+      (?=[\w.-]*(?:[-.]\w|:?\d))[a-z][\w.:-]*\w
+    # Numbers of hosts.
+    |(?<![\w.])(?<!version\ )(?:0x[0-9a-f]{1,2}|\d{1,4})(?:\.(?:0x[0-9a-f]{1,2}|\d{1,4})){3}(?![\w.]*\d)(?:/\d+)?
+      (?::\d{2,5}\b)?
+    |\b(?:0x[0-9a-f]{8,}|0[0-7]{10,11}|ip(?:-\d{1,3}){4})\b
+    |(?<![\w:])\[?(?=[0-9a-f:]*::|(?:[0-9a-f]+:){5})[0-9a-f:]{2,39}(?:%\w+)?(?![\w:])(?:\](?::\d{2,5}\b)?)?
     # Paths of files. Pointers into a request and paths of an API are none.
-    |(?<![\w/.<…-])(?:~|\.{1,2})?/(?!(?:v\d\w*|messages|input|tools|content|body|response_format|text)\b)
+    |(?<![\w/.<…-])(?:~|\.{1,2})?/(?!(?:v\d\w*|messages|input|tools|content|body|response_format|text|properties)\b)
       [\w.@+-]+(?:/[\w.@+-]+)+/?
     |(?<!\w)(?:[a-z]:|\\)\\[^\s'"`]+
     |(?<![\w/])(?:[\w.-]{1,99}/){1,9}[\w.-]{1,99}\.(?:py|so|bin|json|ya?ml|toml|gguf|safetensors|conf|env)\b(?::\d+)?
@@ -62,7 +93,7 @@ _INSIDE = re.compile(
     |\b(?:account_?key|shared_?access_?key|sig|signature|pass|pw|otp|pin|server|host(?:name)?|uid)\s?[=]\s?[^\s;]+
     |\bSG\.[\w-]{10,}\.[\w-]+|\bbasic\ (?-i:(?=\w*[a-z][A-Z]))[\w+/=]{8,}
     |\b(?:dop|shp|sq0|dapi|nvapi|r8|fw|tvly|pplx|gsk|xai|AKIA|ASIA)[a-z]{0,5}(?:\d?[-_]|(?=[0-9A-Z]{12}))[\w-]{12,}
-    """,
+    """.replace("ENDINGS", "|".join(each[1:] for each in PRIVATE_ENDINGS).replace(".", r"\.")),
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -72,7 +103,28 @@ def cleaned(message: str, *, key: str) -> str | None:
     message = message[:_LOOKED_AT]
     if _NOT_FOR_CALLERS.search(message) or _shows(key, message) or _shows_coded(key, message):
         return None
-    return _INSIDE.sub("…", scrubbed(_OURS.sub("…", message)))[:MAX_DETAIL]
+    said = _without_systems(message)[:MAX_DETAIL]
+    plain = _plain(said)
+    read = said if plain == said else _without_systems(plain)
+    return said if read == plain else read[:MAX_DETAIL]
+
+
+def _without_systems(text: str) -> str:
+    pieces = _ORDINARY.split(text)
+    pieces[::2] = [_INSIDE.sub("…", scrubbed(_OURS.sub("…", each))) for each in pieces[::2]]
+    return "".join(pieces)
+
+
+def _plain(text: str) -> str:
+    """A text as it reads: without escapes, compatible characters and those that show nothing."""
+    shown = _ESCAPED.sub(_character, unquote(unescape(text)))
+    # Our mark would become three dots, and domains take the full stop of Chinese for theirs.
+    compatible = normalize("NFKC", shown.replace("…", "\0")).replace("\0", "…")
+    return _INVISIBLE.sub("", compatible).replace("。", ".")
+
+
+def _character(escape: re.Match[str]) -> str:
+    return chr(int(escape[1], 16) if escape[1] else int(escape[2], 8))
 
 
 def _shows(key: str, message: str) -> bool:
@@ -92,8 +144,7 @@ def _shows(key: str, message: str) -> bool:
 
 def _shows_coded(key: str, message: str) -> bool:
     """Whether a message shows a part of the key in another writing: escaped, spaced, backwards, in hex or base64."""
-    plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), unquote(unescape(message)))
-    text = _BETWEEN.sub("", plain).lower()
+    text = _BETWEEN.sub("", _plain(message)).lower()
     parts = (
         coded[at : at + _CODED_PART]
         for coded in (_BETWEEN.sub("", each).lower() for each in _writings(key))

@@ -69,7 +69,46 @@ STRANGE = [
     ("Set-Cookie: session_id=hunter2", "hunter2"),
     ("arn:aws:bedrock:us-east-1:123456789012:model/x", "123456789012"),
     ("ask ops@corp.example", "ops"),
+    ("llm7.intern.firma.de:8000 is down", "firma"),
+    ("no route to llm7.intern.firma.de.", "firma"),
+    ("gpu-3.corp.co.uk is down", "corp"),
+    ("gpu1.rechen.firma.at is down", "firma"),
+    ("node01.hpc.uni-x.edu is down", "hpc"),
+    ("messages.corp.com is down", "corp"),
+    ("messages.0.corp.com:8000 is down", "corp"),
+    ("10.0.0.5.nip.io is down", "nip"),
+    ("ip-10-0-1-5 is down", "10-0"),
+    ("connect to 0x7f000001", "7f"),
+    ("connect to 0x7f.0.0.0x1", "7f"),
+    ("connect to 017700000001", "0177"),
+    ("connect to 0177.0.0.01", "0177"),
+    ("worker gpu-node-17 is down", "node-17"),
+    ("read (https://10.0.0.5/x), then stop", "10.0"),
+    ("read https://docs.claude.com.corp.de/x", "claude"),
+    ("read https://docs.claude.com@gpu/x", "gpu"),
 ]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "\uff11\uff10\uff0e\uff10\uff0e\uff10\uff0e\uff15",
+        "10\u30020\u30020\u30025",
+        "\uff47\uff50\uff55\uff0d\uff13\uff0einternal",
+        "\u24db\u24de\u24d2\u24d0\u24db\u24d7\u24de\u24e2\u24e3:8000",
+        "\U0001d420\U0001d429\U0001d42e.\U0001d422nternal",
+        "gpu-3\u200b.inter\u00adnal",
+        r"\U00000031\U00000030.0.0.5",
+        r"\u0031\x30.0.0.5",
+        r"\u{31}\060.0.0.5",
+        "&#49;&#x30;.0.0.5",
+        "%31%30.0.0.5",
+        "ht\uff54p://gpu/",
+        "\uff0fsrv\uff0fmodels",
+    ],
+)
+def test_the_names_of_its_systems_are_removed_in_other_writings(written: str) -> None:
+    assert told(f"It failed: {written} is away") == "It failed: … is away"
 
 
 @pytest.mark.parametrize(("message", "hidden"), STRANGE)
@@ -95,6 +134,62 @@ def test_names_of_its_systems_and_secrets_are_removed(message: str, hidden: str)
         "Error code: 400, status:400, version 1.2.3, ratio 16:9",
         "expected u32 at line 1 column 55",
         "prompt is too long: 212345 tokens > 200000 maximum",
+        "tools.0.function.parameters.properties.test: Invalid JSON schema",
+        "messages[2].content[0].text.home is wrong, as is response_format.json_schema.schema.properties.us",
+        "Unknown node kind: array. No such host is known.",
+        "Unknown name at 'tools[0].function_declarations[0].parameters.properties[0].value', and at body.metadata.us",
+        "Unexpected token: }",
+        "Expected a token: ], found version 3.0.0.1 of the grammar",
+        "Invalid regex at /properties/zip/pattern: unterminated group",
+        # Of OpenAI.
+        "Invalid schema for function 'find': In context=('properties', 'place'), 'additionalProperties' is required.",
+        "Invalid 'tools[0].function.name': string does not match the pattern '^[a-zA-Z0-9_-]+$'.",
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "Unknown parameter: 'response_format.json_schema.foo'.",
+        "Missing required parameter: 'tools[0].name'. See https://platform.openai.com/docs/guides/function-calling.",
+        "Invalid value: 'input_txt'. Supported values are: 'input_text', 'input_image', 'output_text', and 'refusal'.",
+        # Of Anthropic.
+        "tools.0.custom.input_schema.properties.home: Input should be a valid dictionary",
+        (
+            "tools.3.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12"
+            " (https://json-schema.org/draft/2020-12). Learn more at https://docs.claude.com/en/docs/tool-use."
+        ),
+        "messages.3.content.0.text: text content blocks must contain non-whitespace text",
+        (
+            "`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation at"
+            " https://docs.claude.com/en/docs/build-with-claude/extended-thinking#max-tokens-and-context-window-size"
+        ),
+        "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_01A09q90qw90lq91.",
+        # Of vLLM.
+        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "The decoder prompt (length 40961) is longer than the maximum model length of 40960.",
+        (
+            "1 validation error for ValidatorIterator\n0.function\n  Field required [type=missing, input_type=dict]\n"
+            "    For further information visit https://errors.pydantic.dev/2.11/v/missing"
+        ),
+        "The model `Qwen/Qwen2.5-Coder-32B-Instruct` does not exist.",
+        # Of Ollama.
+        'model "qwen2.5-coder:32b" not found, try pulling it first',
+        "model 'qwen2.5-coder:32' not found",
+        "registry.ollama.ai/library/gemma3:12b does not support tools",
+        "hf.co/bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M does not support tools",
+        "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string",
+        "model requires more system memory (18.7 GiB) than is available (4.1 GiB)",
+        # Of TGI.
+        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
+        "Template error: unknown method: string has no method named split (in <string>:45)",
+        # Of DeepSeek and other servers.
+        (
+            "Failed to deserialize the JSON body into the target type: messages[1].role: unknown variant `developer`,"
+            " expected one of `system`, `user`, `assistant`, `tool` at line 1 column 51036"
+        ),
+        (
+            "Missing `reasoning_content` field in the assistant message at message index 2. For more information,"
+            " please refer to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls"
+        ),
+        "messages[1] and messages[2] in your input: interleave the user/assistant messages in the sequence.",
+        "模型不存在，请检查（model：glm-4.5）。",
     ],
 )
 def test_what_it_says_of_a_request_is_left(message: str) -> None:
@@ -123,6 +218,10 @@ def test_what_it_says_of_a_request_is_left(message: str) -> None:
         "".join(f"&#{ord(each)};" for each in KEY),
         "".join(f"\\u{ord(each):04x}" for each in KEY),
         "".join(f"\\x{ord(each):02X}" for each in KEY),
+        "".join(f"\\U{ord(each):08x}" for each in KEY),
+        "".join(f"\\u{{{ord(each):x}}}" for each in KEY),
+        "".join(f"\\{ord(each):03o}" for each in KEY),
+        "".join(chr(ord(each) + 0xFEE0) for each in KEY),
     ],
 )
 def test_our_key_in_another_writing_withholds_the_text(written: str) -> None:
