@@ -26,6 +26,7 @@ from config.env.values import (
     POSITIVE,
     fernet_keys,
     label,
+    one_of,
     publish_secrets,
     sender,
 )
@@ -65,8 +66,8 @@ LLM_API_KEY = secret("LLM_API_KEY", check=HEADER_VALUE)
 # Empty: the public authorities.
 LLM_CA_BUNDLE: str = env.str("LLM_CA_BUNDLE", "", validate=certificates) or ""
 LLM_DEFAULT_MODEL: str = env.str("LLM_DEFAULT_MODEL", validate=NOT_EMPTY) or ""
-LLM_MEMBERS: str = env.str("LLM_MEMBERS", "listed", validate=validate.OneOf(("listed", "all")))
-LLM_FETCHES: str = env.str("LLM_FETCHES", "", validate=validate.OneOf(("", "yes", "no"))) or ""
+LLM_MEMBERS: str = env.str("LLM_MEMBERS", "", validate=one_of("listed", "all")) or "listed"
+LLM_FETCHES: str = env.str("LLM_FETCHES", "", validate=one_of("yes", "no")) or ""
 LLM_LIMIT_NAME: str = env.str("LLM_LIMIT_NAME", "", validate=LIMIT_NAME) or ""
 LLM_CONNECT_TIMEOUT: float = env.float("LLM_CONNECT_TIMEOUT", 5.0, validate=POSITIVE)
 # None: as long as any other silence.

@@ -27,11 +27,18 @@ DAYS = validate.Range(min=1, max=36_500)
 KEY_LENGTH, SECRET_LENGTH = 50, 32
 LONG_KEY = validate.Length(min=KEY_LENGTH, error=f"Must have at least {KEY_LENGTH} characters.")
 LABEL_LENGTH = 40
-LIMIT_NAME = validate.OneOf(("", "max_tokens", "max_completion_tokens"))
 HEADER_VALUE = validate.Regexp(r"[ -~]+\Z", error="Must be printable ASCII, and not empty.")
 CDN_PURGE_FORM = validate.Regexp(
     r"(|purge|cloudfront:[A-Za-z0-9]+)\Z", error="Must be cloudfront:<distribution> or purge."
 )
+
+
+def one_of(*values: str) -> validate.Validator:
+    """One of these values, or empty."""
+    return validate.OneOf(("", *values), error=f"Must be {' or '.join(values)}.")
+
+
+LIMIT_NAME = one_of("max_tokens", "max_completion_tokens")
 
 
 @parser

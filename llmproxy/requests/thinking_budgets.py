@@ -8,12 +8,13 @@ from config.api.problems import Fault, InvalidRequest, pointer
 
 Members = dict[str, Any]
 
-# Where callers write one: Anthropic's member, OpenRouter's, Alibaba's, vLLM's and Google's.
+# Where callers write one: Anthropic's member, OpenRouter's, Alibaba's, vLLM's, a template's and Google's.
 _PLACES = (
     ("thinking", "budget_tokens"),
     ("reasoning", "max_tokens"),
     ("thinking_budget",),
     ("thinking_token_budget",),
+    ("chat_template_kwargs", "thinking_budget"),
     ("extra_body", "google", "thinking_config", "thinking_budget"),
 )
 # The least that Anthropic's API takes.

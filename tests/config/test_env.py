@@ -146,6 +146,8 @@ def test_a_weak_environment_stops_the_start_with_every_fault_in_one_report() -> 
 
 def test_the_least_that_is_strong_enough_starts() -> None:
     strong = {
+        # As if it were not there.
+        "LLM_MEMBERS": "",
         "SECRET_KEY": "k" * 50,
         "PUBLISH_SECRETS": f"{'p' * 32}, {'q' * 32},",
         "BASE_URL": "http://localhost:8000",

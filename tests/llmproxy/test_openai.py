@@ -551,6 +551,18 @@ class TestUsage:
         # Counts that only the provider knows stay.
         assert usage.keys() <= given_to_callers.keys()
 
+    @pytest.mark.parametrize(
+        "details",
+        [{}, {"prompt_tokens_details": None}, {"prompt_tokens_details": {"cached_tokens": 0}}],
+    )
+    def test_deepseeks_hits_of_its_cache_are_cached_input(self, details: dict[str, Any]) -> None:
+        hits = {"prompt_cache_hit_tokens": 64, "prompt_cache_miss_tokens": 26}
+        usage = {"prompt_tokens": 90, "completion_tokens": 5, **hits, **details}
+        known = TokenUsage(90, 5, 64)
+        assert reported(usage) == known
+        given = usage_for_caller(usage, known)["prompt_tokens_details"]
+        assert given["cached_tokens"] == 64
+
     def test_invalid_details_count_as_zero(self) -> None:
         usage = {"prompt_tokens": 5, "completion_tokens": 5, "prompt_tokens_details": None,
                  "completion_tokens_details": {"reasoning_tokens": None}}  # fmt: skip

@@ -25,6 +25,7 @@ PLACES: list[dict[str, Any]] = [
     {"thinking_budget": 2_000},
     {"thinking": {"type": "enabled", "budget_tokens": 2_000.0}},
     {"thinking_token_budget": 2_000},
+    {"chat_template_kwargs": {"enable_thinking": True, "thinking_budget": 2_000}},
     {"extra_body": {"google": {"thinking_config": {"thinking_budget": 2_000}}}},
 ]
 

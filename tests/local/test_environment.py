@@ -105,9 +105,20 @@ def test_manage_names_a_variable_that_the_file_does_not_keep_and_asks_to_export_
 
 def test_a_wrong_variable_of_ones_own_is_named_without_other_advice(tmp_path: Path) -> None:
     write(tmp_path / ".local", {})
-    done = manage(tmp_path, "check", LLM_READ_TIMEOUT="soon")
+    wrong = {
+        "LLM_READ_TIMEOUT": "soon",
+        "LLM_MEMBERS": "some",
+        "LLM_FETCHES": "no!",
+        "LLM_LIMIT_NAME": "n",
+    }
+    done = manage(tmp_path, "check", **wrong)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "  LLM_READ_TIMEOUT: Not a valid number."
+    assert done.stderr.splitlines()[-4:] == [
+        "  LLM_FETCHES: Must be yes or no.",
+        "  LLM_LIMIT_NAME: Must be max_tokens or max_completion_tokens.",
+        "  LLM_MEMBERS: Must be listed or all.",
+        "  LLM_READ_TIMEOUT: Not a valid number.",
+    ]
 
 
 def test_the_owner_in_the_file_owns_the_tables_of_the_database_in_the_file_alone(

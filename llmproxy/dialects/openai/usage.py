@@ -6,6 +6,8 @@ from llmproxy.dialects.passing import without_costs
 from llmproxy.dialects.protocol import TokenUsage
 from llmproxy.dialects.reading import count_of, usage_of, whole
 
+# How servers name what they read from a cache: OpenAI and most, DeepSeek.
+_READ = ("cached_tokens", "prompt_cache_hit_tokens")
 # How servers name what they wrote to a cache: OpenAI and OpenRouter, LiteLLM, Alibaba.
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 
@@ -30,7 +32,7 @@ def reported(usage: Any) -> TokenUsage | None:
     return TokenUsage(
         input=prompt,
         output=completion + beside,
-        cached_input=_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        cached_input=max(_detail(usage, "prompt_tokens_details", each) for each in _READ),
         reasoning=reasoning,
         cache_write=max(_detail(usage, "prompt_tokens_details", each) for each in _WRITTEN),
     )
