@@ -334,8 +334,8 @@ def test_a_connection_that_ends_in_mid_batch_fails_all_and_nothing_is_repeated(
 ) -> None:
     last = BatchedStatement(
         """
-        INSERT INTO shelf SELECT %(book)s::text FROM pg_stat_activity WHERE pid = pg_backend_pid()
-        AND (%(book)s::text <> 'last' OR pg_terminate_backend(pid)) RETURNING book
+        INSERT INTO shelf SELECT %(book)s::text
+        WHERE %(book)s::text <> 'last' OR pg_terminate_backend(pg_backend_pid()) RETURNING book
         """,
         order=BY_BOOK,
     )
