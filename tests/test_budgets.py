@@ -101,8 +101,8 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_613, "config": 9_971, "licensing": 1_941, "llmproxy": 10_636, "releases": 5_139,
-    "telemetry": 1_069, "usage": 3_728,
+    "accounts": 10_613, "config": 9_971, "licensing": 1_941, "llmproxy": 10_667, "releases": 5_139,
+    "telemetry": 1_067, "usage": 3_730,
 }  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def test_few_files_are_long() -> None:
 def test_what_make_run_starts_is_at_most_so_long() -> None:
     standins = ROOT / "tests" / "standins"
     tools = (ROOT / "tests" / "tools").rglob("*.py")
-    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_483
+    assert lines_of(*tools, *(standins / "provider").rglob("*.py"), standins / "cdn.py") <= 3_495
 
 
 def lines_of(*paths: Path) -> int:
