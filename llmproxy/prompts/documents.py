@@ -41,6 +41,7 @@ _COUNT = re.compile(_name("Count") + rb"\s+(\d{1,6})(?!\d)")
 _BEGINS_TEXT = re.compile(rb"(?:\A|[\s>\])])BT[\s/(<\[]")
 _PLAINLY = re.compile(_BEGINS_TEXT.pattern + rb"(?:[\s -~]{16}|[\s -~]{0,15}\Z)")
 _ENDS_TEXT = re.compile(rb"[\s\])>'\"jJ]ET(?:\s|\Z)")
+_PLAIN = bytes([9, 10, 13, *range(32, 127)])
 _STREAM = re.compile(rb"(?<!end)stream\r?\n?")
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 # Strings, which may hold pairs of parentheses; deeper ones leave some over.
@@ -48,10 +49,11 @@ _STRING = re.compile(rb"\((?:[^()]|\([^()]*\))*\)|<[0-9A-Fa-f\s]+>")
 
 
 class Contents(NamedTuple):
-    """Pages, where they are known, and bytes of text, each as far as it could be read."""
+    """Pages, where they are known, and bytes of text; ``is_whole``: whether all was within the bounds."""
 
     pages: int = 0
     text: int = 0
+    is_whole: bool = True
 
 
 class Bounds:
@@ -95,15 +97,20 @@ def contents_of(document: bytes, bounds: Bounds) -> Contents:
             if has_begun:
                 length, before = _text_in(before + piece)
                 text += length
-            if bounds.are_reached:
+            if bounds.are_reached or (not has_begun and _is_binary(piece)):
                 break
-    return Contents(pages or counted, text)
+    return Contents(pages or counted, text, is_whole=not bounds.are_reached)
 
 
 def _begins_text(piece: bytes) -> bool:
     if not _BEGINS_TEXT.search(piece):
         return False
     return bool(_PLAINLY.search(piece) or _ENDS_TEXT.search(piece))
+
+
+def _is_binary(piece: bytes) -> bool:
+    """Whether this is of a picture or a font, the rest of which is not read."""
+    return 2 * len(piece.translate(None, _PLAIN)) > len(piece)
 
 
 def _text_in(piece: bytes) -> tuple[int, bytes]:

@@ -57,7 +57,10 @@ def _file_tokens(file: Mapping[str, Any], bounds: Bounds) -> int:
     if comma and head.startswith(("data:text/", "data:application/json")):
         # A PDF may be given for a text; the provider may look.
         return max(known, ceil(_size(data) / BYTES_PER_TOKEN_OF_TEXT))
-    return max(PAGE_TOKENS, known or ceil(_size(data) / BYTES_PER_TOKEN))
+    by_size = (
+        0 if found.pages or (known and found.is_whole) else ceil(_size(data) / BYTES_PER_TOKEN)
+    )
+    return max(PAGE_TOKENS, known, by_size)
 
 
 def _contents(data: str, bounds: Bounds) -> Contents:

@@ -5,6 +5,7 @@ import time
 import zlib
 from base64 import a85encode, b64encode
 from collections.abc import Callable
+from math import ceil
 from random import Random
 from typing import Any
 
@@ -108,7 +109,25 @@ def test_a_pdf_that_says_it_is_text_costs_what_it_holds() -> None:
 
 def test_pictures_cost_no_text() -> None:
     pixels = zlib.compress(Random(4).randbytes(2_000_000))
-    assert read(pdf(PAGE, stream(pixels), stream(Random(5).randbytes(100_000), b""))) == (1, 0)
+    assert read(pdf(PAGE, stream(pixels), stream(Random(5).randbytes(100_000), b""))) == (
+        1,
+        0,
+        True,
+    )
+
+
+def test_large_pictures_hide_no_pages_behind_them() -> None:
+    screen = stream(zlib.compress(bytes(18_000_000)), b"/Subtype /Image /Filter /FlateDecode")
+    hidden = stream(zlib.compress(PAGE * 500), b"/Type /ObjStm /Filter /FlateDecode")
+    title = stream(zlib.compress(b"BT (a) Tj ET"))
+    assert read(pdf(title, *[screen] * 6, hidden)) == (500, 3, True)
+
+
+def test_what_is_beyond_the_bounds_costs_an_eighth_of_the_bytes() -> None:
+    spaces = stream(zlib.compress(b" " * 100_000_000))
+    title = stream(zlib.compress(b"BT (a) Tj ET"))
+    document = pdf(title, spaces, b"/P" * 100_000)
+    assert tokens(document) == ceil(len(b64encode(document)) * 3 // 4 / 8)
 
 
 def test_drawings_and_fonts_cost_no_text() -> None:
@@ -139,6 +158,7 @@ def zeros() -> bytes:
 TWICE = b"/Filter[/FlateDecode/FlateDecode]"
 SMALL = stream(zlib.compress(b"BT (a) Tj"), b"/Fl")
 BOMBS: dict[str, Callable[[], bytes]] = {
+    "blanks": lambda: pdf(stream(zlib.compress(b" " * 100_000_000))),
     "zeros": lambda: pdf(stream(zeros())),
     "zeros in zeros": lambda: pdf(stream(zlib.compress(zeros()), TWICE)),
     "short strings": lambda: pdf(stream(zlib.compress(b"BT " + b"(a)" * 10_000_000))),
