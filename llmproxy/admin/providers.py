@@ -21,13 +21,14 @@ from config.console.columns import moment, yes_no
 from config.money import in_dollars
 from llmproxy.catalogue.choosing import members_of
 from llmproxy.catalogue.health import MINUTES, health_of
+from llmproxy.catalogue.limit_names import limit_name
 from llmproxy.catalogue.providers import (
     ProviderTerms,
     add_provider,
     change_provider,
     switch_provider,
 )
-from llmproxy.catalogue.vendors import fetches, limit_name
+from llmproxy.catalogue.vendors import fetches
 from llmproxy.models import Provider
 from usage.models import UsageRecord
 

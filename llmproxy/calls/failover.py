@@ -20,8 +20,8 @@ from llmproxy.calls.estimating import estimate_of
 from llmproxy.calls.meter import State
 from llmproxy.calls.watch import watched
 from llmproxy.catalogue import health, readiness
+from llmproxy.catalogue.limit_names import other_limit_name
 from llmproxy.catalogue.readiness import ready_target
-from llmproxy.catalogue.vendors import note_refused_name, other_limit_name
 from llmproxy.dialects.protocol import (
     ProviderError,
     ProviderRejected,
@@ -138,7 +138,6 @@ def _by_other_name(call: Call, attempt: Attempt) -> Target | None:
     target, is_chat = attempt.target, call.admission.request.surface is Surface.CHAT
     if not isinstance(attempt.failure, LimitNameRefused) or not is_chat:
         return None
-    note_refused_name(target)
     other = target._replace(limit_name=other_limit_name(target.limit_name))
     return other if target in call.admission.targets else None
 

@@ -19,7 +19,7 @@ from llmproxy.calls.call import Call, End
 from llmproxy.calls.failover import OverShare, attempts
 from llmproxy.calls.meter import State
 from llmproxy.calls.reading import StreamReader, check_head
-from llmproxy.catalogue import health, readiness
+from llmproxy.catalogue import health, limit_names, readiness
 from llmproxy.dialects.failures import FailedAnswer, is_refusal
 from llmproxy.dialects.protocol import (
     KEEP_ALIVE,
@@ -67,9 +67,14 @@ def _whole_answer(call: Call) -> tuple[Attempt, dict[str, Any]]:
             except Exception as failure:  # noqa: BLE001 - failover raises it, or asks another
                 attempt.failure = failure
             else:
-                health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
+                _note_answer(attempt)
                 return attempt, answer
     raise ProviderUnavailable
+
+
+def _note_answer(attempt: Attempt) -> None:
+    health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
+    limit_names.note_answer(attempt.target)
 
 
 def _read_answer(call: Call, attempt: Attempt) -> dict[str, Any]:
@@ -176,7 +181,7 @@ class Stream:
                 # Without output the provider is silent, or sent something that is not for the caller.
                 yield out or KEEP_ALIVE
                 out = b""
-        health.note_answer(attempt.target, asked_at=attempt.sent_at() or 0.0)
+        _note_answer(attempt)
         if not self.call.settle(End.DONE):
             self._has_begun = True
             if out:

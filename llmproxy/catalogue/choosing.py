@@ -14,7 +14,8 @@ from config.encryption import decrypt
 from licensing.callers import Caller
 from licensing.models import Plan
 from licensing.permissions import NotEntitled
-from llmproxy.catalogue.vendors import fetches, limit_name
+from llmproxy.catalogue.limit_names import limit_name
+from llmproxy.catalogue.vendors import fetches
 from llmproxy.dialects.by_name import DIALECTS
 from llmproxy.dialects.protocol import Dialect, ProviderUnavailable, Target
 from llmproxy.models import LanguageModel, Provider, Route, is_known_to_think, tokenizer_of

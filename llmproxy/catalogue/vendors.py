@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from config.hosts import is_private
-from llmproxy.dialects.protocol import Target
 from llmproxy.models import Provider
 
 _OPENAI = re.compile(
@@ -46,31 +45,3 @@ def fetching_warning() -> str | None:
         f"Callers can have these providers fetch images and files, as before the upgrade: {names}. Say whether they "
         "reach the public internet alone: Change provider, or LLM_FETCHES for default."
     )
-
-
-# The name of the output limit that a server has refused for a model, by its address. It is this process's alone.
-_refused: dict[tuple[str, str], str] = {}
-
-
-def other_limit_name(name: str) -> str:
-    names = Provider.LimitName
-    is_old = name == names.MAX_TOKENS
-    return (names.MAX_COMPLETION_TOKENS if is_old else names.MAX_TOKENS).value
-
-
-def note_refused_name(target: Target) -> None:
-    """Has calls begin with the other name, until that is refused."""
-    _refused[target.base_url, target.model] = target.limit_name
-
-
-def limit_name(provider: Provider, *, model: str = "") -> str:
-    """The name by which a provider's chat completions take the output limit: as an operator says, or by its address
-    and by what it has refused for a model."""
-    is_default = provider.name == Provider.DEFAULT
-    told = (is_default and settings.LLM_LIMIT_NAME) or provider.limit_name
-    if told != Provider.LimitName.ADDRESS:
-        return told
-    address = settings.LLM_BASE_URL if is_default else provider.base_url
-    names = Provider.LimitName
-    name = (names.MAX_COMPLETION_TOKENS if is_openai(address) else names.MAX_TOKENS).value
-    return other_limit_name(name) if _refused.get((address, model)) == name else name

@@ -51,14 +51,22 @@ _TOO_LONG_WORDS = re.compile(
 )
 _REQUEST_ID = re.compile(r"[\w-]{6,80}", re.ASCII)
 # How servers say that they do not know the output limit by its name. Where a number follows, its size is refused.
-_LIMIT = r"[\"'`]*\bmax_(?:completion_)?tokens\b[\"'`]*"
-_REFUSED = r"(?:un(?:supported|recogni[sz]ed|known|expected)|not (?:supported|recogni[sz]ed|permitted)|extra inputs)"
+_LIMIT = r"[\"'`]{0,2}\bmax_(?:completion_)?tokens\b[\"'`]{0,2}"
+_REFUSED = (
+    r"(?:(?:was )?un(?:supported|recogni[sz]ed|known|expected)|not (?:supported|recogni[sz]ed|permitted|allowed)"
+    r"|extra inputs|does not support (?:the )?parameter)"
+)
 _NO_NUMBER = r"(?![^.,;]{0,80}(?<![\w.-])\d[\d,])"
 _NAME_REFUSED = re.compile(
-    rf"{_REFUSED}(?![\w ]*\bvalue)[\w ]{{0,40}}:?\s*{_LIMIT}{_NO_NUMBER}"
-    rf"|{_LIMIT}:?\s+(?:is )?{_REFUSED}{_NO_NUMBER}|\buse {_LIMIT} instead",
+    rf"{_REFUSED}(?![\w ]{{0,40}}\bvalue)[\w ()]{{0,40}}:?\s*{_LIMIT}{_NO_NUMBER}"
+    rf"|{_LIMIT}:?\s+(?:is )?{_REFUSED}{_NO_NUMBER}|\buse {_LIMIT} instead"
+    rf"|\bextra_forbidden\b.{{0,60}}{_LIMIT}",
     re.IGNORECASE,
 )
+_LIMIT_NAMES = {"max_tokens", "max_completion_tokens"}
+# Servers say it at the beginning, and may repeat what a caller sent.
+LOOKED_AT = 2_000
+_NAME_CODES = {"unsupported_parameter", "unknown_parameter"}
 # The detail of a refusal that comes without a message.
 _DETAILS = {413: "This is more than the model takes at once. Please send less."}
 _last_logged: dict[str, Any] = {"key": "", "at": 0.0}
@@ -92,8 +100,11 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes, *, key: str
 
 
 def _refuses_limit_name(body: bytes) -> bool:
-    said = _error_of(body)["message"] or body.decode(errors="replace")
-    return _NAME_REFUSED.search(said) is not None
+    error = _error_of(body)
+    if str(error.get("code")) in _NAME_CODES and str(error.get("param")) in _LIMIT_NAMES:
+        return True
+    said = error["message"] or body[:LOOKED_AT].decode(errors="replace")
+    return _NAME_REFUSED.search(said[:LOOKED_AT]) is not None
 
 
 def refuses_credential(status: int, body: bytes) -> bool:

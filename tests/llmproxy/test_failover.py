@@ -28,7 +28,7 @@ from llmproxy.calls.call import Call
 from llmproxy.calls.relay import Stream, complete, stream
 from llmproxy.calls.stop import StopReason
 from llmproxy.catalogue import health
-from llmproxy.catalogue.vendors import limit_name
+from llmproxy.catalogue.limit_names import limit_name
 from llmproxy.dialects.chat_answers import DONE
 from llmproxy.dialects.protocol import (
     ProviderError,
@@ -220,6 +220,15 @@ def test_a_name_of_the_limit_that_was_refused_is_not_sent_again(routed: Routed) 
     routed.ask()
     routed.ask()
     assert routed.asked == [6]
+
+
+def test_a_refusal_that_repeats_a_callers_words_renames_nothing(routed: Routed) -> None:
+    said = b'{"message":"Invalid value: \'unsupported max_tokens\'."}'
+    row = routed.add(sends(b"HTTP/1.1 400 No\r\nContent-Length: %d\r\n\r\n%b" % (len(said), said)))
+    with pytest.raises(ProviderRejected):
+        routed.ask(streamed=False)
+    assert routed.asked == [2]
+    assert limit_name(row, model="m-1") == "max_tokens"
 
 
 @pytest.mark.parametrize("streamed", [True, False])

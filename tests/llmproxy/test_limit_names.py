@@ -1,12 +1,13 @@
 """What a provider calls the output limit: by its address, or as an operator says."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
 
-from llmproxy.catalogue.vendors import limit_name
+from llmproxy.catalogue.limit_names import limit_name
 from llmproxy.dialects.protocol import ProviderRejected
 from llmproxy.dialects.refusals import ContextTooLong, LimitNameRefused
 from llmproxy.models import Provider
@@ -47,6 +48,12 @@ def test_an_operator_says_otherwise(settings: Settings, name: str) -> None:
         ("Unsupported parameter: 'max_tokens' is not supported with gpt-5.2-2025-12-11.", LimitNameRefused),
         ("Unrecognized request argument supplied: max_completion_tokens", LimitNameRefused),
         ("property 'max_completion_tokens' is unsupported", LimitNameRefused),
+        ("Additional properties are not allowed ('max_completion_tokens' was unexpected)", LimitNameRefused),
+        ("Unsupported parameter(s): `max_completion_tokens`", LimitNameRefused),
+        ("max_completion_tokens is not allowed", LimitNameRefused),
+        ("[{'type': 'extra_forbidden', 'loc': ('body', 'max_completion_tokens'), 'msg': 'Extra inputs'}]",
+         LimitNameRefused),
+        ("This model does not support parameter max_tokens", LimitNameRefused),
         ("Argument not supported on this model: max_tokens", LimitNameRefused),
         ('Invalid JSON payload received. Unknown name "max_completion_tokens": Cannot find field.', LimitNameRefused),
         ("unknown field `max_completion_tokens`, expected `model` at line 1 column 90", LimitNameRefused),
@@ -72,3 +79,22 @@ def test_a_refusal_of_the_name_is_known_by_its_words(said: Any, kind: type) -> N
         {"error": {"message": said} if isinstance(said, str) else None, "detail": said}
     ).encode()
     assert type(refusal_of(400, {}, body)) is kind
+
+
+@pytest.mark.parametrize("part", ["'", "unknown ", "max_tokens ", "extra_forbidden "])
+def test_a_refusal_that_repeats_a_hostile_text_takes_little_time(part: str) -> None:
+    body = json.dumps({"error": {"message": part * (60_000 // len(part))}}).encode()
+    began = time.thread_time()
+    assert type(refusal_of(400, {}, body)) is ProviderRejected
+    assert time.thread_time() - began < 1
+
+
+def test_a_refusal_of_the_name_is_known_by_its_code_too() -> None:
+    for code, param, kind in (
+        ("unsupported_parameter", OLD, LimitNameRefused),
+        ("unknown_parameter", NEW, LimitNameRefused),
+        ("unsupported_parameter", "top_k", ProviderRejected),
+        ("unsupported_value", OLD, ProviderRejected),
+    ):
+        error = {"message": "This is not possible.", "code": code, "param": param}
+        assert type(refusal_of(400, {}, json.dumps({"error": error}).encode())) is kind
