@@ -1,12 +1,17 @@
 """Ports of this machine: whether one is free, and which one to take."""
 
 import errno
+import secrets
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tests.tools import Unready
 
 HIGHEST = 65535
+# Below those that systems give to connections, which would take one of them before its server starts.
+OURS = range(10_000, 20_000)
+TRIES = 20
 CAUSES = {errno.EADDRINUSE: "is taken", errno.EACCES: "is for root only"}
 
 
@@ -37,6 +42,13 @@ def chosen(environ: Mapping[str, str]) -> tuple[str, int]:
 
 def free(host: str, port: int) -> int:
     """The port, or any free one for 0. Raises OSError if nothing can listen on it."""
+    for _ in range(0 if port else TRIES):
+        with suppress(OSError):
+            return _probed(host, OURS.start + secrets.randbelow(len(OURS)))
+    return _probed(host, port)
+
+
+def _probed(host: str, port: int) -> int:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, kind, protocol) as probe:
         # Like servers: closed connections of a moment ago do not occupy a port.
