@@ -159,6 +159,9 @@ def test_a_count_whose_length_is_not_said_counts_by_what_came(
     assert [each.status_code for each in counts] == [200] * 5
     too_large = shell.post(path, data=iter([b" " * 8 * 1024 * 1024, b" "]), headers=headers)
     assert too_large.status_code == 413
+    large = [b" " * (8 * 1024 * 1024 - 2), b"{}"]
+    ends = [shell.post(path, data=iter(large), headers=headers).status_code for _ in range(4)]
+    assert ends == [400, 400, 400, 429]
 
 
 def test_ten_wrong_passwords_lock_an_account_for_a_minute_wherever_they_come_from(
