@@ -12,7 +12,7 @@ class PeriodSerializer(serializers.Serializer[Any]):
 
 class ShareSerializer(serializers.Serializer[Any]):
     used = serializers.IntegerField(
-        help_text="Settled tokens; a running call counts once it has ended."
+        help_text="Settled tokens, cached input by the plan's percent; a running call counts once it has ended."
     )
     in_flight = serializers.IntegerField(help_text="Tokens reserved by running calls.")
     cap = serializers.IntegerField(allow_null=True, help_text="null: no cap.")
@@ -48,5 +48,7 @@ class UsageSerializer(serializers.Serializer[Any]):
     output = ShareSerializer()
     day = DayShareSerializer()
     calls = serializers.IntegerField(help_text="Calls of this month, with those still running.")
-    by_day = ByDaySerializer(many=True, help_text="The days with calls, in order.")
-    by_model = ByModelSerializer(many=True, help_text="By name.")
+    by_day = ByDaySerializer(
+        many=True, help_text="The days with calls, in order; cached input whole."
+    )
+    by_model = ByModelSerializer(many=True, help_text="By name; cached input whole.")
