@@ -17,6 +17,8 @@ from llmproxy.prompts.documents import Bounds, Contents, contents_of
 AUDIO_TOKENS_PER_SECOND = 32
 # The fewest bytes of a second of compressed audio, which MP3 takes for speech at 8 kbit/s.
 AUDIO_BYTES_PER_SECOND = 1_000
+# What a provider fetches has no length here: ten minutes, about as many tokens as a document by URL.
+FETCHED_AUDIO_TOKENS = 600 * AUDIO_TOKENS_PER_SECOND
 # A page is read as its text and as an image of it.
 PAGE_TOKENS = 4_000
 BYTES_PER_TOKEN_OF_DOCUMENTS = 4
@@ -31,6 +33,8 @@ _reading = Aside("Many files are being read just now. Please try again in a mome
 def audio_tokens(audio: Mapping[str, Any]) -> int:
     """The tokens of an ``input_audio`` part (``{data, format}``)."""
     data: str = audio["data"]
+    if data.startswith("https://"):
+        return FETCHED_AUDIO_TOKENS
     rate = _bytes_per_second(data) or AUDIO_BYTES_PER_SECOND
     return ceil(_size(data) / rate * AUDIO_TOKENS_PER_SECOND)
 

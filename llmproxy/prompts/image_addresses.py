@@ -1,4 +1,4 @@
-"""Addresses of images and files in a prompt, which a provider fetches: none may lead one into a private network.
+"""Addresses of images, audio and files in a prompt, which a provider fetches: none may lead one into a private network.
 
 OpenAI and Anthropic do not mind such addresses. A server of one's own fetches whatever it is told to, also from beside
 itself, so it gets data alone, unless an operator says that it reaches the public internet and nothing else.
@@ -26,7 +26,7 @@ def check(images: Iterable[tuple[str, str]], *, fetches: bool) -> None:
     faults: list[Fault] = []
     for pointer, url in images:
         if not fetches:
-            detail = "This model takes images and files as data: URLs alone, and fetches none."
+            detail = "This model takes media and files as data: URLs alone, and fetches none."
             faults.append(Fault(pointer, "data_only", detail))
         elif fault := _fault(url):
             faults.append(Fault(pointer, *fault))

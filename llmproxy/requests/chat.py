@@ -36,6 +36,8 @@ _THOUGHTS: Mapping[str, type] = {
 _DROPPED_FROM_CALLS = frozenset({"index", "provider_specific_fields"})
 _DROPPED_FROM_FUNCTIONS = frozenset({"parsed_arguments", "description", "provider_specific_fields"})
 
+# The parts that may be given by an address, which the schema holds to https, and the member where it is.
+_FETCHED = {"image_url": "url", "input_audio": "data"}
 # Members of an assistant's message that providers answer with null and take back so.
 _NULL_MESSAGES = frozenset({"content", "refusal"})
 
@@ -62,9 +64,9 @@ class Chat(CallRequest):
         for index, message in enumerate(self.members["messages"]):
             content = message.get("content")
             for place, part in enumerate(content if isinstance(content, list) else ()):
-                if part["type"] == "image_url" and not part["image_url"]["url"].startswith("data:"):
-                    pointer = f"/messages/{index}/content/{place}/image_url/url"
-                    yield pointer, part["image_url"]["url"]
+                kind = part["type"]
+                if (name := _FETCHED.get(kind)) and part[kind][name].startswith("https://"):
+                    yield f"/messages/{index}/content/{place}/{kind}/{name}", part[kind][name]
 
 
 def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:

@@ -264,6 +264,11 @@ class TestFiles:
             part = {"type": "input_audio", "input_audio": audio}
             assert estimate(saying([part])) >= 32 * len(data) // 1_000
 
+    def test_audio_by_url_counts_ten_minutes(self) -> None:
+        audio = {"data": "https://a.test/b.wav", "format": "wav"}
+        part = {"type": "input_audio", "input_audio": audio}
+        assert 19_200 <= estimate(saying([part])) <= 19_220
+
     def test_a_document_counts_by_its_bytes_and_as_a_page_at_least(self) -> None:
         def tokens(head: str, size: int) -> int:
             file = {"file_data": head + b64encode(bytes(size)).decode()}

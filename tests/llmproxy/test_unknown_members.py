@@ -157,8 +157,27 @@ def test_what_names_a_source_or_a_form_and_texts_that_speak_of_addresses_pass() 
     assert admission.able_targets([target()], responses.parse({"input": items}))
 
 
+def test_audio_by_url_goes_where_images_by_url_go() -> None:
+    def code(data: str, *, fetches: bool) -> str:
+        part = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
+        body = {"messages": [{"role": "user", "content": [part]}]}
+        where = target()._replace(fetches=fetches)
+        try:
+            able = admission.able_targets([where], chat.parse(body, stream=False))
+        except InvalidRequest as refused:
+            [fault] = refused.errors
+            assert fault.pointer == "/messages/0/content/0/input_audio/data"
+            return fault.code
+        return "passes" * len(able)
+
+    assert code("https://a.test/b.wav", fetches=True) == "passes"
+    assert code("https://a.test/b.wav", fetches=False) == "data_only"
+    assert code("https://10.0.0.1/b.wav", fetches=True) == "literal_address"
+    assert code("UklGRiQAAABXQVZF", fetches=False) == "passes"
+
+
 @pytest.mark.parametrize("data", [INSIDE, "//10.0.0.1/a.wav", "gopher://10.0.0.1/"])
-def test_audio_is_data_and_no_address(data: str) -> None:
+def test_audio_is_data_or_a_secure_address(data: str) -> None:
     part = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
     with pytest.raises(InvalidRequest) as refused:
         chat.parse({"messages": [{"role": "user", "content": [part]}]}, stream=False)
