@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from config.api.problems import Fault, pointer
 from llmproxy.requests import thinking_budgets
-from llmproxy.requests.checking import RequestSchema
+from llmproxy.requests.checking import RequestSchema, is_answer
 from llmproxy.requests.hidden_addresses import addresses_in
 
 
@@ -63,12 +63,17 @@ class CallRequest:
         return thinking_budgets.lowered(self.members, limit=output_limit, wanted=self.output_wanted)
 
     def fetched_images(self) -> Iterator[tuple[str, str]]:
-        """Yields pointer and address of each image that the provider would fetch."""
+        """Yields pointer and address of each image, audio and file that the provider would fetch."""
         yield from ()
 
     def unlisted_addresses(self) -> Iterator[tuple[str, str]]:
         """Yields pointer and address of what a provider may fetch by a member that is in no list."""
         for place, members in self.schema.unlisted(self.members) if self.unknown else ():
+            match place:
+                case ("messages" | "input" as turns, int(index), *_):
+                    is_said = is_answer(self.members[turns][index])
+                case _:
+                    is_said = False
             for name, value in members.items():
-                if address := next(addresses_in({name: value}), None):
+                if address := next(addresses_in({name: value}, is_said=is_said), None):
                     yield pointer((*place, name)), address

@@ -4,20 +4,39 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-# Readers of addresses skip blanks before one and line breaks within it, and some take backslashes or no host's slashes.
-_ADDRESS = re.compile(r"[\x00-\x20]*(?:https?:|[a-z][a-z0-9+.\t\r\n-]+:[/\\])", re.IGNORECASE)
-# What names a source that was read or the form of a schema, which honest callers send and nobody fetches.
-_NAMED = frozenset({"annotations", "citations", "search_results", "sources", "$schema", "$id"})
+# Readers of addresses skip these within one.
+_SKIPPED = dict.fromkeys(map(ord, "\t\r\n"))
+# They skip blanks and brackets before one, and some take backslashes or no slashes. Text that begins with a host and
+# goes on is no address to any, but for a name and a password before an @. ``//host/a`` is one to none.
+_ADDRESS = re.compile(
+    r"[\s\x00-\x20\ufeff]*+<?\s*+(?:url:)?\s*+(?:https?:|(?:ftp|file|s3|gs):[/\\]|[a-z][a-z0-9+.-]++://)"
+    r"(?![/\\]*+(?=[^/?#@]*+(?:[/?#]|$))[^/?#\\]*\s)",
+    re.IGNORECASE,
+)
+# Where a text of more than one word is prose, and a blank no part of a path.
+_PROSE = frozenset({"content", "description", "text", "title"})
+# What names a source that was read, in what a model has said.
+_SOURCES = frozenset({"annotations", "citations", "search_results", "sources"})
+# What forms an answer, which honest callers send and nobody fetches.
+_FORMS = frozenset(
+    {"$schema", "$id", "$ref", "const", "default", "enum", "examples", "structured_outputs"}
+)
 
 
-def addresses_in(value: Any) -> Iterator[str]:
-    """Yields each text in a value that is an address; ``data:`` is none."""
+def addresses_in(value: Any, *, is_said: bool, name: str = "") -> Iterator[str]:
+    """Yields each text in the value of a member that is an address; ``data:`` is none. ``is_said``: by a model."""
     if isinstance(value, str):
-        if _ADDRESS.match(value):
+        is_prose = name in _PROSE and len(value.split(maxsplit=1)) > 1
+        if not is_prose and _ADDRESS.match(value.translate(_SKIPPED)):
             yield value
     elif isinstance(value, list):
         for each in value:
-            yield from addresses_in(each)
+            yield from addresses_in(each, is_said=is_said, name=name)
     elif isinstance(value, dict):
-        for name in value.keys() - _NAMED:
-            yield from addresses_in(value[name])
+        for member, each in value.items():
+            if not (_is_form(member) or (is_said and member in _SOURCES)):
+                yield from addresses_in(each, is_said=is_said, name=member)
+
+
+def _is_form(name: str) -> bool:
+    return name in _FORMS or name.startswith(("guided_", "stop")) or "regex" in name

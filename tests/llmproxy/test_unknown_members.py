@@ -157,6 +157,76 @@ def test_what_names_a_source_or_a_form_and_texts_that_speak_of_addresses_pass() 
     assert admission.able_targets([target()], responses.parse({"input": items}))
 
 
+def of_server(option: Any) -> CallRequest:
+    body = {"messages": [{"role": "user", "content": "hi"}], "options": option}
+    return chat.parse(body, stream=False)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(f"{blank}{INSIDE}" for blank in ("\u00a0", "\u3000", "\u2028", "\u0085", "\ufeff", "\x1f \ufeff ")),
+        *(f"<{name}{INSIDE}>" for name in ("", "URL:", " URL: ")),
+        "ht\ntp:10.0.0.1/a", "http:\\\\10.0.0.1", "FILE:/etc/passwd", "s3:\\a\\b", "gopher://10.0.0.1/",
+        # What follows a blank is a part of the path, or the host behind a name.
+        f"{INSIDE} is what I mean", f"{INSIDE}? is this", "http://a b@10.0.0.1/", "http://a b\\@10.0.0.1/",
+        "http:10.0.0.1",
+    ],
+)  # fmt: skip
+def test_an_address_is_known_however_its_readers_take_it(written: str) -> None:
+    for option in (written, [written], {"a": {"url": written}}):
+        with pytest.raises(InvalidRequest) as refused:
+            admission.able_targets([target()._replace(passes_all=True)], of_server(option))
+        assert [each.pointer for each in refused.value.errors] == ["/options"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"guided_choice": ["https://a.de", "https://b.de"]},
+        {"guided_regex": "https://[a-z]+"},
+        {"structured_outputs": {"regex": r"id:\d+", "choice": ["https://a.de"]}},
+        {"stop_regex": r"end:\s", "stop": ["https://"], "pattern": r"end:\s"},
+        {"json": {"$ref": "https://a.de/b", "enum": ["https://a.de"], "const": "https://a.de",
+                  "default": "https://a.de", "examples": ["https://a.de"]}},
+        {"documents": [{"title": "Docs", "text": "https://example.com says that X"}]},
+        {"documents": [{"title": "Docs", "text": "https://example.com/a says that X"}]},
+        ["https: is a scheme", "https://example.com says that X", "Note:/ and more", "Note:/"],
+        # No reader takes it without the address that it stands in.
+        "//10.0.0.1/a",
+    ],
+)  # fmt: skip
+def test_options_that_no_server_fetches_pass(option: Any) -> None:
+    assert admission.able_targets([target()._replace(passes_all=True)], of_server(option))
+
+
+def test_a_source_is_one_in_what_a_model_has_said_alone() -> None:
+    cited = {"sources": [{"url": INSIDE}], "search_results": [INSIDE]}
+    own = {"role": "user", "content": "hi"}
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}
+    schema["json_schema"] |= {"role": "assistant", **cited}
+    where = target()._replace(passes_all=True)
+    for asked in (
+        chat.parse({"messages": [own], **cited}, stream=False),
+        chat.parse({"messages": [{**own, **cited}]}, stream=False),
+        chat.parse({"messages": [own], "response_format": schema}, stream=False),
+        responses.parse({"input": [{**own, **cited}]}),
+        responses.parse({"input": [own], **cited}),
+        embeddings.parse({"input": "hi", **cited}),
+    ):
+        with pytest.raises(InvalidRequest):
+            admission.able_targets([where], asked)
+    said = {"role": "assistant", "content": "b", **cited}
+    assert admission.able_targets([where], chat.parse({"messages": [own, said]}, stream=False))
+    assert admission.able_targets([where], responses.parse({"input": [said, own]}))
+    body = {"max_tokens": 5, "messages": [own, said]}
+    anthropic = target("anthropic")._replace(passes_all=True)
+    assert admission.able_targets([anthropic], messages.parse(body, headers={}))
+    body["messages"] = [{**own, **cited}]
+    with pytest.raises(InvalidRequest):
+        admission.able_targets([anthropic], messages.parse(body, headers={}))
+
+
 def test_audio_by_url_goes_where_images_by_url_go() -> None:
     def code(data: str, *, fetches: bool) -> str:
         part = {"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}
