@@ -79,8 +79,9 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], _Mark], ...] = (
     (
         ("=", ":"),
         re.compile(
-            # Parsers tell of an unexpected token, and of a token that is a sign.
-            rf"(?i)(?<![\w-])(?<!unexpected )"
+            # Parsers tell of an unexpected token, a sign or a plain word, and of a token that is a sign.
+            r"(?i)(?<![\w-])(?!(?<=unexpected )token:\s?(?=\S)"
+            r"[^\w\s]{0,4}(?-i:[A-Z]?[a-z_]{0,20}|[A-Z_]{1,20})[^\w\s]{0,4}(?!\S))"
             rf"([\w-]*?(?:{_PASSWORDS}|{_WORDS})\\?[\"']?\s?[=:]\s?\\?[\"']?)"
             r"(?!\[|\W{1,2}(?!\S))[^\s&;,\"'\\]++"
         ),

@@ -43,6 +43,14 @@ CANARIES = {
     "https://host/p?access_token=abc&x=1": "https://host/p?access_token=[secret]&x=1",
     "password: hunter2": "password: [secret]",
     'body {"refreshToken":"abc", "n": 1}': 'body {"refreshToken":"[secret]", "n": 1}',
+    "unexpected password=hunter2": "unexpected password=[secret]",
+    "Unexpected auth_token: hunter2hunter2": "Unexpected auth_token: [secret]",
+    "unexpected api_key='abcd1234'": "unexpected api_key='[secret]'",
+    "unexpected cookie: sid=abc": "unexpected cookie: [secret]",
+    "Unexpected token: s3cr3tvalue": "Unexpected token: [secret]",
+    "unexpected token=hunter": "unexpected token=[secret]",
+    "unexpected token: aBcDeFgH": "unexpected token: [secret]",
+    "unexpected token: -hunter2": "unexpected token: [secret]",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----": "[key]",
     "-----BEGIN PRIVATE KEY-----\nMIIBVgIBADANBgkqh": "[key]",
 }
@@ -64,6 +72,8 @@ HARMLESS = (
     "Unexpected token: }",
     "a token: ] was expected",
     "unexpected token: identifier",
+    "Unexpected token: 'END_OF_FILE'",
+    "unexpected token: <|im_end|>",
 )
 
 
@@ -178,6 +188,7 @@ def seconds_for(given: dict[str, Any]) -> float:
         "bearer " * 2_000, "token" * 3_000, "password=" * 1_700, "-----BEGIN " * 1_400,
         "-----BEGIN PRIVATE KEY-----" * 600, "://" * 5_000, "://a:" * 3_000, "A1a/" * 4_000, "=" * 16_000,
         "a-" * 8_000, "0" * 16_000, "%40" * 5_000, "-" * 16_000, "secret " * 2_000, "basic a" * 2_000,
+        "unexpected token: " * 1_000, "unexpected token" + ":" * 16_000,
     ],
 )  # fmt: skip
 def test_no_text_takes_long(text: str) -> None:
