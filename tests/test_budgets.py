@@ -101,7 +101,7 @@ def test_a_folder_fits_a_screen() -> None:
 
 # Lines of each package without its migrations.
 BUDGETS = {
-    "accounts": 10_613, "config": 9_972, "licensing": 1_941, "llmproxy": 10_697, "releases": 5_139,
+    "accounts": 10_613, "config": 9_972, "licensing": 1_941, "llmproxy": 10_724, "releases": 5_139,
     "telemetry": 1_067, "usage": 3_730,
 }  # fmt: skip
 

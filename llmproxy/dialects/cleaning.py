@@ -2,7 +2,7 @@
 
 A host is recognised by a scheme, a port, the ending of its name or a word before it, in compatible characters and
 escapes too. Not recognised are a single word (*titan*), a name of two parts below another country's domain than those
-listed (*firma.at*), one that reads as a place in a request (*messages.0.corp.com*), an address as one decimal number or
+listed (*firma.at*), one that reads as a place in a request (*messages.0.corp.de*), an address as one decimal number or
 with brackets around its dots, and what was encoded twice. Documentation of well-known servers may be linked.
 """
 
@@ -36,18 +36,28 @@ _NOT_FOR_CALLERS = re.compile(r"\bbearer\b|\bTraceback \(|\bFile \"[^\"]+\", lin
 _IN_A_WORD = r"[^\s'\"`,;:=(){}\[\]<>]"
 # What is ordinary: places in a request, registries of models, and public documentation.
 _ORDINARY = re.compile(
-    r"""(
-    (?<![\w.@/-])
+    r"""
+    (?<![^\s'"`(\[,])
       (?:(?:messages|tools|input|contents|choices|functions)(?:\.\d+|\[\d+\])
         |(?:body|response_format|tool_choice|output_config|thinking|input_schema|parameters|properties)(?=[.\[]))
-      (?:\.[\w$-]+|\[\d+\])*(?![\w@\[-]|\.\w|:\d)
+      (?:\.[\w$-]+|\[\d+\])*(?![\w@\[*•…-]|\.[\w.]|:\d|\\?['"`]?\s?=)
+      # What is told of it: the rest of a sentence, or else a value.
+      (?=(?P<told>\\?['"`]?:(?!\s(?:[A-Z][a-z]+|must|should|expected)\s[a-z])\s?\S{0,64})?)
     |(?<![\w.@/-])(?:registry\.ollama\.ai|hf\.co|huggingface\.co)/[\w./-]+(?::[\w.-]+)?
     |https://(?:json-schema\.org|errors\.pydantic\.dev|(?:docs|platform)\.claude\.com|docs\.anthropic\.com
       |platform\.openai\.com/docs|api-docs\.deepseek\.com|docs\.(?:vllm|mistral)\.ai|ai\.google\.dev
       |openrouter\.ai/docs)/[\w./\#%-]*(?![\w@:?&=])
-    )""",
+    """,
     re.VERBOSE,
 )
+_ENDINGS = "|".join(each[1:] for each in PRIVATE_ENDINGS).replace(".", r"\.")
+# A place that ends as a host does, unless what stands before the ending has members in a request.
+_PLACE_AS_HOST = re.compile(
+    r"(?:^|[.\]])(?!(?:body|properties|content|text|parameters|metadata|function|arguments|(?:\w+_)?schema|\d+)\.)"
+    rf"[\w$-]+\.(?:{_ENDINGS}|com|net|io)$",
+    re.IGNORECASE,
+)
+_HIDDEN_IN_NAMES = re.compile(r"\[(?:key|secret)\]")
 # Addresses, names of accounts, masked words, mail addresses, and words with the prefix of an id or a key.
 _OURS = re.compile(
     r"(?<!\w)[a-z][a-z0-9+.-]{0,30}://\S*[^\s.,;:)\]}>'\"`]|\barn:\S+"
@@ -93,7 +103,7 @@ _INSIDE = re.compile(
     |\b(?:account_?key|shared_?access_?key|sig|signature|pass|pw|otp|pin|server|host(?:name)?|uid)\s?[=]\s?[^\s;]+
     |\bSG\.[\w-]{10,}\.[\w-]+|\bbasic\ (?-i:(?=\w*[a-z][A-Z]))[\w+/=]{8,}
     |\b(?:dop|shp|sq0|dapi|nvapi|r8|fw|tvly|pplx|gsk|xai|AKIA|ASIA)[a-z]{0,5}(?:\d?[-_]|(?=[0-9A-Z]{12}))[\w-]{12,}
-    """.replace("ENDINGS", "|".join(each[1:] for each in PRIVATE_ENDINGS).replace(".", r"\.")),
+    """.replace("ENDINGS", _ENDINGS),
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -110,9 +120,26 @@ def cleaned(message: str, *, key: str) -> str | None:
 
 
 def _without_systems(text: str) -> str:
-    pieces = _ORDINARY.split(text)
-    pieces[::2] = [_INSIDE.sub("…", scrubbed(_OURS.sub("…", each))) for each in pieces[::2]]
-    return "".join(pieces)
+    said: list[str] = []
+    end = 0
+    for found in filter(_is_left, _ORDINARY.finditer(text)):
+        said += [_hidden(text[end : found.start()]), found[0]]
+        end = found.end()
+    return "".join([*said, _hidden(text[end:])])
+
+
+def _hidden(text: str) -> str:
+    return _INSIDE.sub("…", scrubbed(_OURS.sub("…", text)))
+
+
+def _is_left(found: re.Match[str]) -> bool:
+    """Whether what reads as ordinary hides no secret, and is not the name of one that follows."""
+    if "/" in found[0]:
+        # Long names of models look random.
+        return not _HIDDEN_IN_NAMES.search(scrubbed(found[0]))
+    named = found[0].rpartition(".")[2] + (found["told"] or "")
+    secret = scrubbed(_OURS.sub("…", found[0])) != found[0] or _hidden(named) != named
+    return not (secret or _PLACE_AS_HOST.search(found[0]))
 
 
 def _plain(text: str) -> str:

@@ -86,6 +86,30 @@ STRANGE = [
     ("read (https://10.0.0.5/x), then stop", "10.0"),
     ("read https://docs.claude.com.corp.de/x", "claude"),
     ("read https://docs.claude.com@gpu/x", "gpu"),
+    # After what reads as a place in a request, or in a registry.
+    ("body.password=hunter2", "hunter2"),
+    ("body.password: hunter2", "hunter2"),
+    ("'body.password' = 'hunter2'", "hunter2"),
+    ("body.password: swordfish is wrong", "swordfish"),
+    ("properties.api_key=abcd1234", "abcd1234"),
+    ("parameters.connection.pwd=hunter2", "hunter2"),
+    ("properties.sk-abcdefghijklmnopqrst", "abcdef"),
+    ("messages.0.sk-abcd****wxyz", "abcd"),
+    ("messages.0.eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcdef", "eyJ"),
+    ("thinking.ghp_16C7e42F292c6912E7710c838347Ae178B4a", "16C7"),
+    ("messages.0.content.org-abcd1234", "abcd"),
+    ("body.project: acme-prod", "acme"),
+    ("body.host: gpu-3", "gpu-3"),
+    ("parameters.postgres.acme.internal is away", "acme"),
+    ("messages.0.db.corp is away", "db"),
+    ("parameters.postgres.acme.com is away", "acme"),
+    ("password=thinking.of.you", "you"),
+    ("hf.co/sk-abcdefghijklmnopqrst/x", "abcdef"),
+    ("unexpected password=hunter2", "hunter2"),
+    ("Unexpected auth_token: hunter2hunter2", "hunter2"),
+    ("unexpected api_key='abcd1234'", "abcd1234"),
+    ("unexpected cookie: sid=abc", "sid"),
+    ("Unexpected token: s3cr3tvalue", "s3cr3t"),
 ]
 
 
@@ -139,6 +163,11 @@ def test_names_of_its_systems_and_secrets_are_removed(message: str, hidden: str)
         "Unknown node kind: array. No such host is known.",
         "Unknown name at 'tools[0].function_declarations[0].parameters.properties[0].value', and at body.metadata.us",
         "Unexpected token: }",
+        "unexpected token: identifier",
+        "tools.0.custom.input_schema.properties.token: Input should be a valid dictionary",
+        "tools.0.custom.input_schema.properties.internal: Required",
+        "Invalid 'tools[0].function.parameters.properties.token': must be a string",
+        "hf.co/bartowski/DeepSeek-R1-Distill-Qwen-32B-GGUF does not support tools",
         "Expected a token: ], found version 3.0.0.1 of the grammar",
         "Invalid regex at /properties/zip/pattern: unterminated group",
         # Of OpenAI.
@@ -238,7 +267,7 @@ def test_a_request_id_that_shows_more_is_withheld_too(request_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a-", "a.", "/a", ":", "1.", "a/", "host ", "0:", "\\", "[::", "%4"]
+    "piece", ["a-", "a.", "/a", ":", "1.", "a/", "host ", "0:", "\\", "[::", "%4", "body.a: h "]
 )
 def test_the_longest_text_is_cleaned_fast(piece: str) -> None:
     began = time.process_time()
