@@ -7,7 +7,6 @@ from tests.served.database import Database
 from tests.served.ledger import (
     assert_nothing_is_reserved,
     eventually,
-    records_of,
     the_record,
 )
 from tests.served.people import Person
@@ -115,27 +114,6 @@ def test_a_whole_answer_is_made_and_charged_after_its_client_has_left(
     getattr(caller, how)()
     record = the_record(database, person)
     assert (record.end, record.source, record.output_tokens) == ("client_gone", "provider", 70)
-    assert_nothing_is_reserved(database, person)
-
-
-def test_whole_answers_that_are_left_at_once_are_all_charged(
-    service: Service, database: Database, provider: Provider, person: Person, shell: Shell
-) -> None:
-    """Thirty of a person are read to their end at once; one more is cut and costs its reservation."""
-    telling = stand_in("tokens=700 first=9")
-    callers = [Caller(shell, service.port, "/v1/llm/complete", telling) for _ in range(31)]
-    provider.wait_for(lambda stats: stats["requests_open"] == 31)
-    for caller in callers:
-        caller.close()
-
-    def are_settled() -> bool:
-        return all(record.end for record in records_of(database, person))
-
-    eventually(are_settled)
-    records = records_of(database, person)
-    assert [record.end for record in records] == ["client_gone"] * 31
-    charged = [(record.source, record.output_tokens) for record in records]
-    assert sorted(charged) == [("estimated", 4_096), *[("provider", 700)] * 30]
     assert_nothing_is_reserved(database, person)
 
 

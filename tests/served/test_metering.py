@@ -1,26 +1,35 @@
 """What is charged, seen from outside on every surface: a provider counts what it makes, and reports what it likes."""
 
 import json
+import re
 import time
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.client import HTTPConnection
 from itertools import count
+from threading import Event
 from typing import Any
 
 import pytest
+from procrastinate.contrib.django.models import ProcrastinateJob
 
+from accounts.models import Role, User
 from llmproxy.models import LanguageModel, Provider, Route
+from tests.served.browser import Browser
 from tests.served.conftest import SignIn
 from tests.served.database import Database
-from tests.served.ledger import assert_nothing_is_reserved, the_record
-from tests.served.people import Person, add_person
-from tests.served.service import Service
-from tests.served.shell import Shell
+from tests.served.ledger import assert_nothing_is_reserved, eventually, records_of, the_record
+from tests.served.people import PASSWORD, Person, add_person
+from tests.served.service import HOST, Service
+from tests.served.shell import PATIENCE, Shell
 from tests.standins import raw_server
 from tests.standins.raw_server import CHUNKED, Peer
-from usage.models import UsageRecord
+from usage.alerts import mail_waiting
+from usage.models import Alert, UsageRecord
 from usage.statements import Statement, attempts_of
 
 TEXTS = ("chat", "responses", "messages")
@@ -114,6 +123,21 @@ class Counting:
                 b"event: %b\ndata: %b\n\n" % (each["type"].encode(), json.dumps(each).encode())
             )
         peer.wait_until_gone()
+
+
+@dataclass
+class Waiting(Counting):
+    """Answers once it is told to, also those who have left by then."""
+
+    may_answer: Event = field(default_factory=Event)
+
+    def play(self, peer: Peer) -> None:
+        with suppress(ConnectionError):
+            super().play(peer)
+
+    def answer(self, head: bytes, body: dict[str, Any]) -> dict[str, Any]:
+        assert self.may_answer.wait(2 * PATIENCE)
+        return super().answer(head, body)
 
 
 _BEGUN = {"id": "resp_1", "object": "response", "model": "m", "output": [], "status": "in_progress"}
@@ -390,3 +414,96 @@ def test_thought_before_the_first_word_is_paid_by_who_leaves_at_it(
     assert (record.end, record.source) == ("client_gone", "counted")
     # A hundred tokens a second, also of the seconds until the cut.
     assert 400 <= record.output_tokens <= 1_100
+
+
+@pytest.mark.parametrize(
+    ("surface", "path"),
+    [("chat", "complete"), ("responses", "responses"), ("messages", "messages")],
+)
+def test_whole_answers_that_are_left_at_once_are_all_charged(
+    service: Service,
+    shell: Shell,
+    database: Database,
+    person: Person,
+    offer: Callable[..., str],
+    surface: str,
+    path: str,
+) -> None:
+    """Thirty of a person are read to their end at once; one more is cut and costs its reservation."""
+    waiting = Waiting(input=400, makes=700)
+    body = {"model": offer(surface, waiting), **body_of(surface, limit=900)}
+    headers = {"Authorization": f"Bearer {shell.access}", "Content-Type": "application/json"}
+    callers = [HTTPConnection(HOST, service.port, timeout=PATIENCE) for _ in range(31)]
+    for caller in callers:
+        caller.request("POST", f"/v1/llm/{path}", json.dumps(body), headers)
+    eventually(lambda: len(waiting.bodies) == 31)
+    for caller in callers:
+        caller.close()
+    try:
+        # One that is cut: by then all others were seen to have left.
+        eventually(lambda: any(record.end for record in records_of(database, person)))
+    finally:
+        waiting.may_answer.set()
+    eventually(lambda: all(record.end for record in records_of(database, person)))
+    records = records_of(database, person)
+    assert [record.end for record in records] == ["client_gone"] * 31
+    charged = [(record.source, record.output_tokens) for record in records]
+    assert sorted(charged) == [("estimated", 900), *[("provider", 700)] * 30]
+    [cut] = [record for record in records if record.source == "estimated"]
+    assert cut.input_tokens == cut.reserved_input
+    assert_nothing_is_reserved(database, person)
+
+
+@pytest.fixture
+def licensing(service: Service, database: Database) -> Iterator[Browser]:
+    """The console, to an operator of the role licensing alone."""
+    with database.rows():
+        operator = User.objects.create_user("licensing@served.test", PASSWORD, is_staff=True)
+        operator.put_roles({Role.LICENSING})
+    browser = Browser(service.url)
+    browser.submit("/admin/login/?next=/admin/", username=operator.email, password=PASSWORD)
+    yield browser
+    with database.rows():
+        operator.delete()
+
+
+def test_an_implausible_charge_is_lowered_where_its_alert_leads(
+    service: Service,
+    shell: Shell,
+    database: Database,
+    person: Person,
+    offer: Callable[..., str],
+    licensing: Browser,
+) -> None:
+    with database.rows():
+        # Other tests left some, and of many at once there is one mail.
+        Alert.objects.all().delete()
+    response = ask(shell, "chat", offer("chat", Counting(input=100_000, makes=9)))
+    assert response.status_code == 200, response.text
+    assert the_record(database, person).is_implausible
+    assert charged_of(shell, database, person) == (100_000, 9, 100_000 * 2 + 9 * 8)
+
+    with database.rows():
+        # As the worker does within a minute.
+        assert mail_waiting(now=datetime.now(UTC)) == 1
+        mails = [job.args for job in ProcrastinateJob.objects.filter(task_name="mail.send")]
+    [text] = [mail["text"] for mail in mails if person.email in mail["subject"]]
+    assert "100,009 tokens" in text
+    *_, link = re.findall(r"https?://[^/]+(/\S+)", text)
+    [lower] = re.findall(r'href="([^"]+)"[^>]*>\s*Lower charge', licensing.get(link).text)
+    done = licensing.submit(lower, input_tokens="350", output_tokens="5", reason="The invoice.")
+    assert "The call is charged 350 tokens of input and 5 of output." in done.text
+    assert "100,000 of input, 9 of output" in licensing.get(link).text
+    assert charged_of(shell, database, person) == (350, 5, 350 * 2 + 5 * 8)
+    assert_nothing_is_reserved(database, person)
+
+
+def charged_of(shell: Shell, database: Database, person: Person) -> tuple[int, int, int | None]:
+    """The tokens that a person sees and the cost of the person's client, in millionths of a dollar."""
+    usage = shell.usage()
+    given, made = usage["input"]["used"], usage["output"]["used"]
+    assert usage["day"]["used"] == given + made
+    period = the_record(database, person).period
+    with database.rows():
+        total = Statement(client_id=person.client_id, month=period).total()
+    return given, made, total.cost
