@@ -6,13 +6,17 @@ Memory stays bounded.
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.client import HTTPConnection
 from json import loads
 from pathlib import Path
 from statistics import quantiles
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -122,7 +126,7 @@ def told_by(flood: subprocess.Popen[str]) -> dict[str, Any]:
     return told
 
 
-def test_crafted_telemetry_delays_nobody_elses_new_password(
+def test_crafted_telemetry_holds_up_nobody_else(
     service: Service,
     database: Database,
     person: Person,
@@ -131,15 +135,21 @@ def test_crafted_telemetry_delays_nobody_elses_new_password(
 ) -> None:
     sender = sign_in(service, person).access
     others = [add_person(database) for _ in range(CHANGES)]
+    ordinary = sign_in(service, add_person(database))
     for _ in range(TRIES):
         quiet = slowest_change(service, others, sign_in)
-        with flooding(service, str(SENDERS), sender) as flood:
+        with flooding(service, str(SENDERS), sender) as flood, ThreadPoolExecutor(1) as beside:
             # Each process has some to check by then.
             time.sleep(1)
+            batches = beside.submit(answers_to_batches, ordinary, flood)
             flooded = slowest_change(service, others, sign_in)
-            told = told_by(flood)
+            told, taken = told_by(flood), batches.result()
         with capsys.disabled():
-            print(f"\nnew password: {quiet:.2f} s quiet, {flooded:.2f} s flooded; answers {told}")
+            print(
+                f"\nnew password: {quiet:.2f} s quiet, {flooded:.2f} s flooded; answers {told};"
+                f" others' telemetry {taken}"
+            )
+        assert taken.keys() == {(202, 100)}
         assert set(told["statuses"]) <= {"202", "503"}
         assert told["statuses"]["202"] > 0
         if flooded <= 1:
@@ -159,3 +169,16 @@ def slowest_change(service: Service, people: list[Person], sign_in: SignIn) -> f
         taken.append(time.perf_counter() - began)
         assert response.status_code == 204, response.text
     return max(taken)
+
+
+def answers_to_batches(shell: Shell, flood: subprocess.Popen[str]) -> Counter[tuple[int, object]]:
+    """To one ordinary batch of 100 KB after another beside a flood: status, and events accepted of a hundred."""
+    answers: Counter[tuple[int, object]] = Counter()
+    while flood.poll() is None:
+        at = datetime.now(UTC).isoformat()
+        event = {"name": "saved", "occurred_at": at, "properties": {"about": "A report. " * 90}}
+        batch = {"events": [{**event, "id": str(uuid4())} for _ in range(100)]}
+        answer = shell.post("/v1/telemetry", batch)
+        answers[answer.status_code, answer.json().get("accepted")] += 1
+        time.sleep(0.1)
+    return answers
