@@ -1,4 +1,4 @@
-"""The service as it is run before Anthropic's Messages API, asked by OpenAI's own SDK."""
+"""The service as it is run before Anthropic's Messages API, asked by OpenAI's own SDK; all members pass."""
 
 import json
 import os
@@ -35,7 +35,11 @@ def anthropic() -> Iterator[MessagesServer]:
 
 @pytest.fixture(scope="module")
 def translating(ground: Ground, anthropic: MessagesServer) -> Iterator[Service]:
-    environ = {"LLM_PROVIDER": "anthropic", "LLM_BASE_URL": anthropic.base_url}
+    environ = {
+        "LLM_PROVIDER": "anthropic",
+        "LLM_BASE_URL": anthropic.base_url,
+        "LLM_MEMBERS": "all",
+    }
     with running_service(ground.folder, {**ground.environ, **environ}) as service:
         yield service
         assert service.errors() == []
@@ -143,4 +147,38 @@ def test_what_the_provider_has_nothing_like_is_refused_and_costs_nothing(
     with pytest.raises(openai.BadRequestError) as caught:
         ask(sdk, logprobs=True)
     assert caught.value.code == "invalid_request"
+    assert records_of(database, person) == []
+
+
+def test_a_member_in_no_list_reaches_a_provider_that_takes_all(
+    sdk: openai.OpenAI, anthropic: MessagesServer
+) -> None:
+    ask(sdk, extra_body={"top_k": 5})
+    assert anthropic.bodies[-1]["top_k"] == 5
+
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+@pytest.mark.parametrize(
+    ("path", "members"),
+    [
+        ("/chat/completions", {"tools": [{"type": "web_search"}]}),
+        ("/chat/completions", {"web_search_options": {"search_context_size": "low"}}),
+        ("/messages", {"tools": [SEARCH], "max_tokens": 50}),
+    ],
+)
+def test_a_hosted_tool_is_refused_also_where_all_members_pass(
+    sdk: openai.OpenAI,
+    anthropic: MessagesServer,
+    database: Database,
+    person: Person,
+    path: str,
+    members: dict[str, Any],
+) -> None:
+    anthropic.bodies.clear()
+    said = {"model": "stand-in-small", "messages": [{"role": "user", "content": "Hello"}]}
+    with pytest.raises(openai.BadRequestError):
+        sdk.post(path, body={**said, **members}, cast_to=object)
+    assert anthropic.bodies == []
     assert records_of(database, person) == []

@@ -169,6 +169,31 @@ def test_a_tool_and_its_thinking_go_back_as_they_came(
     assert_nothing_is_reserved(database, person)
 
 
+def test_a_tool_that_is_loaded_once_it_is_named_goes_on(
+    sdk: anthropic.Anthropic, provider: MessagesServer, database: Database, person: Person
+) -> None:
+    find: Any = {"name": "find", "input_schema": {"type": "object"}}
+    deferred = {**WEATHER, "description": "rain " * 1_000, "defer_loading": True}
+    called = message(tool_use("find", {"about": "rain"}), stop_reason="tool_use")
+    provider.replies = [called, message(text("It rains."))]
+    first = ask(sdk, tools=[find, deferred])
+    named = [{"type": "tool_reference", "tool_name": "weather"}]
+    found = {"type": "tool_result", "tool_use_id": first.content[-1].id, "content": named}
+    second = ask(
+        sdk,
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [found]},
+        tools=[find, deferred],
+    )
+    assert second.content[0].text == "It rains."
+    assert [body["tools"] for body in provider.bodies] == [[find, deferred]] * 2
+    assert provider.bodies[-1]["messages"][-1]["content"] == [found]
+    # Reserved as if it were whole in the prompt, and no more where it is named once.
+    before, after = [each.reserved_input for each in records_of(database, person)]
+    assert 1_000 < before < after < before + 200
+    assert_nothing_is_reserved(database, person)
+
+
 def test_what_it_does_not_know_of_an_answer_goes_back_too(
     sdk: anthropic.Anthropic, provider: MessagesServer
 ) -> None:
