@@ -12,6 +12,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from accounts.models import Client, PasswordLink, User
 from accounts.people.password_links import send_link
+from tests.browsers import note_complaints
 from tests.conftest import PASSWORD
 
 pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
@@ -44,8 +45,7 @@ def test_a_person_sets_a_password(
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         size = {"width": width, "height": 700}
         page = browser.new_context(java_script_enabled=scripts, viewport=size).new_page()
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
+        note_complaints(page, complaints)
         page.on("request", lambda request: asked.append((request.url, request.all_headers())))
         page.goto(link[0])
         expect(page).to_have_title("Set a new password")

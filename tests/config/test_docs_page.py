@@ -13,6 +13,7 @@ from django.test import override_settings
 from playwright.sync_api import Page, sync_playwright
 
 from config.api.docs import _document
+from tests.browsers import note_complaints
 
 pytestmark = pytest.mark.wire
 
@@ -57,8 +58,7 @@ def page() -> Iterator[Page]:
 def test_the_page_shows_the_operations_without_other_hosts(page: Page, base_url: str) -> None:
     said: list[str] = []
     asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
+    note_complaints(page, said)
     page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{base_url}/docs/")
     page.locator(".opblock-summary-path", has_text="/v1/small").click()

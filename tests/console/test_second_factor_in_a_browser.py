@@ -18,13 +18,14 @@ from django.db import connection
 from django.urls import reverse
 from django.utils import timezone
 from django_otp.oath import TOTP
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
 from accounts.factors.setting_up import make_set_up_code
 from accounts.models import AuditEvent, Authenticator, ConsoleSession, User
 from config.console.session_store import SessionStore
+from tests.browsers import note_complaints
 from tests.conftest import PASSWORD
 
 pytestmark = [pytest.mark.wire, pytest.mark.django_db(transaction=True)]
@@ -64,17 +65,11 @@ class Desk:
     def page(self) -> Page:
         """A new browser without cookies or passkeys."""
         page = self.browser.new_context(base_url=self.base_url).new_page()
-        page.on("console", self._note)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        note_complaints(page, self.complaints)
         session = page.context.new_cdp_session(page)
         session.send("WebAuthn.enable")
         session.send("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})
         return page
-
-    def _note(self, message: ConsoleMessage) -> None:
-        # Chromium says so where the driver types into a field before the page has given it the focus.
-        if not message.text.startswith("Autofocus processing was blocked"):
-            self.complaints.append(f"{message.text} {message.location}")
 
 
 @contextmanager

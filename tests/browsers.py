@@ -1,0 +1,17 @@
+"""What a browser has against a page."""
+
+from playwright.sync_api import ConsoleMessage, Page
+
+# Chromium says so where the driver types into a field before the page has given it the focus.
+TYPED_TOO_EARLY = "Autofocus processing was blocked"
+
+
+def note_complaints(page: Page, complaints: list[str]) -> None:
+    """Adds to the list what the browser complains of from now on, violations of the page's policy included."""
+
+    def note(message: ConsoleMessage) -> None:
+        if not message.text.startswith(TYPED_TOO_EARLY):
+            complaints.append(f"{message.text} {message.location}")
+
+    page.on("console", note)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
