@@ -91,6 +91,12 @@ def test_text_counts_in_whatever_disguise_readers_understand(head: bytes, packed
     assert (found.pages, found.text // 65) == (2, 190)
 
 
+def test_text_of_glyphs_by_number_counts_whole() -> None:
+    line = b"BT (" + bytes(range(128, 256)) * 8 + b") Tj ET\n"
+    # A string that is cut between two pieces counts its borders twice.
+    assert 0 <= read(of_pages(1, line * 600)).text - 600 * (128 * 8 + 2) < 10
+
+
 def test_strings_within_strings_and_with_escapes_count_whole() -> None:
     for string in (b"AB(CD)EF", b"AB\\(CD", b"A(B(C(D(E)F)G)H)I", b"A\\\\"):
         for many in (9_000, 90_000):
