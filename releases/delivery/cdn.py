@@ -20,6 +20,8 @@ PURGERS: Mapping[str, str] = {
 }
 # The limit for one address.
 PURGE_SECONDS = 10.0
+# An answer is read for so long even where a purge has taken all the time.
+LEAST_SECONDS = 1.0
 # The CDN had no copy: the answers of nginx's modules and Varnish.
 NOTHING_KEPT = frozenset({404, 410, 412})
 # A manifest has at most 1 MiB.
@@ -61,15 +63,13 @@ def purge_by_http(paths: Sequence[str], reference: str) -> bool:
 def serves(expected: Mapping[str, bytes | None], *, deadline: float) -> bool:
     """Whether the public address of each path serves these bytes, or no file for None.
 
-    The requests are those of any reader, with nothing that a cache could tell apart. ``deadline`` on the monotonic
-    clock.
+    The requests are those of any reader, which no cache could tell apart. ``deadline`` on the monotonic clock.
     """
     return all(_serves(path, content, deadline) for path, content in expected.items())
 
 
 def _serves(path: str, content: bytes | None, deadline: float) -> bool:
-    # Reads even after the deadline: a purge that took all the time may have succeeded.
-    seconds = max(deadline - time.monotonic(), 1.0)
+    seconds = max(deadline - time.monotonic(), LEAST_SECONDS)
     try:
         with fetch(
             f"{settings.CDN_URL}/{path}", limit=LIMIT_BYTES, deadline=time.monotonic() + seconds
