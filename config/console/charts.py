@@ -1,0 +1,203 @@
+"""Charts as SVG from the server: strips of bars and cumulative curves over one axis of time.
+
+Places across are percent and heights are pixels, so that only the plot stretches and words keep their shape. The
+picture is one image; what a pointer opens lies over it, and the table behind it has the same numbers and links.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, NamedTuple
+
+from django.utils.text import slugify
+
+from config.money import DOLLAR, in_dollars
+
+# Above each strip and below the last one, in pixels.
+GAP, AXIS = 14, 20
+# The part of its place that a bar fills.
+BAR = 0.76
+NAMES = {"money": "Cost", "tokens": "Tokens", "calls": "Calls"}
+
+
+class Bar(NamedTuple):
+    """The value of one place on the axis; ``forecast`` is what is expected on top of it."""
+
+    label: str
+    value: int
+    href: str = ""
+    title: str = ""
+    forecast: int = 0
+    kind: str = "first"  # or "second", or "errors"
+
+
+@dataclass
+class Strip:
+    """A bar for each place, on a scale from 0 in its unit; ``line`` is a cap with its name."""
+
+    bars: Sequence[Bar]
+    unit: str = "money"
+    line: tuple[int, str] | None = None
+    name: str = ""
+    height: int = 84
+    # Of a curve: where it is expected to end, with a name.
+    end: tuple[int, str] | None = None
+
+    @property
+    def top(self) -> int:
+        """The end of the scale: a round number, as is its half."""
+        marks = [mark[0] for mark in (self.line, self.end) if mark]
+        least = DOLLAR // 50 if self.unit == "money" else 2
+        most = max(least, *marks, *(bar.value + bar.forecast for bar in self.bars))
+        ten: int = 10 ** (len(str(most)) - 1)
+        return next(ten * each for each in (1, 2, 4, 6, 10) if ten * each >= most)
+
+    def y(self, value: int) -> float:
+        return round(self.height * (1 - value / self.top), 1)
+
+    @property
+    def line_y(self) -> float:
+        return self.y(self.line[0]) if self.line else 0
+
+    @property
+    def end_y(self) -> float:
+        return self.y(self.end[0]) if self.end else 0
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """The gridlines with their numbers."""
+        return [(self.y(each), written(each, self.unit)) for each in (0, self.top // 2, self.top)]
+
+    @property
+    def names(self) -> Iterator[tuple[float, str, str]]:
+        """What stands right of it, and where."""
+        for kind, mark in (("cap", self.line), ("", self.end)):
+            if mark:
+                yield self.y(mark[0]), mark[1], kind
+        if self.name and not self.line:
+            yield self.height / 2, self.name, ""
+
+    def drawn(self, places: int) -> Iterator[tuple[float, float, float, float, str]]:
+        """The rectangles, across in percent and down in pixels: x, y, width, height, and the kind."""
+        wide = 100 / places
+        for place, bar in enumerate(self.bars):
+            x = round((place + (1 - BAR) / 2) * wide, 3)
+            whole = bar.value + bar.forecast
+            for value, end, kind in (
+                (bar.value, bar.value, bar.kind),
+                (bar.forecast, whole, "forecast"),
+            ):
+                if value:
+                    high = round(self.height * value / self.top, 1)
+                    yield x, self.y(end), round(wide * BAR, 3), high, kind
+
+
+class Curve(Strip):
+    """A curve through what each place has reached; the axis goes on after the last ``bars``."""
+
+    def drawn(self, places: int) -> Iterator[Any]:
+        """The points, in the same measures."""
+        for place, value in enumerate((0, *(bar.value for bar in self.bars))):
+            yield round(100 * place / places, 3), self.y(value)
+
+
+@dataclass
+class Chart:
+    """Strips over one axis: a word for each place, "" for none. ``legend``: kinds of bars, with what they are."""
+
+    title: str
+    strips: Sequence[Strip]
+    axis: Sequence[str]
+    table_href: str = ""
+    href: str = ""
+    note: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+
+    @property
+    def slug(self) -> str:
+        return slugify(self.title)
+
+    @property
+    def base(self) -> int:
+        """Where the last strip stands."""
+        return sum(GAP + strip.height for strip in self.strips)
+
+    @property
+    def height(self) -> int:
+        return self.base + AXIS
+
+    @property
+    def is_named(self) -> bool:
+        return any(any(strip.names) for strip in self.strips)
+
+    @property
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each strip with its place from above, and what is drawn of it."""
+        y = 0
+        for strip in self.strips:
+            drawn = list(strip.drawn(len(self.axis)))
+            yield {
+                "y": y + GAP,
+                "strip": strip,
+                "points" if isinstance(strip, Curve) else "bars": drawn,
+            }
+            y += GAP + strip.height
+
+    @property
+    def words(self) -> Iterator[tuple[float, str, str]]:
+        """The words of the axis: where each stands, and which of its ends."""
+        last = len(self.axis) - 1
+        for place, word in enumerate(self.axis):
+            if word:
+                x, end = {0: (0.0, "start"), last: (100.0, "end")}.get(
+                    place, (round(100 * (place + 0.5) / (last + 1), 3), "middle")
+                )
+                yield x, end, word
+
+    @property
+    def places(self) -> Iterator[tuple[float, float, Bar, list[str]]]:
+        """Each place that has a bar: x and width in percent, the first bar, and the numbers of all strips."""
+        wide = 100 / max(1, len(self.axis))
+        longest = max(self.strips, key=lambda strip: len(strip.bars)).bars
+        for place, bar in enumerate(longest):
+            numbers = [
+                written(strip.bars[place].value, strip.unit) if place < len(strip.bars) else ""
+                for strip in self.strips
+            ]
+            yield round(place * wide, 3), round(wide, 3), bar, numbers
+
+    @property
+    def heads(self) -> list[str]:
+        return [strip.name or NAMES[strip.unit] for strip in self.strips]
+
+
+def days_axis(days: Sequence[date], *, today: date | None = None) -> list[str]:
+    """The words under days: the first with its month, each seventh, and the last; "today" where it is."""
+    last = len(days) - 1
+    words = [
+        str(day.day) if place == last or (place % 7 == 0 and last - place > 2) else ""
+        for place, day in enumerate(days)
+    ]
+    words[0] = f"{days[0].day} {days[0]:%b}"
+    if today in days:
+        place = days.index(today)
+        # Its word is longer than its place.
+        for near in range(max(0, place - 2), min(len(words), place + 3)):
+            words[near] = ""
+        words[place] = "today"
+    return words
+
+
+def written(value: int, unit: str) -> str:
+    """A number as its unit is written."""
+    if unit == "money":
+        return in_dollars(value, 0 if value % DOLLAR == 0 else 2 if value >= DOLLAR // 100 else 4)
+    return short(value) if unit == "tokens" else f"{value:,}"
+
+
+def short(number: int) -> str:
+    """A large number in few characters."""
+    for least, size, name in ((10**9, 10**9, "B"), (10**6, 10**6, "M"), (10**4, 10**3, "k")):
+        if number >= least:
+            return f"{number / size:,.{2 if number < 10 * size else 1}f} {name}"
+    return f"{number:,}"
