@@ -198,7 +198,10 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
-            "libraries": {"console": "config.console.template_tags"},
+            "libraries": {
+                "console": "config.console.template_tags",
+                "console_lists": "config.console.list_tags",
+            },
         },
     },
 ]

@@ -242,7 +242,9 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             "opts": self.opts,
             "action": action,
             "title": action.label,
-            "heading": f"{action.label}: {name}" if name else action.label,
+            "heading": action.question.format(label=action.label, name=name)
+            if name
+            else action.label,
         }
         each = self.admin_site.each_context(request)
         return TemplateResponse(request, template, {**each, **own, **context})

@@ -107,6 +107,8 @@ class Action(ABC):
     label: ClassVar[str]
     # The label of the button on its page, if not the same.
     button: ClassVar[str] = ""
+    # The title of its page: what is asked of the operator.
+    question: ClassVar[str] = "{label}: {name}?"
     form_class: ClassVar[type[Any]] = ReasonForm
     # The permission on its model that serves operators from before roles: add, change or delete.
     permission: ClassVar[str] = "change"

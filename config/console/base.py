@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from config.console.action_views import ActionAdmin
-from config.console.list_filters import RestrictedAdmin
+from config.console.list_filters import FILTER, RestrictedAdmin, expanded
 
 COUNTED_ROWS = 10_000
 
@@ -85,8 +85,14 @@ class ConsoleAdmin(RestrictedAdmin, ActionAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        title = capfirst(str(self.opts.verbose_name_plural))
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+        if FILTER in request.GET:
+            return HttpResponseRedirect(f"{request.path}?{expanded(request.GET)}")
+        own = {
+            "title": capfirst(str(self.opts.verbose_name_plural)),
+            "add_label": self.add_action.label if self.add_action else "",
+            **(extra_context or {}),
+        }
+        return super().changelist_view(request, own)
 
     def changeform_view(
         self,

@@ -6,14 +6,18 @@ hash that no page shows, letter by letter.
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlencode
 
 from django.contrib import admin
 from django.contrib.admin.exceptions import DisallowedModelAdminLookup
 from django.contrib.admin.views.main import ORDER_VAR, ChangeList
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from config.api.problems import MalformedRequest
+
+# What a select of ``parts/filters.html`` is called: its value is a part of the address, "" for no filter.
+FILTER = "filter"
 
 
 class UnknownFilter(MalformedRequest):
@@ -44,6 +48,13 @@ class RestrictedChangeList(ChangeList):
             # Django omits the links and still sorts by the address's parameter.
             self.params.pop(ORDER_VAR, None)
         return super().get_ordering(request, queryset)
+
+
+def expanded(given: QueryDict) -> str:
+    """The query of a list for what its form of filters has sent."""
+    kept = [(name, value) for name, values in given.lists() for value in values if name != FILTER]
+    chosen = [pair for value in given.getlist(FILTER) for pair in parse_qsl(value)]
+    return urlencode([(name, value) for name, value in [*kept, *chosen] if value])
 
 
 class RestrictedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]

@@ -1,6 +1,6 @@
 """The operators' console: its sign-in, its front page and its order of pages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from django.conf import settings
@@ -21,6 +21,7 @@ from accounts.models import User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.console.front import at_a_glance
 from config.console.list_filters import RestrictedAdmin
+from config.console.navigation import Count, navigation
 from config.console.signing_in import OperatorSignIn, OwnPassword
 from config.roles import wants_proof
 
@@ -61,6 +62,14 @@ class ConsoleSite(AdminSite):
         if not issubclass(page, RestrictedAdmin):
             page = type(page.__name__, (RestrictedAdmin, page), {})
         super().register(model_or_iterable, page, **options)
+
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        shown = navigation(self, request, self.counts(request))
+        return {**super().each_context(request), "navigation": shown}
+
+    def counts(self, request: HttpRequest) -> Mapping[str, Count]:
+        """What needs attention, by entry of the sidebar."""
+        return {}
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """The front page."""

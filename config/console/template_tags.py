@@ -1,6 +1,7 @@
 """Template tags that format instants, numbers and changes."""
 
 import re
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -10,15 +11,19 @@ from django.conf import settings
 from django.contrib import admin
 from django.db.models import Model
 from django.template import Context
-from django.utils.html import escape, format_html, format_html_join
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import conditional_escape, escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from config.api.problems import instant as rfc3339
+from config.console.tables import Chip, Column, Link, Row, Table
 from config.money import in_dollars
 
 register = template.Library()
 
 NOTHING = "–"
+STANDINGS = {"active": "well", "grace": "under", "suspended": "stopped"}
 INSTANT = re.compile(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?Z\Z")
 
 
@@ -28,13 +33,104 @@ def environment() -> str:
     return settings.ENVIRONMENT_NAME
 
 
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A small shape in the colour of the text; the words beside it say the same."""
+    return format_html('<span class="icon icon-{}" aria-hidden="true"></span>', name)
+
+
+@register.simple_tag
+def chip(kind: str, word: object) -> SafeString:
+    """A state: word, shape and colour. ``config.console.tables.Chip`` names the kinds."""
+    return format_html('<span class="chip chip-{}">{}</span>', kind, word)
+
+
+@register.inclusion_tag("admin/parts/facts.html")
+def facts(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Labels above values; those without a value are left out."""
+    return {
+        "pairs": [(label, cell(value)) for label, value in pairs if value not in (None, "", [])]
+    }
+
+
+@register.inclusion_tag("admin/parts/table.html")
+def table(table: Table) -> dict[str, Any]:
+    return {"table": table}
+
+
 @register.filter
-def instant(at: datetime | None) -> SafeString:
-    """An instant in UTC to the second; the console's script adds the operator's own time."""
+def cells(row: Row, columns: Iterable[Column]) -> list[tuple[Column, SafeString]]:
+    """The columns and cells of a row; the first cell opens what the row is about."""
+    first, *others = row.cells
+    named = Link(first, row.href, strong=True) if row.href else first
+    return [(column, cell(each)) for column, each in zip(columns, [named, *others], strict=True)]
+
+
+@register.filter
+def cell(value: Any) -> SafeString:
+    """A table's cell, by what it holds."""
+    match value:
+        case Link(text, href, strong):
+            css = SafeString(' class="strong"' if strong else "")
+            shown = cell(text)
+            return format_html('<a href="{}"{}>{}</a>', href, css, shown) if href else shown
+        case Chip(kind, word):
+            return chip(kind, word)
+        case list() | tuple():
+            return format_html_join(" ", "{}", ((cell(each),) for each in value))
+        case datetime():
+            return instant(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = grouped(value)
+    return conditional_escape(_as_text(value) if isinstance(value, bool) else value or "")
+
+
+@register.inclusion_tag("admin/parts/more.html")
+def more_menu(buttons: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The menu *More*: usual acts, a rule, grave ones. Each opens a page that asks first."""
+    acts = [
+        {
+            "url": each["url"],
+            "label": f"{each['label'].removesuffix('…')}…",
+            "grave": each["destructive"],
+        }
+        for each in buttons
+    ]
+    return {
+        "usual": [act for act in acts if not act["grave"]],
+        "grave": [act for act in acts if act["grave"]],
+    }
+
+
+@register.inclusion_tag("admin/parts/acts.html", takes_context=True)
+def acts(context: Context, buttons: Iterable[Mapping[str, Any]], activity: str) -> dict[str, Any]:
+    """The acts on a row: the first usual one, or a grave one that is alone, as a button, and the others in *More*."""
+    left = more_menu(buttons)
+    source = left["usual"] or (left["grave"] if len(left["grave"]) == 1 else [])
+    first, source[:1] = source[:1], []
+    may_look = context["request"].user.has_perm("accounts.view_auditevent")
+    return {**left, "first": first, "activity": activity if may_look else ""}
+
+
+@register.filter
+def instant(at: datetime | None, form: str = "") -> SafeString:
+    """An instant: its time today, otherwise its day, with the year of another year; the title has it to the second.
+
+    In UTC, which the console's script changes into the operator's zone. ``exact`` is day and time to the second.
+    """
     if at is None:
         return escape(NOTHING)
-    text = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return format_html('<time datetime="{}">{} UTC</time>', rfc3339(at), text)
+    at, today = at.astimezone(UTC), timezone.now().astimezone(UTC)
+    day = f"{at.day} {at:%b}" if at.year == today.year else f"{at.day} {at:%b %Y}"
+    if at.date() == today.date():
+        text = f"{at:%H:%M:%S}" if form else f"{at:%H:%M}"
+    else:
+        text = f"{day} {at:%H:%M:%S}" if form else day
+    exact = SafeString(" data-exact" if form else "")
+    title = f"{at:%Y-%m-%d %H:%M:%S} UTC"
+    return format_html(
+        '<time datetime="{}" title="{}"{}>{}</time>', rfc3339(at), title, exact, text
+    )
 
 
 @register.simple_tag(takes_context=True)
@@ -42,6 +138,18 @@ def link(context: Context, act: str, row: Model) -> str:
     """The address of an action on a row; "" if this operator may not take it."""
     console: Any = admin.site.get_model_admin(type(row))
     return str(console.link(context["request"], act, row))
+
+
+@register.simple_tag(takes_context=True)
+def row_link(context: Context, row: Model | None) -> str:
+    """The address of a row's page; "" if this operator may not open it."""
+    if row is None or not admin.site.is_registered(type(row)):
+        return ""
+    shown = admin.site.get_model_admin(type(row)).has_view_permission(context["request"], row)
+    meta = row._meta  # noqa: SLF001 - Django's documented API
+    return (
+        reverse(f"admin:{meta.app_label}_{meta.model_name}_change", args=[row.pk]) if shown else ""
+    )
 
 
 @register.simple_tag
@@ -64,11 +172,57 @@ def dollars(amount: int | None) -> str:
 
 
 @register.filter
-def share(part: int, whole: int | None) -> int | None:
-    """Percent of a cap; None without a cap, 100 for a cap of 0."""
+def short(number: int | None) -> str:
+    """A large number to three or four digits: 3.03 B, 862.6 M, 12 k."""
+    if number is None:
+        return NOTHING
+    for least, size, form in (
+        (10**9, 10**9, "{:.2f} B"),
+        (10**6, 10**6, "{:.1f} M"),
+        (10**4, 10**3, "{:.0f} k"),
+    ):
+        if number >= least:
+            return form.format(number / size)
+    return f"{number:,}"
+
+
+@register.filter(name="share")
+def percent(part: int, whole: int | None) -> int | None:
+    """Percent of a cap, also above 100; None without a cap, 100 for a cap of 0."""
     if whole is None:
         return None
-    return 100 if whole == 0 else min(100, 100 * part // whole)
+    return 100 * part // whole if whole else 100
+
+
+@register.simple_tag
+def share(used: int, cap: int | None) -> SafeString:
+    """A share of a cap as a bar and a number that is never cut; from 80 % a triangle, from 100 % an octagon."""
+    part = percent(used, cap)
+    if part is None:
+        return format_html('<span class="share quiet">no cap</span>')
+    kind, shape = (
+        ("over", icon("octagon"))
+        if part >= 100
+        else ("near", icon("triangle"))
+        if part >= 80
+        else ("", "")
+    )
+    return format_html(
+        '<span class="share share-{}"><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
+        '<rect width="{}" height="8"/></svg><span class="percent">{} {} %</span></span>',
+        kind or "under",
+        min(100, part),
+        shape,
+        f"{part:,}",
+    )
+
+
+@register.filter
+def short_id(identity: object) -> SafeString:
+    """The beginning of an id; the title has the whole, which the console's script offers to copy."""
+    return format_html(
+        '<code class="id" title="{0}" data-copy="{0}">{1}…</code>', identity, str(identity)[:8]
+    )
 
 
 @register.filter
@@ -103,8 +257,8 @@ def _as_text(value: Any) -> str:
 
 @register.filter
 def standing(status: str) -> SafeString:
-    """A licence's status, distinguishable without colours."""
-    return format_html('<span class="standing standing-{}">{}</span>', status, status)
+    """A licence's status as a chip."""
+    return chip(STANDINGS[status], status.capitalize())
 
 
 @register.filter

@@ -1,36 +1,73 @@
-// Says beside every instant, which is in UTC, what it is where the operator is. Without it nothing is missing but this.
+// What the console has beside its pages: local times, "/" for the search, Escape for menus, copying. Without it nothing is missing but this.
 "use strict";
 (() => {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  const day = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short" });
-  const utcDay = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeZone: "UTC" });
-  const clock = new Intl.DateTimeFormat("sv-SE", { timeStyle: "short" });
-  const offset = (at) => at.getTimezoneOffset() !== 0;
+  const format = (options) => new Intl.DateTimeFormat("en-GB", options);
+  const clock = format({ timeStyle: "short" });
+  const exact = format({ timeStyle: "medium" });
+  const day = format({ day: "numeric", month: "short" });
+  const dayOfYear = format({ day: "numeric", month: "short", year: "numeric" });
+  const now = new Date();
 
-  const local = (at) => {
-    const date = day.format(at) === utcDay.format(at) ? "" : `${day.format(at)} `;
-    return `${date}${clock.format(at)} ${zone}`;
-  };
-
-  const beside = (element, at) => {
-    const note = element.nextElementSibling?.classList.contains("local-time")
-      ? element.nextElementSibling
-      : element.insertAdjacentElement("afterend", document.createElement("span"));
-    note.className = "local-time";
-    note.textContent = at && offset(at) ? local(at) : "";
+  // As ``instant`` writes it on the server, in the operator's own zone.
+  const local = (at, isExact) => {
+    const date = (at.getFullYear() === now.getFullYear() ? day : dayOfYear).format(at);
+    const time = (isExact ? exact : clock).format(at);
+    if (at.toDateString() === now.toDateString()) return time;
+    return isExact ? `${date} ${time}` : date;
   };
 
   for (const element of document.querySelectorAll("time[datetime]")) {
     const at = new Date(element.dateTime);
-    if (!Number.isNaN(at.getTime())) beside(element, at);
+    if (!Number.isNaN(at.getTime())) element.textContent = local(at, "exact" in element.dataset);
   }
+  const note = document.getElementById("zone");
+  if (note) note.textContent = `Times: ${zone}. UTC on hover.`;
 
   for (const input of document.querySelectorAll("input[data-utc]")) {
+    const beside = input.insertAdjacentElement("afterend", document.createElement("span"));
+    beside.className = "local-time note";
     const say = () => {
       const at = new Date(`${input.value}Z`);
-      beside(input, Number.isNaN(at.getTime()) ? null : at);
+      const differs = !Number.isNaN(at.getTime()) && at.getTimezoneOffset() !== 0;
+      beside.textContent = differs ? `${dayOfYear.format(at)} ${clock.format(at)} ${zone}` : "";
     };
     input.addEventListener("input", say);
     say();
   }
+
+  for (const element of document.querySelectorAll("[data-copy]")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.setAttribute("aria-label", "Copy");
+    button.innerHTML = '<span class="icon icon-copy" aria-hidden="true"></span>';
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(element.dataset.copy);
+      button.setAttribute("aria-label", "Copied");
+      button.firstChild.className = "icon icon-tick";
+    });
+    element.insertAdjacentElement("afterend", button);
+  }
+
+  const close = (but) => {
+    for (const menu of document.querySelectorAll("details.menu[open]")) {
+      if (menu === but) continue;
+      if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+      menu.open = false;
+    }
+  };
+  document.addEventListener("click", (event) => close(event.target.closest("details.menu")));
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") close(null);
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest("input, textarea, select")) return;
+    const search = document.getElementById("search") || document.querySelector("input[type=search]");
+    if (!search) return;
+    event.preventDefault();
+    search.focus();
+  });
+
+  document.getElementById("action-toggle")?.addEventListener("change", (event) => {
+    for (const box of document.querySelectorAll("input.action-select")) box.checked = event.target.checked;
+  });
 })();

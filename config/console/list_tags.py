@@ -1,0 +1,76 @@
+"""Template tags of the console's lists: Django's filters, cells and pages in the console's own markup."""
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from django import template
+from django.contrib.admin.views.main import PAGE_VAR, SEARCH_VAR
+from django.utils.html import escape
+from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+
+from config.console.base import COUNTED_ROWS
+
+register = template.Library()
+
+# The kind of a column, by what its cells hold.
+KINDS = {"number": 'class="number"', "chips": 'class="chip ', "time": "<time "}
+
+
+@register.inclusion_tag("admin/parts/filters.html")
+def list_filters(cl: Any) -> dict[str, Any]:
+    """The filters as one form: a select's value is its part of the address (``list_filters.expanded``)."""
+    named = {name for spec in cl.filter_specs for name in spec.expected_parameters()}
+    others = parse_qsl(cl.get_query_string(remove=[PAGE_VAR])[1:])
+    kept = [(name, value) for name, value in others if name not in {*named, SEARCH_VAR}]
+    return {"cl": cl, "kept": kept, "filters": [_filter(spec, cl) for spec in cl.filter_specs]}
+
+
+def _filter(spec: Any, cl: Any) -> dict[str, Any]:
+    moments = getattr(spec, "moments", None)
+    if moments is not None:
+        return {"moments": moments}
+    own = set(spec.expected_parameters())
+    options = []
+    for choice in spec.choices(cl):
+        given = parse_qsl(choice["query_string"].removeprefix("?"))
+        value = urlencode([(name, each) for name, each in given if name in own])
+        options.append((value, choice["display"], choice["selected"]))
+    chosen = any(value and selected for value, _, selected in options)
+    return {"title": spec.title, "options": options, "set": chosen}
+
+
+@register.filter
+def listed(results: Iterable[Any], headers: Iterable[Any]) -> dict[str, Any]:
+    """The cells of a list, each with its label for a phone and the kind of its column."""
+    labels = [capfirst(str(header["text"])) for header in headers]
+    rows = [list(row) for row in results]
+    kinds = [_kind(cells) for cells in zip(*rows, strict=True)]
+    shown = [[_labelled(*each) for each in zip(row, labels, kinds, strict=True)] for row in rows]
+    return {"rows": shown, "headers": list(zip(headers, kinds, strict=True))}
+
+
+def _kind(cells: Iterable[str]) -> str:
+    return next((kind for cell in cells for kind, mark in KINDS.items() if mark in cell), "")
+
+
+def _labelled(cell: str, label: str, kind: str) -> SafeString:
+    if "action-checkbox" in cell:
+        return SafeString(cell)
+    return SafeString(cell.replace('class="', f'data-label="{escape(label)}" class="{kind} ', 1))
+
+
+@register.inclusion_tag("admin/parts/pages.html")
+def list_pages(cl: Any) -> dict[str, Any]:
+    """Which rows these are, and the pages beside."""
+    pages, at = cl.paginator.num_pages, cl.page_num
+    first = (at - 1) * cl.list_per_page + 1
+    return {
+        "first": first,
+        "last": min(first + cl.list_per_page - 1, cl.result_count),
+        "count": cl.result_count,
+        "more": cl.result_count == COUNTED_ROWS,
+        "previous": cl.get_query_string({PAGE_VAR: at - 1}) if at > 1 else "",
+        "next": cl.get_query_string({PAGE_VAR: at + 1}) if at < pages else "",
+    }

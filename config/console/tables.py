@@ -1,0 +1,53 @@
+"""Tables of the console's pages, which ``parts/table.html`` renders; on a phone each row becomes a card."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+# Classes of the style sheet by the kind of a column.
+CSS = {"text": "", "number": "number", "time": "time", "chip": "chips", "acts": "acts"}
+
+
+class Link(NamedTuple):
+    """A link; without an address, because a role may not follow it, only its text."""
+
+    text: Any
+    href: str
+    strong: bool = False
+
+
+class Chip(NamedTuple):
+    """A state as word and shape. Kinds: well, under, running, over, watch, refused, stopped."""
+
+    kind: str
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    label: str
+    kind: Literal["text", "number", "time", "chip", "acts"] = "text"
+
+    @property
+    def css(self) -> str:
+        return CSS[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row's cells: text, numbers, instants, links, chips or lists of them; ``href`` is what the first one opens."""
+
+    cells: Sequence[Any]
+    href: str = ""
+    # A class of the row: ``bad`` or ``total``.
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    # The sentence in place of no rows.
+    empty: str = ""
+    more: Link | None = None
+    caption: str = ""
