@@ -83,7 +83,7 @@ class Tab(NamedTuple):
 class Entry(NamedTuple):
     label: str
     tabs: list[Tab]
-    count: Count | None
+    attention: Count | None
 
     @property
     def href(self) -> str:
