@@ -38,6 +38,7 @@ class Disable(PersonAction, BulkAction):
     message = "People disabled: {rows}; sessions ended: {number}."
     destructive = True
     locks_out = True
+    undone_by = "enable"
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
         return target.is_active and super().available(target, by=by)

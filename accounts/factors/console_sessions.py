@@ -6,12 +6,24 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.audit import Actor, record
-from accounts.models import ConsoleSession, User
-from accounts.models.factors import LONGEST
+from accounts.models import AuditEvent, ConsoleSession, User
+from accounts.models.factors import IDLE_END, LONGEST
 
 # Less often than at each request, which would be a write for every look at a page.
 NOTED_EVERY = timedelta(minutes=1)
 BROWSER_LENGTH = 200
+# What ends the sessions of an operator, and how it is told to them.
+ENDINGS = {
+    "operator:session_ended": "{by} ended this session.",
+    "operator:factor_reset": "{by} reset your second factor.",
+    "operator:set_up_code_used": "a set-up code was used in another browser.",
+    "user:disabled": "{by} disabled your account.",
+    "user:operator_set": "{by} removed your operator access.",
+    "user:one_time_password_set": "{by} set a one-time password for you.",
+    "user:password_set": "your password was changed.",
+    "user:tokens_revoked": "{by} ended all your sessions.",
+    "operator:signed_out": "you signed out.",
+}
 
 
 def start(*, user: User, address: str | None, browser: str, now: datetime) -> ConsoleSession:
@@ -46,6 +58,30 @@ def end(*, session_id: UUID, user: User, by: Actor, now: datetime) -> bool:
             after = {"session": str(session_id)}
             record("operator:session_ended", user, by=by, now=now, after=after)
     return bool(ended)
+
+
+def why_over(*, session_id: str | None, now: datetime) -> str:
+    """The reason why a session is over, for its operator: its age, or who ended it, by the audit log."""
+    session = ConsoleSession.objects.filter(pk=session_id).first()
+    if session is None:
+        return "Your session is over. Sign in again."
+    if session.ended_at is None and session.started_at <= now - LONGEST:
+        return "You were signed out: a session ends after 12 hours."
+    if session.ended_at is None and session.last_used_at <= now - IDLE_END:
+        return "You were signed out after 30 minutes without use."
+    events = AuditEvent.objects.filter(target_id=str(session.user_id), action__in=ENDINGS)
+    known = [
+        event
+        for event in events.filter(at__gte=session.started_at)
+        if (event.after or {}).get("session", str(session.pk)) == str(session.pk)
+    ]
+    # One rule writes several at one instant, such as that a disabled person's tokens were revoked.
+    ends = [event for event in known if event.at == known[0].at]
+    if ends:
+        event = min(ends, key=lambda each: [*ENDINGS].index(each.action))
+        whose = "you" if event.actor_id == session.user_id else event.actor
+        return f"You were signed out: {ENDINGS[event.action].format(by=whose)}"
+    return "Your session was ended. Sign in again."
 
 
 def end_all(*, user_id: UUID, now: datetime, but: str | None = None) -> None:

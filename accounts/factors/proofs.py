@@ -1,6 +1,7 @@
 """Proofs of a second factor by a typed code. Passkeys are proved by the views of their library."""
 
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from django.db import transaction
@@ -10,7 +11,7 @@ from django_otp.models import Device
 
 from accounts.audit import Actor, record
 from accounts.factors.devices import authenticators, kind_of, recovery_codes
-from accounts.models import RecoveryCodes, User
+from accounts.models import Authenticator, RecoveryCodes, User
 from accounts.people import mails
 from accounts.typed_codes import as_typed
 from config.api.problems import Fault, InvalidRequest
@@ -19,11 +20,12 @@ from config.api.problems import Fault, InvalidRequest
 SUSPICIOUS = 5
 
 
+WRONG = "This code is wrong. Each wrong code doubles the wait for the next one, up to 17 minutes."
+USED = "This code was used before. Wait for the next one."
+
+
 class WrongCode(InvalidRequest):
-    default_detail = (
-        "This code is wrong, was used before, or came too early: "
-        "each wrong code doubles the wait for the next one, from a second up to 17 minutes."
-    )
+    default_detail = WRONG
 
 
 def prove_by_code(*, user: User, code: str, sign_in: bool, by: Actor, now: datetime) -> Device:
@@ -63,7 +65,7 @@ def record_proof(device: Device, *, user: User, sign_in: bool, by: Actor, now: d
 def _proved(
     known: list[Device], code: str, *, user: User, sign_in: bool, by: Actor, now: datetime
 ) -> Device:
-    failures = _failures(known)
+    failures, why = _failures(known), _too_early(known, now=now)
     device = next((each for each in known if verify_token(user, each.persistent_id, code)), None)
     if device is None:
         kinds = {"kind": kind_of(known[0])} if known else {}
@@ -72,9 +74,22 @@ def _proved(
             # Codes that come too early count for nothing, so this is once until a code is right.
             if failures < SUSPICIOUS <= _failures(known):
                 mails.codes_refused(user=user, number=SUSPICIOUS, address=by.address, now=now)
-        raise WrongCode(errors=[Fault("/code", "wrong", WrongCode.default_detail)])
+        if not why:
+            used = (isinstance(each, Authenticator) and each.was_used(code) for each in known)
+            why = USED if any(used) else WRONG
+        raise WrongCode(errors=[Fault("/code", "wrong", why)])
     record_proof(device, user=user, sign_in=sign_in, by=by, now=now)
     return device
+
+
+def _too_early(known: list[Any], *, now: datetime) -> str:
+    """The wait that earlier wrong codes have left for every device; "" if one may be tried now."""
+    ends = [(each.verify_is_allowed()[1] or {}).get("locked_until", now) for each in known]
+    seconds = ceil((min(ends, default=now) - now).total_seconds())
+    shown = f"{seconds} second{'' if seconds == 1 else 's'}"
+    if seconds > 120:
+        shown = f"{ceil(seconds / 60)} minutes"
+    return f"Wait {shown}, then enter the current code." if seconds > 0 else ""
 
 
 def _failures(known: list[Device]) -> int:

@@ -73,14 +73,21 @@ class Authenticator(Sealed, CodeDevice):
         return self.name
 
     def use_up(self, token: str) -> bool:
+        step = self._step_of(token, earliest=self.last_step + 1)
+        self.last_step = self.last_step if step is None else step
+        return step is not None
+
+    def was_used(self, token: str) -> bool:
+        """Whether a refused code is a right one of now, and so was used before."""
+        return self._step_of(token, earliest=0) is not None
+
+    def _step_of(self, token: str, *, earliest: int) -> int | None:
         if len(token) != DIGITS or not (token.isascii() and token.isdigit()):
-            return False
+            return None
         codes = TOTP(self.unseal("key"), digits=DIGITS)
         codes.time = timezone.now().timestamp()
-        if not codes.verify(int(token), tolerance=TOLERATED_STEPS, min_t=self.last_step + 1):
-            return False
-        self.last_step = codes.t()
-        return True
+        right = codes.verify(int(token), tolerance=TOLERATED_STEPS, min_t=earliest)
+        return int(codes.t()) if right else None
 
 
 class RecoveryCodes(CodeDevice):

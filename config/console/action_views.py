@@ -1,6 +1,6 @@
 """The pages of actions: one for a single row or a new one, one for the rows chosen in a list."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, ClassVar
 
@@ -12,13 +12,15 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.forms import BaseForm
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from config.api.problems import Problem
-from config.console import double_submit
+from config.console import double_submit, kept_forms
 from config.console.actions import (
     Action,
     BulkAction,
@@ -64,11 +66,20 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return f"{self.opts.label_lower}_{action.name}"
 
     def asked_anew(
-        self, request: HttpRequest, action: Action, rows: Sequence[Any]
+        self, request: HttpRequest, action: Action, rows: Sequence[Any], *, page: str = ""
     ) -> HttpResponse | None:
-        """The way to another proof of the second factor, where an action on these rows wants one."""
-        is_grave = self.operators.wants_proof(self.right(action), people=map(self.owner, rows))
-        asked: HttpResponse | None = self.operators.ask_anew(request) if is_grave else None
+        """The way to another proof of the second factor, where an action on these rows wants one.
+
+        What was typed or chosen is kept meanwhile, for the ``page`` that the operator comes back to.
+        """
+        if not self.operators.wants_proof(self.right(action), people=map(self.owner, rows)):
+            return None
+        asked: HttpResponse | None = self.operators.ask_anew(request, page=page)
+        if asked and request.method == "POST":
+            one = None if page else rows[0]
+            form = action.form(one, request.POST, by=request)
+            chosen = {"target": [str(row.pk) for row in rows]} if page else {}
+            kept_forms.keep(request, form, page=page or request.path, also=chosen)
         return asked
 
     def available(self, request: HttpRequest, action: Action, row: Any) -> bool:
@@ -102,7 +113,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         }
 
     def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *where: Any) -> Any:
-        if self._keys(request, ACTION_CHECKBOX_NAME) is None:
+        if self._keys(request.POST, ACTION_CHECKBOX_NAME) is None:
             return None
         return super().response_action(request, queryset, *where)
 
@@ -116,8 +127,11 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
     def link(self, request: HttpRequest, name: str, row: Any) -> str:
         """The address of an action on a row; "" if this operator or the row does not allow it."""
-        (action,) = (each for each in self.row_actions if each.name == name)
-        return self._address(request, action, row)
+        return self._address(request, self.action(name), row)
+
+    def action(self, name: str) -> Action:
+        """The action on a row that has this name."""
+        return next(each for each in self.row_actions if each.name == name)
 
     def missing(self, request: HttpRequest) -> HttpResponse:
         """The response for a row that does not exist."""
@@ -128,7 +142,9 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """The page of an action on one row, or on None to add one; runs it on a valid submission."""
         if asked := self.asked_anew(request, action, [row]):
             return asked
-        form = action.form(row, request.POST if request.method == "POST" else None, by=request)
+        kept = kept_forms.taken(request)
+        form = action.form(row, request.POST if request.method == "POST" else kept, by=request)
+        kept_forms.clear_faults(form, kept)
         where: dict[str, Any] = {"back": self._list()}
         if row is not None:
             where = {"back": page_of(row), "row_name": self.row_name(row)}
@@ -139,25 +155,36 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             except Problem as problem:
                 self._refuse(request, form, problem)
             else:
-                if isinstance(outcome, Result):
-                    then = page_of(outcome.then) if outcome.then else self._list()
-                    return self._done(request, outcome.message, then)
                 if isinstance(outcome, OneTimeResult):
                     # Not kept as done: after a double click the browser shows the second response.
                     return self._render(
                         request, outcome.template, action, shown=outcome.shown, **where
                     )
-                form, preview = outcome.form, outcome
+                if isinstance(outcome, Preview):
+                    form, preview = outcome.form, outcome
+                elif outcome.level == messages.ERROR:
+                    self.message_user(request, self._said(request, outcome), outcome.level)
+                else:
+                    then = page_of(outcome.then) if outcome.then else self._list()
+                    return self._done(request, outcome, then)
         effects = () if preview else action.effects(row)
         return self._page(request, action, form, effects=effects, preview=preview, **where)
 
     def bulk_page(
-        self, request: HttpRequest, action: BulkAction, rows: Sequence[Any], *, submitted: bool
+        self,
+        request: HttpRequest,
+        action: BulkAction,
+        rows: Sequence[Any],
+        *,
+        data: Mapping[str, Any] | None,
     ) -> HttpResponse:
-        """The page of an action on several rows; ``submitted`` is False when the list opens it."""
-        if asked := self.asked_anew(request, action, rows):
+        """The page of an action on several rows; ``data`` is None when the list opens it, or what was kept."""
+        page = reverse(f"admin:{self._route(action)}_several")
+        if asked := self.asked_anew(request, action, rows, page=page):
             return asked
-        form = action.form(None, request.POST if submitted else None, by=request)
+        submitted = data is request.POST
+        form = action.form(None, data, by=request)
+        kept_forms.clear_faults(form, None if submitted else data)
         several = [(row.pk, self.row_name(row)) for row in rows]
         if submitted and self._is_valid(form, request):
             try:
@@ -167,7 +194,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
                 # The page shows the rows that remain.
                 several = several[problem.done :] if isinstance(problem, BulkFailure) else several
             else:
-                return self._done(request, message, self._list())
+                return self._done(request, Result(message), self._list())
         return self._page(
             request,
             action,
@@ -175,7 +202,7 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             back=self._list(),
             effects=action.effects(None),
             several=several,
-            form_address=reverse(f"admin:{self._route(action)}_several"),
+            form_address=page,
         )
 
     def once(
@@ -205,9 +232,22 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def _who_and_when(self, request: HttpRequest) -> dict[str, Any]:
         return {"by": self.operators.actor_of(request), "now": timezone.now()}
 
-    def _done(self, request: HttpRequest, message: str, then: str) -> HttpResponse:
+    def _done(self, request: HttpRequest, result: Result, then: str) -> HttpResponse:
         double_submit.keep(request, then)
-        return ResultRedirect(then, message, messages.SUCCESS)
+        return ResultRedirect(then, self._said(request, result), result.level)
+
+    def _said(self, request: HttpRequest, result: Result) -> SafeString:
+        """A result with links to its event in the audit log and to the way back."""
+        said = format_html("<strong>{}</strong> {}", result.message, result.follows)
+        links = [("Audit entry", self.operators.audit_entry(request))]
+        if result.undo is not None:
+            row, name = result.undo
+            console: Any = self.admin_site.get_model_admin(type(row))
+            links.append((f"{console.action(name).label}…", console.link(request, name, row)))
+        for label, address in links:
+            if address:
+                said += format_html(' <a href="{}">{}</a>', address, label)
+        return said
 
     def _refuse(self, request: HttpRequest, form: BaseForm, problem: Problem) -> None:
         if isinstance(problem, BulkFailure):
@@ -269,16 +309,17 @@ class ActionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return self.action_page(request, action, row)
 
     def _several(self, request: HttpRequest, action: BulkAction) -> HttpResponse:
-        chosen = self.get_queryset(request).filter(pk__in=self._keys(request, "target") or [])
+        data = kept_forms.taken(request) or request.POST
+        chosen = self.get_queryset(request).filter(pk__in=self._keys(data, "target") or [])
         rows = [row for row in chosen if self.available(request, action, row)]
         if not rows:
             return HttpResponseRedirect(self._list())
-        return self.bulk_page(request, action, rows, submitted=True)
+        return self.bulk_page(request, action, rows, data=data)
 
-    def _keys(self, request: HttpRequest, name: str) -> list[Any] | None:
+    def _keys(self, given: QueryDict, name: str) -> list[Any] | None:
         """The chosen keys; None if one is malformed, which a list never sends."""
         try:
-            return [self.opts.pk.clean(each, None) for each in request.POST.getlist(name)]
+            return [self.opts.pk.clean(each, None) for each in given.getlist(name)]
         except ValidationError:
             return None
 
@@ -306,7 +347,7 @@ def _list_action(action: BulkAction) -> Callable[..., HttpResponse | None]:
     def show(console: ActionAdmin, request: HttpRequest, rows: QuerySet[Any]) -> Any:
         chosen = [row for row in rows[: MOST_CHOSEN + 1] if console.available(request, action, row)]
         if 0 < len(chosen) <= MOST_CHOSEN:
-            return console.bulk_page(request, action, chosen, submitted=False)
+            return console.bulk_page(request, action, chosen, data=None)
         why = f"At most {MOST_CHOSEN} at once." if chosen else "Nothing you chose allows that."
         console.message_user(request, why, messages.WARNING)
         return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from django import forms
+from django.contrib.messages import SUCCESS
 from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Model
 from django.http import HttpRequest
@@ -74,10 +75,17 @@ class TrackedForm(forms.BaseForm):
 
 
 class Result(NamedTuple):
-    """The message after an action, and the row whose page comes next (None: the list)."""
+    """What is so after an action, in one sentence, and the row whose page comes next (None: the list).
+
+    After a failure (``level`` is ``ERROR``) the action's page stays. ``undo`` names the action that is the way back.
+    """
 
     message: str
     then: Model | None = None
+    # What follows from it, or its cause.
+    follows: str = ""
+    level: int = SUCCESS
+    undo: tuple[Model, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +150,14 @@ class BulkAction(Action):
 
     # The message afterwards. {number} is the sum of what the rule returned, {rows} their number, {whose} the owner.
     message: ClassVar[str]
+    # The name of the action that is the way back.
+    undone_by: ClassVar[str] = ""
 
     def do(self, target: Any, *args: Any, **given: Any) -> Result:
-        return Result(self.do_all([target], **given), target)
+        said = self.do_all([target], **given)
+        if self.undone_by:
+            target.refresh_from_db()
+        return Result(said, target, undo=(target, self.undone_by) if self.undone_by else None)
 
     def do_all(self, targets: Sequence[Any], **given: Any) -> str:
         """Calls the rule for each target; returns the message."""

@@ -30,7 +30,7 @@ class OperatorSignIn(AdminAuthenticationForm):
 
     error_messages: dict[str, Any] = {
         **AdminAuthenticationForm.error_messages,
-        "invalid_login": "That email and password do not go together for an operator.",
+        "invalid_login": "Wrong email or password.",
     }
     password = password_field("Password", "current-password")
 

@@ -16,13 +16,15 @@ from django.utils.http import urlencode
 
 from accounts.audit import Actor, record
 from accounts.factors import gate
+from accounts.factors.console_sessions import why_over
 from accounts.factors.devices import has_factor
-from accounts.models import User
+from accounts.models import AuditEvent, User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
 from config.console.front import at_a_glance
 from config.console.list_filters import RestrictedAdmin
 from config.console.navigation import Count, navigation
 from config.console.signing_in import OperatorSignIn, OwnPassword
+from config.middleware.request_id import current
 from config.roles import wants_proof
 
 # The pages load nothing from other origins and have no inline scripts.
@@ -30,10 +32,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-SESSION_OVER = (
-    "Your session is over: it ends after 30 minutes without use, and after 12 hours in all."
-)
-ASKED_ANEW = "Prove your second factor again: your latest proof is older than 10 minutes. Nothing has been done yet."
+ASKED_ANEW = "Confirm that it is you to go on: your latest proof is older than 10 minutes."
 # The order on the front page, by frequency of use.
 APPS = ("accounts", "licensing", "usage", "llmproxy", "releases", "telemetry", "procrastinate")
 
@@ -116,27 +115,41 @@ class ConsoleSite(AdminSite):
         """A page that a password alone opens, on which the second factor is set up or proved."""
         return self._page(super().admin_view(view), proved=False)
 
-    def ask_anew(self, request: HttpRequest) -> HttpResponse | None:
+    def ask_anew(self, request: HttpRequest, *, page: str = "") -> HttpResponse | None:
         """Asks for the second factor again before a grave act, unless the latest proof is recent."""
         if gate.is_fresh(request, now=timezone.now()):
             return None
-        messages.info(request, ASKED_ANEW)
-        return _redirect("second_factor:prove", request)
+        kept = " What you typed is kept." if request.method == "POST" else ""
+        messages.info(request, f"{ASKED_ANEW}{kept}")
+        return _redirect("second_factor:prove", request, then=page)
+
+    def audit_entry(self, request: HttpRequest) -> str:
+        """The address of the event that this request wrote last; "" for operators who may not read it."""
+        written = AuditEvent.objects.filter(request_id=current(), actor_id=request.user.pk)
+        if not current() or not request.user.has_perm("accounts.view_auditevent"):
+            return ""
+        newest = written.order_by("-pk").values_list("pk", flat=True).first()
+        return reverse("admin:accounts_auditevent_change", args=[newest]) if newest else ""
 
     def _page(self, inner: Callable[..., HttpResponse], *, proved: bool) -> Any:
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            away = (
-                self._turned_away(request, proved=proved) if self.has_permission(request) else None
-            )
+            # Read first: Django forgets a session that a new password or a revocation has ended.
+            session = request.session.get(gate.SESSION)
+            away = self._turned_away(request, session, proved=proved)
             return _guarded(away or inner(request, *args, **kwargs))
 
         return guarded
 
-    def _turned_away(self, request: HttpRequest, *, proved: bool) -> HttpResponse | None:
-        """Where an operator has to go first."""
-        if not gate.goes_on(request, now=timezone.now()):
+    def _turned_away(
+        self, request: HttpRequest, session: str | None, *, proved: bool
+    ) -> HttpResponse | None:
+        """Where an operator has to go first, who is told why a session is over."""
+        known, now = self.has_permission(request), timezone.now()
+        if not known and session is None:
+            return None
+        if not known or not gate.goes_on(request, now=now):
             logout(request)
-            messages.info(request, SESSION_OVER)
+            messages.warning(request, why_over(session_id=session, now=now))
             return redirect_to_login(request.get_full_path(), reverse("admin:login"))
         if not proved or gate.is_proved(request):
             return None
@@ -152,8 +165,8 @@ class ConsoleSite(AdminSite):
         return sorted(apps, key=lambda app: order.get(app["app_label"], len(order)))
 
 
-def _redirect(page: str, request: HttpRequest) -> HttpResponse:
-    where = urlencode({"next": request.get_full_path()})
+def _redirect(page: str, request: HttpRequest, *, then: str = "") -> HttpResponse:
+    where = urlencode({"next": then or request.get_full_path()})
     return HttpResponseRedirect(f"{reverse(page)}?{where}")
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.http import HttpRequest
 
 from accounts.audit import Actor
@@ -164,7 +164,8 @@ class TryRoute(Action):
     def do(self, target: Route, *, by: Actor, now: datetime, **given: Any) -> Result:
         trial = try_route(route_id=target.pk, by=by, now=now)
         if trial.failure:
-            return Result(f"{target} failed after {trial.seconds:.1f} s. {trial.failure}", target)
+            failed = f"{target}: the try failed after {trial.seconds:.1f} s."
+            return Result(failed, target, f"{trial.failure} Nothing was changed.", messages.ERROR)
         told = (
             "no usage"
             if trial.usage is None

@@ -5,6 +5,7 @@ import re
 from base64 import b32decode
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -15,7 +16,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from pytest_django.fixtures import Settings
 
 from accounts.audit import Actor
-from accounts.factors.setting_up import make_set_up_code
+from accounts.factors.setting_up import make_set_up_code, reset
 from accounts.hashers import plain_hash
 from accounts.models import (
     AuditEvent,
@@ -26,7 +27,11 @@ from accounts.models import (
     SetUpCode,
     User,
 )
+from accounts.people.access import disable
+from accounts.people.one_time_passwords import set_one_time_password
 from accounts.people.password_links import NoFactor, request_link, send_reset
+from accounts.people.roles import dismiss_operator
+from accounts.sessions.revocation import revoke_all
 from config.encryption import encrypt
 from config.roles import wants_proof
 from tests.conftest import PASSWORD, Browser
@@ -238,12 +243,14 @@ def test_a_code_is_good_once_and_a_wrong_one_makes_the_next_wait(
     whole: Browser, operator: User
 ) -> None:
     code = code_of(operator)
-    assert b"This code is wrong" in whole.post(PROVE, {"code": code}).content
+    assert b"This code was used before" in whole.post(PROVE, {"code": code}).content
     device = Authenticator.objects.get()
     assert device.throttling_failure_count == 1
     Authenticator.objects.update(last_step=-1)
     # Right, but too early after the wrong one.
-    assert b"This code is wrong" in whole.post(PROVE, {"code": code}).content
+    early = whole.post(PROVE, {"code": code}).content
+    assert b"Wait 1 second, then enter the current code." in early
+    assert b"wrong" not in early.partition(b"Wait 1 second")[2].partition(b"</form>")[0]
     Authenticator.objects.update(throttling_failure_timestamp=timezone.now() - timedelta(seconds=2))
     assert whole.post(PROVE, {"code": code}).status_code == 302
     assert acts().count("operator:factor_refused") == 2
@@ -262,8 +269,9 @@ def test_the_codes_of_one_app_make_no_other_app_wait(whole: Browser, operator: U
 
 
 def test_ten_wrong_codes_in_a_minute_are_enough(whole: Browser, operator: User) -> None:
-    for _ in range(10):
-        assert b"This code is wrong" in whole.post(PROVE, {"code": "000000"}).content
+    assert b"This code is wrong" in whole.post(PROVE, {"code": "000000"}).content
+    for _ in range(9):
+        assert b"then enter the current code" in whole.post(PROVE, {"code": "000000"}).content
     assert whole.post(PROVE, {"code": "000000"}).status_code == 429
 
 
@@ -307,7 +315,9 @@ def test_a_recovery_code_signs_in_once_and_the_operator_is_mailed(
         answer = whole.post(f"{PROVE}?recovery", {"code": code.lower().replace("-", " ")})
         assert answer.status_code == expected
         if expected == 302:
-            assert whole.get("/admin/").status_code == 200
+            front = whole.get("/admin/")
+            assert b"A recovery code was used; 9 are left." in front.content
+            assert OWN in front.content.decode()
             whole.post("/admin/logout/")
     assert "A recovery code was used; 9 are left." in "\n".join(mails_to(operator))
 
@@ -382,25 +392,64 @@ def test_grave_acts_ask_again_after_ten_minutes_and_others_do_not(
     age(whole, minutes=1)
     assert sent(whole, page).startswith(f"{PROVE}?next=%2Fadmin%2Faccounts")
     assert b"older than 10 minutes" in whole.get(PROVE).content
-    answer = whole.post(page, {"reason": "Lost."})
+    answer = whole.post(page, {"reason": "Lost in <Berlin>.", "once": "0"})
     assert answer.status_code == 302
+    assert b"What you typed is kept." in whole.get(PROVE).content
     assert acts("user:tokens_revoked") == []
     assert whole.get(plain).status_code == 200
     assert sent(whole, RECOVERY).startswith(PROVE)
     assert prove_again(whole, operator).status_code == 302
     assert acts()[-1] == "operator:factor_proved"
+    # Shown again with what was typed, once; nothing is done before it is sent.
+    kept = whole.get(page).content.decode()
+    assert "Lost in &lt;Berlin&gt;." in kept
+    assert "Nothing has been done yet" in kept
+    assert acts("user:tokens_revoked") == []
+    assert "Berlin" not in whole.get(page).content.decode()
     assert whole.post(page, {"reason": "Lost.", "once": "1"}).status_code == 302
     assert acts("user:tokens_revoked") == ["user:tokens_revoked"]
 
 
-def test_a_grave_act_on_several_rows_asks_too(whole: Browser, user: User) -> None:
+def test_a_grave_act_on_several_rows_asks_too(whole: Browser, operator: User, user: User) -> None:
     age(whole, minutes=11)
     chosen = {"action": "revoke", "_selected_action": [str(user.pk)], "index": "0"}
     answer: Any = whole.post(reverse("admin:accounts_user_changelist"), chosen)
-    assert answer.url.startswith(PROVE)
-    several = {"target": [str(user.pk)], "reason": "Lost.", "once": "1"}
-    assert whole.post(reverse("admin:accounts_user_revoke_several"), several).status_code == 302
+    page = reverse("admin:accounts_user_revoke_several")
+    assert answer.url == f"{PROVE}?{urlencode({'next': page})}"
+    several = {"target": [str(user.pk)], "reason": "Lost twice.", "once": "1"}
+    assert whole.post(page, several).status_code == 302
     assert acts("user:tokens_revoked") == []
+    assert prove_again(whole, operator).status_code == 302
+    kept = whole.get(page).content.decode()
+    assert ("Lost twice." in kept, str(user.pk) in kept, user.email in kept) == (True, True, True)
+    assert whole.post(page, {**several, "once": "2"}).status_code == 302
+    assert acts("user:tokens_revoked") == ["user:tokens_revoked"]
+
+
+def test_a_kept_form_is_forgotten_after_ten_minutes_and_by_every_other_page(
+    whole: Browser, operator: User, user: User
+) -> None:
+    page = reverse("admin:accounts_user_revoke", args=[user.pk])
+    age(whole, minutes=11)
+    whole.post(page, {"reason": "Lost in Berlin."})
+    prove_again(whole, operator)
+    other = reverse("admin:accounts_user_disable", args=[user.pk])
+    assert b"Berlin" not in whole.get(other).content
+    session = whole.session
+    session["kept_form"]["until"] -= 601
+    session.save()
+    assert b"Berlin" not in whole.get(page).content
+    assert "kept_form" not in whole.session
+
+
+def test_a_rows_own_choice_is_kept_while_the_list_asks(
+    whole: Browser, operator: User, user: User
+) -> None:
+    age(whole, minutes=11)
+    chosen = {"action": "revoke", "_selected_action": [str(user.pk)], "index": "0"}
+    whole.post(reverse("admin:accounts_user_changelist"), chosen)
+    prove_again(whole, operator)
+    assert user.email in whole.get(reverse("admin:accounts_user_revoke_several")).content.decode()
 
 
 def test_a_grave_act_that_adds_a_row_asks_too(whole: Browser, operator: User) -> None:
@@ -414,7 +463,12 @@ def test_a_grave_act_that_adds_a_row_asks_too(whole: Browser, operator: User) ->
     answer: Any = whole.post(page, given)
     assert answer.url.startswith(PROVE)
     assert acts("provider:added") == []
+    assert "sk-theirs" not in str(dict(whole.session.items()))
     assert prove_again(whole, operator).status_code == 302
+    kept = whole.get(page).content.decode()
+    assert "https://models.example/v1" in kept
+    assert "Not kept while you confirmed: enter it again." in kept
+    assert "sk-theirs" not in kept
     assert whole.post(page, given).status_code == 302
     assert acts("provider:added") == ["provider:added"]
 
@@ -511,6 +565,31 @@ def test_a_session_in_use_ends_after_twelve_hours(whole: Browser) -> None:
     whole.get("/admin/")
     ConsoleSession.objects.update(started_at=timezone.now() - timedelta(hours=12, seconds=1))
     assert sent(whole, "/admin/").startswith("/admin/login/")
+    assert b"a session ends after 12 hours" in whole.get("/admin/login/").content
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (revoke_all, "other@shell.test ended all your sessions."),
+        (disable, "other@shell.test disabled your account."),
+        (reset, "other@shell.test reset your second factor."),
+        (dismiss_operator, "other@shell.test removed your operator access."),
+        (set_one_time_password, "other@shell.test set a one-time password for you."),
+    ],
+)
+def test_whoever_is_signed_out_is_told_by_whom(
+    whole: Browser, operator: User, other: User, now: datetime, ends: Any, told: str
+) -> None:
+    assert whole.get("/admin/").status_code == 200
+    by = Actor(name=other.email, id=other.pk)
+    ends(user_id=operator.pk, reason="A stolen laptop.", by=by, now=timezone.now())
+    assert sent(whole, "/admin/").startswith("/admin/login/?next=/admin/")
+    assert f"You were signed out: {told}" in whole.get("/admin/login/").content.decode()
+    # Nobody is told twice, nor whoever was never signed in.
+    assert b"signed out" not in whole.get("/admin/login/").content
+    assert sent(whole, "/admin/").startswith("/admin/login/?next=/admin/")
+    assert b"signed out" not in whole.get("/admin/login/").content
 
 
 def test_operators_list_and_end_their_own_sessions(
@@ -532,7 +611,8 @@ def test_operators_list_and_end_their_own_sessions(
     for each in (theirs.pk, strangers.pk, "nonsense"):
         assert whole.post(OWN, {"end": str(each)}).status_code == 302
     assert sent(second, "/admin/").startswith("/admin/login/")
-    assert whole.get("/admin/").status_code == 200
+    assert b"You were signed out: you ended this session." in second.get("/admin/login/").content
+    assert b"This session had ended already." in whole.get("/admin/").content
     strangers.refresh_from_db()
     assert strangers.ended_at is None
     assert acts()[-1] == "operator:session_ended"

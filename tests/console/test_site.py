@@ -18,7 +18,7 @@ from tests.conftest import PASSWORD, Browser
 pytestmark = pytest.mark.django_db
 
 NEW = "another good horse battery"
-REFUSED = "That email and password do not go together for an operator."
+REFUSED = "Wrong email or password."
 
 
 def sign_in(browser: Browser, email: str, password: str = PASSWORD) -> str:

@@ -15,13 +15,15 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.safestring import SafeString
 
 from accounts.factors import console_sessions, gate, setting_up
 from accounts.factors.devices import authenticators, devices, has_factor, passkeys, recovery_codes
 from accounts.factors.gate import operator_of
 from accounts.factors.proofs import prove_by_code, prove_by_recovery_code, record_proof
-from accounts.models import ConsoleSession, User
+from accounts.models import ConsoleSession, RecoveryCodes, User
 from accounts.people.operators import actor_of
 from accounts.sessions.known_places import limits_of_factor
 from accounts.typed_codes import grouped
@@ -66,6 +68,8 @@ def prove(request: HttpRequest) -> HttpResponse:
 
     form = CodeForm(request.POST or None)
     if _takes(form, check, user=user, now=now):
+        if recovering:
+            messages.warning(request, _codes_left(user))
         return HttpResponseRedirect(_next(request) or reverse("admin:index"))
     shown = {
         "form": form,
@@ -75,6 +79,17 @@ def prove(request: HttpRequest) -> HttpResponse:
         "next": _next(request),
     }
     return _page(request, "prove", "Second factor", **shown)
+
+
+def _codes_left(user: User) -> SafeString:
+    left = len(RecoveryCodes.objects.get(user=user).hashes)
+    return format_html(
+        "<strong>A recovery code was used; {} {} left.</strong> If your passkey or app is lost, "
+        '<a href="{}">remove it and add a new one</a> now.',
+        left,
+        "is" if left == 1 else "are",
+        reverse("second_factor:own"),
+    )
 
 
 def set_up(request: HttpRequest) -> HttpResponse:
@@ -159,7 +174,9 @@ def _change(request: HttpRequest, user: User, *, now: datetime) -> HttpResponse:
     given, by = request.POST, actor_of(request)
     back = HttpResponseRedirect(reverse("second_factor:own"))
     if "end" in given:
-        console_sessions.end(session_id=_uuid(given["end"]), user=user, by=by, now=now)
+        ended = console_sessions.end(session_id=_uuid(given["end"]), user=user, by=by, now=now)
+        said = "The session is ended." if ended else "This session had ended already."
+        messages.success(request, said)
     elif "rename" in given:
         name = given.get("name", "")
         setting_up.rename(user=user, device_id=given["rename"], name=name, by=by, now=now)

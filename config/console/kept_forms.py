@@ -1,0 +1,59 @@
+"""Forms that an aged proof held up: kept in the operator's session while the proof is asked for, then shown again.
+
+What was typed comes back into its form for one more click. Nothing is sent by itself: whatever is done was sent from a
+page that the operator has just seen, with its own guards against forged and double submissions. Secrets and files are
+not kept, nor what only a page filled in, as after a preview: that is shown again.
+"""
+
+from collections.abc import Mapping, Sequence
+from time import time
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, QueryDict
+
+from config.console.double_submit import FIELD
+
+KEPT, KEPT_SECONDS = "kept_form", 600
+BACK = "You are confirmed. Nothing has been done yet: check what you typed, then go on."
+
+
+def keep(
+    request: HttpRequest, form: forms.BaseForm, *, page: str, also: Mapping[str, Sequence[str]]
+) -> None:
+    """Keeps what was typed into a form, for the page that shows it again."""
+    secret = [name for name, field in form.fields.items() if _is_secret(field)]
+    hidden = [field.html_name for field in form.hidden_fields()]
+    left = {"csrfmiddlewaretoken", FIELD, *secret, *hidden}
+    given = {name: values for name, values in request.POST.lists() if name not in left}
+    until = time() + KEPT_SECONDS
+    request.session[KEPT] = {"page": page, "until": until, "given": {**given, **also}}
+
+
+def taken(request: HttpRequest) -> QueryDict | None:
+    """What was kept for this page, once and for ten minutes; None for any other page, and for a submission."""
+    kept = request.session.get(KEPT)
+    if request.method != "GET" or not kept or kept["page"] != request.path:
+        return None
+    del request.session[KEPT]
+    if kept["until"] < time():
+        return None
+    given = QueryDict(mutable=True)
+    for name, values in kept["given"].items():
+        given.setlist(name, values)
+    messages.info(request, BACK)
+    return given
+
+
+def clear_faults(form: forms.BaseForm, kept: Mapping[str, Any] | None) -> None:
+    """Says of secrets and files of a kept form that they are asked for again, in place of that they are missing."""
+    left = {name: field for name, field in form.fields.items() if kept and _is_secret(field)}
+    for field in left.values():
+        field.help_text = "Not kept while you confirmed: enter it again."
+    for name in left:
+        form.errors.pop(name, None)
+
+
+def _is_secret(field: forms.Field) -> bool:
+    return isinstance(field, forms.FileField) or isinstance(field.widget, forms.PasswordInput)
