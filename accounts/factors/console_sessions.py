@@ -62,7 +62,8 @@ def end(*, session_id: UUID, user: User, by: Actor, now: datetime) -> bool:
 
 def why_over(*, session_id: str | None, now: datetime) -> str:
     """The reason why a session is over, for its operator: its age, or who ended it, by the audit log."""
-    session = ConsoleSession.objects.filter(pk=session_id).first()
+    known = [session_id] if session_id else []
+    session = ConsoleSession.objects.filter(pk__in=known).first()
     if session is None:
         return "Your session is over. Sign in again."
     if session.ended_at is None and session.started_at <= now - LONGEST:
@@ -70,13 +71,13 @@ def why_over(*, session_id: str | None, now: datetime) -> str:
     if session.ended_at is None and session.last_used_at <= now - IDLE_END:
         return "You were signed out after 30 minutes without use."
     events = AuditEvent.objects.filter(target_id=str(session.user_id), action__in=ENDINGS)
-    known = [
+    told = [
         event
         for event in events.filter(at__gte=session.started_at)
         if (event.after or {}).get("session", str(session.pk)) == str(session.pk)
     ]
     # One rule writes several at one instant, such as that a disabled person's tokens were revoked.
-    ends = [event for event in known if event.at == known[0].at]
+    ends = [event for event in told if event.at == told[0].at]
     if ends:
         event = min(ends, key=lambda each: [*ENDINGS].index(each.action))
         whose = "you" if event.actor_id == session.user_id else event.actor

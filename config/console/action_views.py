@@ -20,7 +20,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from config.api.problems import Problem
-from config.console import double_submit, kept_forms
 from config.console.actions import (
     Action,
     BulkAction,
@@ -31,7 +30,8 @@ from config.console.actions import (
     SuggestingField,
     show_refusal,
 )
-from config.console.double_submit import ResultRedirect
+from config.console.submissions import double_submit, kept_forms
+from config.console.submissions.double_submit import ResultRedirect
 
 MOST_CHOSEN = 500
 NOT_AVAILABLE = "This action is not available for this row."

@@ -13,7 +13,7 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, QueryDict
 
-from config.console.double_submit import FIELD
+from config.console.submissions.double_submit import FIELD
 
 KEPT, KEPT_SECONDS = "kept_form", 600
 BACK = "You are confirmed. Nothing has been done yet: check what you typed, then go on."
