@@ -1,29 +1,36 @@
 """What callers of chat completions get in the same way from providers of every dialect."""
 
+from collections.abc import Callable
 from typing import Any
 
 from config.api.handlers import openai_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
-from llmproxy.dialects.protocol import TokenUsage
+from llmproxy.dialects.protocol import Codec, TokenUsage, Translator
 from llmproxy.dialects.reading import usage_of
 from llmproxy.dialects.sse import data_event
 
 DONE = b"data: [DONE]\n\n"
 
 
-def completed(
-    answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
-) -> dict[str, Any]:
-    """A whole answer with the callers' name of the model, and with the usage charged where no such was reported."""
-    if called is not None:
-        answer["model"] = called
-    if charged is not None:
+class ChatCodec(Codec):
+    """Chat completions of one dialect."""
+
+    def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         answer["usage"] = usage_of(charged)
-    return answer
 
 
-def error_event(problem: Problem) -> bytes:
-    """The event that ends a stream in place of ``[DONE]``, in the form that OpenAI's SDKs and a shell read."""
-    error = {**openai_error(problem), "status": problem.status, "request_id": request_id()}
-    return data_event({"error": error})
+class ChatTranslator(Translator):
+    """The translator of one stream; ``include_usage``: its caller wants the usage before the end."""
+
+    def __init__(
+        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
+    ) -> None:
+        super().__init__(key=key, called=called)
+        self._include_usage = include_usage
+        self._finished = False
+
+    def failure(self, problem: Problem) -> bytes:
+        """The event that ends a stream in place of ``[DONE]``, in the form that OpenAI's SDKs and a shell read."""
+        error = {**openai_error(problem), "status": problem.status, "request_id": request_id()}
+        return data_event({"error": error})

@@ -1,9 +1,10 @@
 """The interface of providers: how to write a request, and how to read its answer."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json import dumps
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from django.conf import settings
 
@@ -18,6 +19,8 @@ from usage.costs import Prices
 # A comment that keeps a silent stream alive; every client skips it.
 KEEP_ALIVE = b": keep-alive\n\n"
 NO_HEADERS: Mapping[str, str] = {}
+# What reading an answer raises that is not as its dialect has it.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class ProviderRejected(problems.ProviderRejected):
@@ -89,50 +92,81 @@ class Piece:
     prompt: PromptUsage | None = None
 
 
-class Translator(Protocol):
-    """Reads the events of one stream, in order."""
+class WholeAnswer(NamedTuple):
+    """An answer in the caller's shape, the tokens reported, and the bytes of its text."""
 
-    def piece(self, event: Event) -> Piece: ...
+    members: dict[str, Any]
+    reported: TokenUsage | None
+    size: int
 
+
+class Translator(ABC):
+    """Reads the events of one stream, in order. ``called`` is the callers' name of the model, if it is another."""
+
+    def __init__(self, *, key: Callable[[], str], called: str | None = None) -> None:
+        self._key = key
+        self._called = called
+
+    def piece(self, event: Event) -> Piece:
+        if event.data is None:
+            # A comment shows that the provider is alive, which becomes our own keep-alive.
+            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
+        try:
+            return self._read(event, event.data)
+        except MALFORMED:
+            return Piece(failed=ProviderError())
+
+    @abstractmethod
+    def _read(self, event: Event, data: bytes) -> Piece: ...
+
+    @abstractmethod
     def ending(self, charged: TokenUsage) -> bytes:
         """The last bytes of a settled stream, after those that its pieces forward."""
-        ...
 
+    @abstractmethod
     def failure(self, problem: Problem) -> bytes:
         """The bytes that end a stream in place of its ending."""
-        ...
 
 
-class Codec(Protocol):
+class Codec(ABC):
     """One surface in one dialect: how a request is written for a provider, and how its answer is read."""
 
-    def check(self, request: Any) -> None:
+    def check(self, request: Any) -> None:  # noqa: B027 - most dialects take every valid request
         """Raises ``InvalidRequest`` for a request that the dialect cannot take, before anything is reserved."""
-        ...
 
     def prompt_overhead(self, request: Any) -> int:
         """The tokens, before a route's factor, that providers of the dialect add to a caller's prompt."""
-        ...
+        return 0
 
+    @abstractmethod
     def outgoing(self, request: Any, *, target: "Target", output_limit: int) -> ProviderRequest: ...
 
-    def answer(
-        self, body: bytes, *, target: "Target"
-    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        """A whole answer in the caller's shape, the tokens reported, and the bytes of its text.
+    def answer(self, body: bytes, *, target: "Target") -> WholeAnswer:
+        """Reads a whole answer. Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens."""
+        try:
+            return self._read(body, target.key)
+        except MALFORMED:
+            raise ProviderError from None
 
-        Raises a problem for a failure, or ``FailedAnswer`` where it reports tokens.
-        """
-        ...
+    @abstractmethod
+    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer: ...
 
     def completed(
         self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
     ) -> dict[str, Any]:
         """The answer for the caller. ``called`` is the callers' name of the model, None where it is the provider's
         own; ``charged`` is the usage charged, None where it is what the provider reported."""
-        ...
+        if called is not None:
+            answer["model"] = called
+        if charged is not None:
+            self._write_usage(answer, charged)
+        return answer
 
-    def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator: ...
+    @abstractmethod
+    def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None: ...
+
+    def translator(self, request: Any, *, target: "Target", called: str | None) -> Translator:
+        raise NotImplementedError("These answers are not streamed.")
 
 
 class Dialect(NamedTuple):

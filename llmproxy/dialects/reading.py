@@ -1,40 +1,15 @@
-"""Parses what is common to all providers: JSON, events, token counts, and sizes of texts."""
+"""Parses what is common to all providers: JSON, token counts, and sizes of texts."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from json import JSONDecoder
 from math import isfinite
 from typing import Any
 
 import orjson
 
-from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.dialects.sse import Event
+from llmproxy.dialects.protocol import TokenUsage
 
-# What reading an answer raises that is not as its dialect has it.
-MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 # A larger count is a mistake and treated as missing.
 MOST_TOKENS = 1_000_000_000
-
-
-class EventReader(ABC):
-    """Reads the events of one stream, in order. ``called`` is the callers' name of the model, if it is another."""
-
-    def __init__(self, *, key: Callable[[], str], called: str | None = None) -> None:
-        self._key = key
-        self._called = called
-
-    def piece(self, event: Event) -> Piece:
-        if event.data is None:
-            # A comment shows that the provider is alive, which becomes our own keep-alive.
-            return Piece(forward=KEEP_ALIVE if event.raw.lstrip().startswith(b":") else b"")
-        try:
-            return self._read(event, event.data)
-        except MALFORMED:
-            return Piece(failed=ProviderError())
-
-    @abstractmethod
-    def _read(self, event: Event, data: bytes) -> Piece: ...
 
 
 def parse_json(data: bytes) -> tuple[Any, bool]:

@@ -1,24 +1,24 @@
 """A dialect of its own, for the test that adds one: lines of text in, lines of text out."""
 
+from collections.abc import Callable
 from json import dumps
-from typing import Any
 
-from config.api.problems import Fault, InvalidRequest, Problem
-from llmproxy.dialects.chat_answers import DONE, completed, error_event
+from config.api.problems import Fault, InvalidRequest
+from llmproxy.dialects.chat_answers import DONE, ChatCodec, ChatTranslator
 from llmproxy.dialects.protocol import (
     Dialect,
     Piece,
     ProviderRequest,
     Target,
     TokenUsage,
-    Translator,
+    WholeAnswer,
 )
 from llmproxy.dialects.sse import Event
 from llmproxy.requests.call_request import Surface
 from llmproxy.requests.chat import Chat
 
 
-class Plain:
+class Plain(ChatCodec):
     def check(self, request: Chat) -> None:
         if "tools" in request.members:
             raise InvalidRequest(errors=[Fault("/tools", "unsupported", "There are none here.")])
@@ -32,26 +32,19 @@ class Plain:
         headers = target.dialect.credential(target.key())
         return ProviderRequest(f"{target.base_url}/say", headers, "\n".join(lines).encode())
 
-    def answer(
-        self, body: bytes, *, target: Target
-    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
+    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         tokens, _, text = body.decode().partition(" ")
         message = {"role": "assistant", "content": text}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        return {"choices": [choice]}, TokenUsage(5, int(tokens)), len(text)
+        return WholeAnswer({"choices": [choice]}, TokenUsage(5, int(tokens)), len(text))
 
-    def completed(
-        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
-    ) -> dict[str, Any]:
-        return completed(answer, called=called, charged=charged)
-
-    def translator(self, request: Chat, *, target: Target, called: str | None) -> Translator:
-        return _Words()
+    def translator(self, request: Chat, *, target: Target, called: str | None) -> "_Words":
+        return _Words(include_usage=request.include_usage, key=target.key, called=called)
 
 
-class _Words:
-    def piece(self, event: Event) -> Piece:
-        word = (event.data or b"").decode()
+class _Words(ChatTranslator):
+    def _read(self, event: Event, data: bytes) -> Piece:
+        word = data.decode()
         if word == "END":
             return Piece(ended=True, finished=True, reported=TokenUsage(5, 2))
         chunk = {"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]}
@@ -59,9 +52,6 @@ class _Words:
 
     def ending(self, charged: TokenUsage) -> bytes:
         return DONE
-
-    def failure(self, problem: Problem) -> bytes:
-        return error_event(problem)
 
 
 PLAIN = Dialect(

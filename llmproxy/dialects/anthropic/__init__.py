@@ -1,19 +1,21 @@
 """Anthropic's Messages API (https://docs.anthropic.com/en/api/messages), for callers of chat completions."""
 
-from typing import Any
+from collections.abc import Callable
 
-from llmproxy.dialects import chat_answers
-from llmproxy.dialects.anthropic.answer import completion
+from llmproxy.dialects.anthropic.answer import completion, reported
 from llmproxy.dialects.anthropic.events import EventTranslator
 from llmproxy.dialects.anthropic.outgoing import message_request
 from llmproxy.dialects.anthropic.overhead import prompt_overhead
-from llmproxy.dialects.protocol import ProviderRequest, Target, TokenUsage, Translator
+from llmproxy.dialects.chat_answers import ChatCodec
+from llmproxy.dialects.failures import raise_failure
+from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
+from llmproxy.dialects.reading import parse_json_exactly
 from llmproxy.requests.chat import Chat
 
 API_VERSION = "2023-06-01"
 
 
-class ChatCompletions:
+class ChatCompletions(ChatCodec):
     """Chat completions. The base URL is that of Anthropic's own SDK, without ``/v1``."""
 
     def check(self, request: Chat) -> None:
@@ -26,17 +28,12 @@ class ChatCompletions:
         body = message_request(request, model=target.model, output_limit=output_limit)
         return target.post("/v1/messages", body, streamed=request.stream)
 
-    def answer(
-        self, body: bytes, *, target: Target
-    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        return completion(body, key=target.key)
+    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+        message = parse_json_exactly(body)
+        raise_failure(message, key=key, reported=reported)
+        return completion(message)
 
-    def completed(
-        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
-    ) -> dict[str, Any]:
-        return chat_answers.completed(answer, called=called, charged=charged)
-
-    def translator(self, request: Chat, *, target: Target, called: str | None) -> Translator:
+    def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:
         return EventTranslator(include_usage=request.include_usage, called=called, key=target.key)
 
 

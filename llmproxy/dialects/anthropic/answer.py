@@ -6,14 +6,12 @@ before it, since the shape has one list of thoughts and one of calls.
 """
 
 import time
-from collections.abc import Callable
 from json import dumps
 from typing import Any
 
 from llmproxy.dialects.anthropic.blocks import SIGNED
-from llmproxy.dialects.failures import raise_failure
-from llmproxy.dialects.protocol import PromptUsage, ProviderError, TokenUsage
-from llmproxy.dialects.reading import MALFORMED, count_of, parse_json_exactly, size_of, usage_of
+from llmproxy.dialects.protocol import PromptUsage, TokenUsage, WholeAnswer
+from llmproxy.dialects.reading import count_of, size_of, usage_of
 
 _FINISH = {
     "end_turn": "stop",
@@ -26,18 +24,26 @@ _FINISH = {
 }
 
 
-def completion(
-    body: bytes, *, key: Callable[[], str]
-) -> tuple[dict[str, Any], TokenUsage | None, int]:
-    """The completion, the tokens reported, and the bytes of its text. Raises ``ProviderError``."""
-    try:
-        message = parse_json_exactly(body)
-        raise_failure(message, key=key, reported=reported)
-        translated, size = _message(message["content"])
-        known = reported(message.get("usage"))
-        return _completion(message, translated, known), known, size
-    except MALFORMED:
-        raise ProviderError from None
+def completion(message: dict[str, Any]) -> WholeAnswer:
+    """The completion that a message becomes."""
+    translated, size = _message(message["content"])
+    choice = {
+        "index": 0,
+        "message": translated,
+        "finish_reason": finish_reason(message.get("stop_reason")),
+        "logprobs": None,
+    }
+    answer = {
+        "id": message["id"],
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": message["model"],
+        "choices": [choice],
+    }
+    known = reported(message.get("usage"))
+    if known is not None:
+        answer["usage"] = usage_of(known)
+    return WholeAnswer(answer, known, size)
 
 
 def finish_reason(stop_reason: str | None) -> str:
@@ -70,25 +76,6 @@ def prompt(usage: Any) -> PromptUsage | None:
         count_of(usage.get(f"cache_{how}_input_tokens")) or 0 for how in ("read", "creation")
     )
     return PromptUsage(input=fresh + read + written, cached_input=read, cache_write=written)
-
-
-def _completion(
-    message: dict[str, Any], translated: dict[str, Any], known: TokenUsage | None
-) -> dict[str, Any]:
-    choice = {
-        "index": 0,
-        "message": translated,
-        "finish_reason": finish_reason(message.get("stop_reason")),
-        "logprobs": None,
-    }
-    answer = {
-        "id": message["id"],
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": message["model"],
-        "choices": [choice],
-    }
-    return answer if known is None else {**answer, "usage": usage_of(known)}
 
 
 def _message(blocks: list[dict[str, Any]]) -> tuple[dict[str, Any], int]:

@@ -5,11 +5,9 @@ reports the prompt's tokens only; an output count is final once the message has 
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from config.api.problems import Problem
 from llmproxy.dialects.anthropic.answer import (
     arguments_of,
     finish_reason,
@@ -20,10 +18,10 @@ from llmproxy.dialects.anthropic.answer import (
     thought,
     tool_call,
 )
-from llmproxy.dialects.chat_answers import DONE, error_event
+from llmproxy.dialects.chat_answers import DONE, ChatTranslator
 from llmproxy.dialects.failures import failure_of
 from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import EventReader, parse_json_exactly, size_of, usage_of
+from llmproxy.dialects.reading import parse_json_exactly, size_of, usage_of
 from llmproxy.dialects.sse import Event, data_event
 
 _WITHOUT_ARGUMENTS = frozenset({"text", "thinking", "redacted_thinking"})
@@ -39,17 +37,13 @@ class _Block:
     input: str | None = None
 
 
-class EventTranslator(EventReader):
+class EventTranslator(ChatTranslator):
     """The translator of one stream. It skips events and blocks of unknown kinds."""
 
-    def __init__(
-        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
-    ) -> None:
-        super().__init__(key=key, called=called)
-        self._include_usage = include_usage
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._head: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
-        self._finished = False
         self._tools = 0
         # The id of the last call of a tool.
         self._last_call: str | None = None
@@ -62,9 +56,6 @@ class EventTranslator(EventReader):
         if not self._include_usage:
             return DONE
         return self._event(choices=[], usage=usage_of(charged)) + DONE
-
-    def failure(self, problem: Problem) -> bytes:
-        return error_event(problem)
 
     def _read(self, event: Event, data: bytes) -> Piece:
         given, piece = parse_json_exactly(data), Piece()

@@ -4,7 +4,6 @@ Token counts are cumulative: the last value of each field counts. The start of a
 only; an output count is final once the message has its stop reason. So the last ``message_delta`` says what is charged.
 """
 
-from collections.abc import Callable
 from json import dumps
 from typing import Any
 
@@ -21,8 +20,8 @@ from llmproxy.dialects.passing import (
     text_size,
     without_costs,
 )
-from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import EventReader, parse_json
+from llmproxy.dialects.protocol import KEEP_ALIVE, Piece, ProviderError, TokenUsage, Translator
+from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.sse import Event, data_event
 
 # The kinds of blocks and of their pieces that pass. Others belong to tools that the provider runs.
@@ -42,11 +41,11 @@ _PARTS = ("content_block", "delta", "message")
 _STOP = {"type": "message_stop"}
 
 
-class MessageTranslator(EventReader):
+class MessageTranslator(Translator):
     """The translator of one stream. It skips events and blocks of unknown kinds."""
 
-    def __init__(self, *, key: Callable[[], str], called: str | None) -> None:
-        super().__init__(key=key, called=called)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         self._begun = False
         # The event with the stop reason, and the usage so far.
         self._last: dict[str, Any] | None = None

@@ -1,6 +1,7 @@
 """Anthropic's Messages API for its own callers: requests and answers keep their shapes."""
 
 from collections import Counter
+from collections.abc import Callable
 from json import dumps
 from typing import Any
 
@@ -16,13 +17,13 @@ from llmproxy.dialects.anthropic.usage import usage_of
 from llmproxy.dialects.failures import raise_failure
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
-    ProviderError,
+    Codec,
     ProviderRequest,
     Target,
     TokenUsage,
-    Translator,
+    WholeAnswer,
 )
-from llmproxy.dialects.reading import MALFORMED, parse_json_exactly
+from llmproxy.dialects.reading import parse_json_exactly
 from llmproxy.prompts.estimates import text_tokens
 from llmproxy.requests.messages import Block, Messages
 
@@ -34,11 +35,8 @@ FETCHED_DOCUMENT = 20_000
 CHARACTERS_PER_TOKEN = 6
 
 
-class MessageCodec:
+class MessageCodec(Codec):
     """Anthropic's messages. The base URL is that of Anthropic's own SDK, without ``/v1``."""
-
-    def check(self, request: Messages) -> None:
-        """Takes whatever the schema takes."""
 
     def prompt_overhead(self, request: Messages) -> int:
         members = request.members
@@ -65,29 +63,21 @@ class MessageCodec:
             body["stream"] = True
         return target.post("/v1/messages", body, streamed=request.stream, headers=request.headers)
 
-    def answer(
-        self, body: bytes, *, target: Target
-    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        try:
-            answer = parse_json_exactly(body)
-            raise_failure(answer, key=target.key, reported=reported)
-            usage = without_costs(answer.pop("usage", None)) or {}
-            drop_costs(answer)
-            answer |= {"content": known_blocks(answer["content"]), "usage": usage}
-            size = sum(map(size_of_part, answer["content"])) + OtherTexts(NO_TEXT).size(answer)
-            return answer, reported(usage), size
-        except MALFORMED:
-            raise ProviderError from None
+    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+        answer = parse_json_exactly(body)
+        raise_failure(answer, key=key, reported=reported)
+        usage = without_costs(answer.pop("usage", None)) or {}
+        drop_costs(answer)
+        answer |= {"content": known_blocks(answer["content"]), "usage": usage}
+        size = sum(map(size_of_part, answer["content"])) + OtherTexts(NO_TEXT).size(answer)
+        return WholeAnswer(answer, reported(usage), size)
 
-    def completed(
-        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
-    ) -> dict[str, Any]:
-        if called is not None:
-            answer["model"] = called
+    def _write_usage(self, answer: dict[str, Any], charged: TokenUsage) -> None:
         answer["usage"] = usage_of(answer["usage"], charged)
-        return answer
 
-    def translator(self, request: Messages, *, target: Target, called: str | None) -> Translator:
+    def translator(
+        self, request: Messages, *, target: Target, called: str | None
+    ) -> MessageTranslator:
         return MessageTranslator(called=called, key=target.key)
 
 

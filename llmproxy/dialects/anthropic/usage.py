@@ -1,19 +1,17 @@
 """The usage of a message as its caller sees it: the provider's own where it was believed."""
 
+from dataclasses import replace
 from typing import Any
 
 from llmproxy.dialects.anthropic.answer import reported
 from llmproxy.dialects.protocol import TokenUsage
 
 
-def usage_of(kept: dict[str, Any], charged: TokenUsage | None) -> dict[str, Any]:
+def usage_of(kept: dict[str, Any], charged: TokenUsage) -> dict[str, Any]:
     """The provider's usage where it is what is charged, and else the usage charged."""
     known = reported(kept)
-    if charged is None or (
-        known is not None
-        and (known.input, known.output, known.cached_input, known.cache_write)
-        == (charged.input, charged.output, charged.cached_input, charged.cache_write)
-    ):
+    # All but the reasoning, which is a part of the output.
+    if known is not None and replace(known, reasoning=charged.reasoning) == charged:
         return kept
     return {
         **kept,

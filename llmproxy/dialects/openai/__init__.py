@@ -1,23 +1,21 @@
 """OpenAI's chat completions, and any server that speaks them (https://platform.openai.com/docs/api-reference/chat)."""
 
-from typing import Any
+from collections.abc import Callable
 
-from llmproxy.dialects import chat_answers
-from llmproxy.dialects.openai.answer import completion
+from llmproxy.dialects.chat_answers import ChatCodec
+from llmproxy.dialects.failures import raise_failure
 from llmproxy.dialects.openai.events import EventTranslator
 from llmproxy.dialects.openai.outgoing import outgoing_members
-from llmproxy.dialects.protocol import ProviderRequest, Target, TokenUsage, Translator
+from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
+from llmproxy.dialects.openai.usage import reported, usage_for_caller
+from llmproxy.dialects.passing import OtherTexts, drop_costs
+from llmproxy.dialects.protocol import ProviderError, ProviderRequest, Target, WholeAnswer
+from llmproxy.dialects.reading import parse_json
 from llmproxy.requests.chat import Chat
 
 
-class ChatCompletions:
+class ChatCompletions(ChatCodec):
     """Chat completions. The base URL is that of OpenAI's own SDK, with its ``/v1``."""
-
-    def check(self, request: Chat) -> None:
-        """Every valid call can be sent."""
-
-    def prompt_overhead(self, request: Chat) -> int:
-        return 0
 
     def outgoing(self, request: Chat, *, target: Target, output_limit: int) -> ProviderRequest:
         body = outgoing_members(request.members_within(output_limit), target=target)
@@ -28,17 +26,22 @@ class ChatCompletions:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         return target.post("/chat/completions", body, streamed=request.stream)
 
-    def answer(
-        self, body: bytes, *, target: Target
-    ) -> tuple[dict[str, Any], TokenUsage | None, int]:
-        return completion(body, key=target.key)
+    def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
+        """What servers write in another shape than OpenAI's is put into it."""
+        answer, _ = parse_json(body)
+        raise_failure(answer, key=key, reported=reported)
+        usage, choices = answer.pop("usage", None), answer["choices"]
+        if not choices:
+            raise ProviderError
+        size = sum(plain_size(choice["message"])[0] for choice in choices)
+        drop_costs(answer)
+        size += OtherTexts(NO_TEXT).size(answer, *choices)
+        known = reported(usage)
+        if known is not None:
+            answer["usage"] = usage_for_caller(usage, known)
+        return WholeAnswer(answer, known, size)
 
-    def completed(
-        self, answer: dict[str, Any], *, called: str | None, charged: TokenUsage | None
-    ) -> dict[str, Any]:
-        return chat_answers.completed(answer, called=called, charged=charged)
-
-    def translator(self, request: Chat, *, target: Target, called: str | None) -> Translator:
+    def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:
         return EventTranslator(include_usage=request.include_usage, key=target.key, called=called)
 
 

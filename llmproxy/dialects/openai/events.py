@@ -4,17 +4,15 @@ An ordinary chunk is forwarded as it came. One is written anew where its model h
 has usage, a role that was said before, or a text in parts, and where its bytes are no JSON for clients.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from config.api.problems import Problem
-from llmproxy.dialects.chat_answers import DONE, error_event
+from llmproxy.dialects.chat_answers import DONE, ChatTranslator
 from llmproxy.dialects.failures import failure_of, is_failure
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
 from llmproxy.dialects.openai.usage import reported, usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs, may_hold_costs
 from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import EventReader, parse_json, usage_of
+from llmproxy.dialects.reading import parse_json, usage_of
 from llmproxy.dialects.sse import Event, data_event
 
 LAST = b"[DONE]"
@@ -22,20 +20,16 @@ LAST = b"[DONE]"
 _HEAD = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 
 
-class EventTranslator(EventReader):
+class EventTranslator(ChatTranslator):
     """The translator of one stream."""
 
-    def __init__(
-        self, *, include_usage: bool, key: Callable[[], str], called: str | None = None
-    ) -> None:
-        super().__init__(key=key, called=called)
-        self._include_usage = include_usage
-        self._name = {} if called is None else {"model": called}
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._name = {} if self._called is None else {"model": self._called}
         # The last chunk, and the last usage of any chunk with what it reports.
         self._chunk: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._known: TokenUsage | None = None
-        self._finished = False
         # What chunks without choices say beside the usage, for the next chunk that is forwarded.
         self._beside: dict[str, Any] = {}
         self._others = OtherTexts(NO_TEXT)
@@ -44,9 +38,6 @@ class EventTranslator(EventReader):
 
     def ending(self, charged: TokenUsage) -> bytes:
         return (self._usage_chunk(charged) if self._include_usage else b"") + DONE
-
-    def failure(self, problem: Problem) -> bytes:
-        return error_event(problem)
 
     def _usage_chunk(self, known: TokenUsage) -> bytes:
         head = {name: self._chunk[name] for name in _HEAD if name in self._chunk}

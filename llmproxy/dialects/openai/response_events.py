@@ -8,7 +8,6 @@ charged.
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,8 +23,8 @@ from llmproxy.dialects.passing import (
     text_size,
     without_costs,
 )
-from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage
-from llmproxy.dialects.reading import EventReader, parse_json
+from llmproxy.dialects.protocol import Piece, ProviderError, TokenUsage, Translator
+from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.sse import Event, data_event
 
 # Some servers end this API's streams like those of chat completions.
@@ -52,11 +51,11 @@ _MEMBERS = NO_TEXT | frozenset({
 _TEXTS = ("text", "refusal", "arguments", "input", "diff")
 
 
-class ResponseTranslator(EventReader):
+class ResponseTranslator(Translator):
     """The translator of one stream."""
 
-    def __init__(self, *, key: Callable[[], str], called: str | None) -> None:
-        super().__init__(key=key, called=called)
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
         # The last response that was shown, the number of the last event, and the event that is held back.
         self._response: dict[str, Any] = {}
         self._number = -1

@@ -38,8 +38,8 @@ def reported(usage: Any) -> TokenUsage | None:
     return chat_usage.reported(given)
 
 
-def with_usage(response: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
-    """A response with these counts, beside the other members of its usage."""
+def with_usage(response: dict[str, Any], known: TokenUsage) -> None:
+    """Writes these counts into a response, beside the other members of its usage."""
     given = response.get("usage")
     usage = given if isinstance(given, dict) else {}
     cached, reasoning = known.cached_input, known.reasoning
@@ -57,7 +57,6 @@ def with_usage(response: dict[str, Any], known: TokenUsage) -> dict[str, Any]:
         },
         "total_tokens": known.input + known.output,
     }
-    return response
 
 
 def item_size(item: dict[str, Any]) -> int:
