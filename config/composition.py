@@ -10,6 +10,7 @@ from django.conf import settings
 from accounts import hooks
 from config import serving
 from config.console import client_page, jobs, person_page, watch
+from config.middleware import request_log
 from licensing.callers import claims_of, load_caller
 from licensing.models import Brake
 from llmproxy.calls import outbox
@@ -17,7 +18,8 @@ from llmproxy.calls import watch as calls
 from llmproxy.keys import personal_keys
 from llmproxy.models import Provider
 from releases.models import AppChannel, AppPin
-from usage.models import Alert, Override, Stop, UsageRecord
+from usage import refusal_log
+from usage.models import Alert, Override, Refusal, Stop, UsageRecord
 
 if settings.SENTRY_DSN:
     # A large library, which most installations never use.
@@ -39,6 +41,7 @@ hooks.register(
             "overrides": lambda user_id: Override.objects.filter(user=user_id),
             "stops of model calls": lambda user_id: Stop.objects.filter(user=user_id),
             "usage alerts": lambda user_id: Alert.objects.filter(user=user_id),
+            "refusals": lambda user_id: Refusal.objects.filter(user=user_id),
             "personal keys": personal_keys.of_person,
         },
         # What callers said of their calls; the ledger stays.
@@ -56,6 +59,7 @@ hooks.register(
         encrypted_columns={Provider: ("api_key",)},
     )
 )
-serving.started.append(watch.start)
+request_log.refused.append(refusal_log.note)
+serving.started.extend((watch.start, refusal_log.start))
 serving.grace_over.append(calls.end_all)
-serving.exits.append(partial(outbox.finish, seconds=SETTLING_SECONDS))
+serving.exits.extend((partial(outbox.finish, seconds=SETTLING_SECONDS), refusal_log.finish))

@@ -44,6 +44,7 @@ VIEWS: Final[Mapping[str, str]] = {
     "usage.budget": "support licensing",
     "usage.monthlyusage": "support licensing",
     "usage.override": "support licensing",
+    "usage.refusal": "support licensing",
     "usage.runningcall": "support licensing",
     "usage.stop": "support licensing",
     "usage.usagerecord": "support licensing",

@@ -6,7 +6,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from config.api.problems import Problem
-from licensing.callers import caller_of
+from licensing.callers import Caller, caller_of
 
 
 class LicenceSuspended(Problem):
@@ -25,10 +25,15 @@ class NotEntitled(Problem):
     default_detail = "Your organisation's plan does not include this."
 
 
+def check_licence(caller: Caller) -> None:
+    """Raises ``LicenceSuspended``."""
+    if caller.is_suspended:
+        raise LicenceSuspended
+
+
 class LicenceWorks(BasePermission):
     """Requires a licence that is not suspended."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        if caller_of(request).is_suspended:
-            raise LicenceSuspended
+        check_licence(caller_of(request))
         return True

@@ -21,9 +21,9 @@ from config.db.batching import BatchedStatement
 from config.db.uuid7 import timed_uuid
 from usage.costs import Abandoned, Asked, as_json
 from usage.limits import BUDGET_SPENT, LEAST_OUTPUT, LIMITS, PlanCaps
-from usage.models import MonthlyUsage, UsageRecord
+from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.periods import Period
-from usage.refusals import Needs, check_caps, reserved_for_now
+from usage.refusals import Needs, Reading, check_caps, reserved_for_now
 
 # Another call may end between a refused admission and the query for its reason; then admission is tried again.
 TRIES = 5
@@ -177,16 +177,20 @@ def reserve(*, request: ReservationRequest, plan: PlanCaps, now: datetime) -> Re
     admit = _ADMIT if request.output_wanted else _ADMIT_INPUT
     if request.output_wanted and request.key_cap is not None:
         admit, values["key_cap"] = _ADMIT_KEY, Int8(request.key_cap)
-    needs = request.needs
+    needs, period = request.needs, Period.of(now)
     for _ in range(TRIES):
         if row := admit.row(values):
             return Reservation(values["id"], *row)
         if check_caps(needs, plan=plan, now=now).day is None:
             # A person's first call of the month; at its beginning many people's rows are missing at once.
-            period = Period.of(now)
             first = MonthlyUsage(user_id=request.user_id, period=period.month, day=period.day)
             MonthlyUsage.objects.bulk_create([first], ignore_conflicts=True)
-    raise reserved_for_now(needs, plan=plan, now=now)
+        if request.key_id is not None and request.key_cap is not None:
+            of_key = KeyMonth(
+                key_id=request.key_id, period=period.month, output_cap=request.key_cap
+            )
+            KeyMonth.objects.bulk_create([of_key], ignore_conflicts=True)
+    raise reserved_for_now(Reading.of(needs, plan=plan, now=now))
 
 
 def _values(request: ReservationRequest, now: datetime) -> dict[str, Any]:

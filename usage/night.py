@@ -1,10 +1,10 @@
-"""The nightly job of usage."""
+"""The nightly jobs of usage."""
 
 from datetime import datetime
 
 from accounts.audit import Actor
 from accounts.jobs import Job
-from usage import alerts
+from usage import alerts, refusal_log
 
 
 def _check(*, by: Actor, now: datetime, dry_run: bool) -> str:
@@ -14,4 +14,10 @@ def _check(*, by: Actor, now: datetime, dry_run: bool) -> str:
     return looked if dry_run else f"{looked}, {checked.noticed} noticed, {checked.mailed} told"
 
 
+def _prune(*, by: Actor, now: datetime, dry_run: bool) -> str:
+    removed = refusal_log.prune(now=now, dry_run=dry_run)
+    return f"{removed} refusals {'would be removed' if dry_run else 'removed'}"
+
+
 CHECK_USAGE_ALERTS = Job("check_usage_alerts", _check)
+PRUNE_REFUSALS = Job("prune_refusals", _prune)

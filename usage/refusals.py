@@ -5,7 +5,7 @@ tokens that are used up.
 """
 
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from config.api.problems import RefusedUntil
@@ -70,76 +70,109 @@ class Needs(NamedTuple):
     key_cap: int | None = None
 
 
+class Reading(NamedTuple):
+    """What the rules below read: a person's balance, and each cap beside what a call needs. Reserves nothing."""
+
+    balance: Balance
+    shares: tuple["Share", ...]
+    now: datetime
+
+    @classmethod
+    def of(cls, needs: Needs, *, plan: PlanCaps, now: datetime) -> Self:
+        """One query, and another for a key with a cap of its own."""
+        found = balance(user_id=needs.user_id, client_id=needs.client_id, plan=plan, now=now)
+        return cls(found, _shares(found, needs, period=Period.of(now)), now)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        *month, day = (share.left for share in self.shares)
+        known = [left for left in month if left is not None]
+        return remaining_headers(
+            month=min(known, default=None), day=day, day_cap=self.shares[-1].cap, now=self.now
+        )
+
+
+def check_stop(reading: Reading) -> None:
+    """Raises ``ModelCallsStopped``."""
+    if reading.balance.stopped:
+        raise ModelCallsStopped
+
+
+def check_budget(reading: Reading) -> None:
+    """Raises ``BudgetExceeded``."""
+    if reading.balance.budget_spent:
+        headers, until = {"x-should-retry": "false", **reading.headers}, Period.of(reading.now)
+        raise BudgetExceeded(now=reading.now, until=until.next_month, headers=headers)
+
+
+def check_month(reading: Reading) -> None:
+    """Raises ``MonthlyCapExceeded`` for the first cap that is used up."""
+    for share in reading.shares[:-1]:
+        if share.is_spent:
+            raise share.refusal(reading)
+
+
+def check_day(reading: Reading) -> None:
+    """Raises ``DailyLimitReached``."""
+    if reading.shares[-1].is_spent:
+        raise reading.shares[-1].refusal(reading)
+
+
+def check_reserved(reading: Reading) -> None:
+    """Raises ``CapReserved`` while running calls hold what a call needs."""
+    if any(share.is_full for share in reading.shares):
+        raise reserved_for_now(reading)
+
+
+# In the order in which a call meets them.
+RULES = (check_stop, check_budget, check_month, check_day, check_reserved)
+
+
 def check_caps(needs: Needs, *, plan: PlanCaps, now: datetime) -> Balance:
-    """Refuses a call that is stopped or does not fit: one query, and another for a key with a cap of its own.
+    """Refuses a call that is stopped or does not fit, and notes a daily limit that is reached.
 
     It reserves nothing: what passes here may still be refused by ``usage.caps.reserve``.
     """
-    found = balance(user_id=needs.user_id, client_id=needs.client_id, plan=plan, now=now)
-    if found.stopped:
-        raise ModelCallsStopped
-    period = Period.of(now)
-    shares = _shares(found, needs, period=period)
-    headers = _headers(shares, now=now)
-    if found.budget_spent:
-        headers = {"x-should-retry": "false", **headers}
-        raise BudgetExceeded(now=now, until=period.next_month, headers=headers)
-    for share in shares:
-        if share.is_spent:
-            if share.is_of_day:
-                share.note(needs.user_id, period=period, now=now)
-            raise share.refusal(period=period, headers=headers, now=now)
-    if any(share.is_full for share in shares):
-        raise _reserved_for_now(shares, now=now)
-    return found
+    reading = Reading.of(needs, plan=plan, now=now)
+    try:
+        for check in RULES:
+            check(reading)
+    except DailyLimitReached:
+        reading.shares[-1].note(needs.user_id, period=Period.of(now), now=now)
+        raise
+    return reading.balance
 
 
-def reserved_for_now(needs: Needs, *, plan: PlanCaps, now: datetime) -> CapReserved:
+def reserved_for_now(reading: Reading) -> CapReserved:
     """The refusal while running calls hold what a call needs, with the numbers of the scarcest cap."""
-    found = balance(user_id=needs.user_id, client_id=needs.client_id, plan=plan, now=now)
-    return _reserved_for_now(_shares(found, needs, period=Period.of(now)), now=now)
-
-
-def _reserved_for_now(shares: tuple["_Share", ...], *, now: datetime) -> CapReserved:
-    capped = [share for share in shares if share.left is not None and share.wanted]
-    scarcest = min(capped, key=_Share.spare, default=None)
+    capped = [share for share in reading.shares if share.left is not None and share.wanted]
+    scarcest = min(capped, key=Share.spare, default=None)
     numbers: dict[str, Any] = scarcest.needs() if scarcest else {}
-    return CapReserved(
-        now=now, until=now + RESERVED_RETRY, headers=_headers(shares, now=now), **numbers
-    )
+    now, headers = reading.now, reading.headers
+    return CapReserved(now=now, until=now + RESERVED_RETRY, headers=headers, **numbers)
 
 
-def _share_of_key(needs: Needs, period: Period) -> tuple["_Share", ...]:
-    """The share of a key that has a cap, whose month begins with this query."""
+def _share_of_key(needs: Needs, period: Period) -> tuple["Share", ...]:
+    """The share of a key that has a cap."""
     if needs.key_id is None or needs.key_cap is None:
         return ()
-    month, _ = KeyMonth.objects.get_or_create(
-        key_id=needs.key_id, period=period.month, defaults={"output_cap": needs.key_cap}
-    )
+    month = KeyMonth.objects.filter(key_id=needs.key_id, period=period.month).first() or KeyMonth()
     used, reserved = month.output_used, month.output_reserved
-    return (_Share("output", needs.key_cap, used, reserved, needs.output, is_of_key=True),)
+    return (Share("output", needs.key_cap, used, reserved, needs.output, is_of_key=True),)
 
 
-def _shares(balance: Balance, needs: Needs, *, period: Period) -> tuple["_Share", ...]:
+def _shares(balance: Balance, needs: Needs, *, period: Period) -> tuple["Share", ...]:
     prompt, output = needs.prompt, needs.output
     used, reserved = balance.output_used, balance.output_reserved
     return (
-        _Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),
-        _Share("output", balance.output_cap, used, reserved, output),
+        Share("input", balance.input_cap, balance.input_used, balance.input_reserved, prompt),
+        Share("output", balance.output_cap, used, reserved, output),
         *_share_of_key(needs, period),
-        _Share(None, balance.day_cap, *balance.of_day(period.day), prompt + output),
+        Share(None, balance.day_cap, *balance.of_day(period.day), prompt + output),
     )
 
 
-def _headers(shares: tuple["_Share", ...], *, now: datetime) -> dict[str, str]:
-    *month, day = (share.left for share in shares)
-    known = [left for left in month if left is not None]
-    return remaining_headers(
-        month=min(known, default=None), day=day, day_cap=shares[-1].cap, now=now
-    )
-
-
-class _Share(NamedTuple):
+class Share(NamedTuple):
     """A cap (None: no cap) beside the used and reserved tokens, and the least that a call needs."""
 
     dimension: str | None
@@ -185,24 +218,21 @@ class _Share(NamedTuple):
         if self.cap - self.used < least <= self.cap:
             note_daily_limit(user_id=user_id, day=period.day, used=self.used, cap=self.cap, now=now)
 
-    def refusal(self, *, period: Period, headers: dict[str, str], now: datetime) -> RefusedUntil:
+    def refusal(self, reading: Reading) -> RefusedUntil:
         """The refusal until the next month or day, because waiting for running calls would not help."""
-        detail = self._sentence()
-        headers = {"x-should-retry": "false", **headers}
+        detail, period = self._sentence(), Period.of(reading.now)
         numbers: dict[str, Any] = {
+            "now": reading.now,
+            "headers": {"x-should-retry": "false", **reading.headers},
             "cap": self.cap,
             "used": self.used,
             "reserved": self.reserved,
             **self.needs(),
         }
         if self.dimension is None:
-            return DailyLimitReached(
-                detail, now=now, until=period.next_day, headers=headers, **numbers
-            )
+            return DailyLimitReached(detail, until=period.next_day, **numbers)
         numbers["dimension"] = self.dimension
-        return MonthlyCapExceeded(
-            detail, now=now, until=period.next_month, headers=headers, **numbers
-        )
+        return MonthlyCapExceeded(detail, until=period.next_month, **numbers)
 
     def _sentence(self) -> str | None:
         """The detail of the problem; None (its default) if everything is used up."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 from rest_framework.request import Request
 from rest_framework_simplejwt.authentication import JWTAuthentication
@@ -13,7 +14,7 @@ from rest_framework_simplejwt.exceptions import (
     TokenError,
 )
 
-from accounts.hooks import above
+from accounts.hooks import Caller, above
 from accounts.models import User
 from accounts.sessions.access_tokens import AccessToken
 from config.api.problems import Problem
@@ -79,9 +80,14 @@ class AccessTokenAuthentication(JWTAuthentication):
         caller = above().load_caller(user_id=token.user_id, session_id=token.session_id)
         # The body is read next, and that of a slow client takes long to arrive.
         release_connection()
-        if caller is None or not caller.may_call or caller.epoch != token.epoch:
-            raise AccessRevoked
-        return caller
+        return admitted(caller, user_id=token.user_id, epoch=token.epoch)
+
+
+def admitted(caller: Caller | None, *, user_id: UUID, epoch: int) -> Caller:
+    """The caller of a token of this epoch; raises ``AccessRevoked`` where person, session or client are no more."""
+    if caller is None or not caller.may_call or caller.epoch != epoch:
+        raise AccessRevoked().concerning(person=user_id)
+    return caller
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def rotate(
     pair = rotation.replace() if token.is_valid(at=now) else None
     pair = pair or rotation.retry()
     if pair is None:
-        raise InvalidRefreshToken
+        raise InvalidRefreshToken().concerning(person=token.user_id)
     return pair
 
 

@@ -100,7 +100,8 @@ def sign_in(
     account = account or account_of(email, device=device)
     try:
         return _sign_in(account, password=password, device=device, now=now)
-    except InvalidCredentials:
+    except InvalidCredentials as refusal:
+        refusal.concerning(person=account.user and account.user.pk)
         queue_refusal(
             email=account.email, address=device.address, request_id=device.request_id, now=now
         )

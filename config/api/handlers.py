@@ -215,8 +215,8 @@ def _answer_to(
 
 
 def _with_headers(response: HttpResponse, problem: Problem) -> HttpResponse:
-    # For the request's log line.
-    response.problem_code = problem.code  # type: ignore[attr-defined]
+    # For the request's log line, and those who note refusals.
+    response.problem = problem  # type: ignore[attr-defined]
     response["Cache-Control"] = "no-store"
     if problem.status == 401:
         refused = problem.code in TOKEN_REFUSED

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Problem(Exception):
 
     ``code`` is its name on the wire, ``title`` names the kind, and ``detail`` is a sentence that a shell may show to a
     person. ``headers`` and ``members`` are added to the answer unchanged. ``sdk_code`` is what OpenAI's SDKs know the
-    error by, where that is another word than ``code``, and ``sdk_details`` what Anthropic's read of it.
+    error by, where that is another word than ``code``, and ``sdk_details`` what Anthropic's read of it. ``about`` is
+    for operators and no part of the answer: whom or what it concerns, where only its rule knows that.
     """
 
     code: ClassVar[str] = "internal_error"
@@ -61,7 +62,22 @@ class Problem(Exception):
         self.errors = tuple(errors)
         self.headers = dict(headers or {})
         self.members = members
+        self.about: dict[str, Any] = {}
         super().__init__(self.code)
+
+    def concerning(self, **about: Any) -> Self:
+        """This problem, with facts for operators."""
+        self.about |= about
+        return self
+
+
+def titles() -> dict[str, str]:
+    """The titles of all kinds of problems that this process knows, by code."""
+    found, kinds = {}, [Problem]
+    for kind in kinds:
+        found.setdefault(kind.code, kind.title)
+        kinds.extend(kind.__subclasses__())
+    return found
 
 
 class MalformedRequest(Problem):

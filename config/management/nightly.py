@@ -30,6 +30,7 @@ JOBS: tuple[Job, ...] = (
     access.PRUNE_REFRESH_TOKENS,
     calls.PRUNE_PERSONAL_KEYS,
     access.PRUNE_AUDIT_LOG,
+    usage.PRUNE_REFUSALS,
     telemetry.COUNT_TELEMETRY,
     telemetry.PRUNE_TELEMETRY,
 )

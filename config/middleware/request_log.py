@@ -5,14 +5,35 @@ It names the route and never the path, which may carry a token.
 
 import logging
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from http import HTTPStatus
 from time import perf_counter
+from typing import NamedTuple
 
 from django.contrib.auth import SESSION_KEY
 from django.http import FileResponse, HttpRequest, HttpResponseBase, StreamingHttpResponse
+from django.utils import timezone
 from django.utils.functional import LazyObject
 
+from config.api.problems import Problem
 from config.middleware.client_address import address_of
+from config.middleware.request_id import id_of
+
+
+class Refused(NamedTuple):
+    """A request that was answered with a problem. ``route`` as in the log line, ``user``: the id of its caller."""
+
+    problem: Problem
+    path: str
+    route: str
+    user: object
+    address: str
+    request_id: str
+    at: datetime
+
+
+# Called with each refused request while its answer waits, so they only take note; composition registers them.
+refused: list[Callable[[Refused], object]] = []
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
@@ -81,6 +102,7 @@ def _log(
     request: HttpRequest, response: HttpResponseBase, started: float, size: int, ended: str | None
 ) -> None:
     try:
+        problem: Problem | None = getattr(response, "problem", None)
         facts = {
             "method": request.method if request.method in METHODS else "OTHER",
             "route": route_of(request),
@@ -88,11 +110,16 @@ def _log(
             "duration_ms": round((perf_counter() - started) * 1000, 1),
             "bytes": size,
             "ended": ended,
-            "problem": getattr(response, "problem_code", None),
+            "problem": problem and problem.code,
             "user": _user_of(request),
             "address": address_of(request),
         }
         log.info("request", extra=facts)
+        if problem is not None:
+            route, user, address = facts["route"], facts["user"], facts["address"]
+            asked = (request.path_info, str(route), user, str(address), id_of(request))
+            for note in refused:
+                note(Refused(problem, *asked, timezone.now()))
     except Exception:
         # Django drops errors raised while it closes an answer.
         log.exception("request_without_facts")

@@ -47,7 +47,7 @@ class AddressLimitMiddleware:
                 address = address_of(request)
                 allowed, seconds = allowance(name)
                 allowed *= _factor(address)
-                _spend(name, _network_of(address), (allowed, seconds), now=datetime.now(UTC))
+                _spend(name, network_of(address), (allowed, seconds), now=datetime.now(UTC))
             response = self.get_response(request)
         except RateLimited as refusal:
             response = answer(request, refusal)
@@ -79,26 +79,36 @@ def count(name: KeyedLimit, *, key: str, now: datetime, times: int = 1) -> Windo
     return _spend(name, key, allowance(name), now=now)
 
 
+def peek(name: KeyedLimit, *, key: str, now: datetime) -> Window:
+    """What :func:`count` would return or raise; spends nothing."""
+    return _spend(name, key, allowance(name), now=now, is_dry=True)
+
+
 def _spend(
-    name: AddressLimit | KeyedLimit, key: str, allowed: tuple[int, int], *, now: datetime
+    name: AddressLimit | KeyedLimit,
+    key: str,
+    allowed: tuple[int, int],
+    *,
+    now: datetime,
+    is_dry: bool = False,
 ) -> Window:
     rate = "{}/{}s".format(*allowed)
     usage: dict[str, Any] = get_usage(
-        None, group=name, key=lambda *_: key, rate=rate, increment=True
+        None, group=name, key=lambda *_: key, rate=rate, increment=not is_dry
     )
     # The last second that time_left counts to belongs to this window still.
     window = Window(
         allowed[0], max(0, usage["limit"] - usage["count"]), max(0, usage["time_left"]) + 1
     )
-    if usage["should_limit"]:
+    if usage["should_limit"] or usage["count"] + is_dry > usage["limit"]:
         until = now.replace(microsecond=0) + timedelta(seconds=window.seconds)
         headers = window.headers() if name == "llm.user" else {}
-        raise RateLimited(now=now, until=until, headers=headers)
+        raise RateLimited(now=now, until=until, headers=headers).concerning(limit=name)
     return window
 
 
 @lru_cache(maxsize=4096)
-def _network_of(address: str) -> str:
+def network_of(address: str) -> str:
     """Returns the network that an address counts under: itself for IPv4, its /64 for IPv6."""
     client = ip_network(address)
     return str((client.supernet(new_prefix=64) if client.version == 6 else client).network_address)

@@ -6,6 +6,7 @@ from json import dumps
 from typing import Any, cast
 
 import orjson
+from django.conf import settings
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -119,7 +120,7 @@ class ModelCallViewSet(ViewSet):
     def _answer(
         self, request: Request, read: Callable[[dict[str, Any]], CallRequest]
     ) -> HttpResponseBase:
-        now, call = timezone.now(), None
+        now, asked, call = timezone.now(), None, None
         caller = caller_of(request)
         limits = ratelimits.count("llm.user", key=str(caller.user_id), now=now).headers()
         try:
@@ -136,6 +137,8 @@ class ModelCallViewSet(ViewSet):
         except Problem as problem:
             remaining = {} if call is None else call.remaining(now=timezone.now())
             problem.headers |= remaining | limits
+            if asked is not None:
+                problem.concerning(model=asked.model or settings.LLM_DEFAULT_MODEL)
             raise
         headers = call.remaining(now=timezone.now()) | limits
         return _streamed(answer, headers) if isinstance(answer, Stream) else _whole(answer, headers)

@@ -58,11 +58,27 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     surface, ``NotEntitled`` for a model of other plans, ``ProviderUnavailable`` where all its providers are off.
     """
     wanted = name or settings.LLM_DEFAULT_MODEL
-    model, routes = _model(wanted, caller=caller)
+    model, routes = known_model(wanted, caller=caller)
+    check_plan(model, caller)
+    return choice_of(model, routes, surface=surface)
+
+
+def known_model(name: str, *, caller: Caller) -> tuple[LanguageModel, list[Route]]:
+    """The model of this name with its routes. Raises ``UnknownModel`` also for one that is switched off."""
+    model, routes = _model(name, caller=caller)
     if model is None or not model.is_on:
-        raise unknown_model(wanted)
+        raise unknown_model(name)
+    return model, routes
+
+
+def check_plan(model: LanguageModel, caller: Caller) -> None:
+    """Raises ``NotEntitled`` for a model of other plans."""
     if not _allows(model, caller):
         raise NotEntitled("Your plan does not include this model.")
+
+
+def choice_of(model: LanguageModel, routes: list[Route], *, surface: Surface) -> Choice:
+    """Raises ``NotFound`` where the model is not on this surface, ``ProviderUnavailable`` where providers are off."""
     able = [each for each in routes if surface in surfaces_of(each)]
     if not able:
         others = sorted({each for route in routes for each in surfaces_of(route)})
@@ -74,7 +90,7 @@ def choose(name: str | None, *, surface: Surface, caller: Caller) -> Choice:
     # By several routes a call may go, so the longest published context is the most that is possible.
     published = [each.context_length for each in able if each.context_length is not None]
     context_length = model.context_length or max(published, default=None)
-    return Choice(wanted, model.output_limit, model.image_tokens, targets, context_length)
+    return Choice(model.name, model.output_limit, model.image_tokens, targets, context_length)
 
 
 def able_targets(targets: Sequence[Target], request: CallRequest) -> list[Target]:

@@ -57,25 +57,27 @@ _seen: dict[RouteKey, tuple[float, int]] = {}
 _tries: set[RouteKey] = set()
 
 
-def ready_target(targets: Sequence[Target], *, is_only: bool, now: datetime) -> Target:
+def ready_target(
+    targets: Sequence[Target], *, is_only: bool, now: datetime, is_dry: bool = False
+) -> Target:
     """The first target that is ready, whose provider has one call less then. ``is_only``: the model has no other.
 
     Where all cool down, one that has failed is asked before its time, but none before the time that its provider asked
-    for. Raises ``ProviderUnavailable`` where none is ready.
+    for. ``is_dry`` tells which it would be, and takes nothing. Raises ``ProviderUnavailable`` where none is ready.
     """
     waits, failing = [], []
     for target in targets:
-        found = None if is_only else cooling(target.route, now=now)
+        found = None if is_only else cooling(target.route, now=now, is_dry=is_dry)
         if found is not None and not found.is_asked:
             failing.append(target)
-        wait = _take_call(target, now) if found is None else found.seconds
+        wait = _take_call(target, now, is_dry=is_dry) if found is None else found.seconds
         if wait is None:
             return target
-        if found is None:
+        if found is None and not is_dry:
             end_try(target.route)
         waits.append(wait)
     for target in failing:
-        if _take_call(target, now) is None:
+        if _take_call(target, now, is_dry=is_dry) is None:
             return target
     raise ProviderUnavailable(headers={"Retry-After": str(min(waits))} if waits else None)
 
@@ -87,11 +89,12 @@ def give_back(target: Target, *, now: datetime) -> None:
         cache.add(_calls_key(target, now), -1, 2 * MINUTE)
 
 
-def _take_call(target: Target, now: datetime) -> int | None:
+def _take_call(target: Target, now: datetime, *, is_dry: bool) -> int | None:
     """Counts a call to a provider; the seconds until it has others, or None if it had one left."""
     if target.calls_per_minute is None:
         return None
-    number = _count(_calls_key(target, now), 2 * MINUTE)
+    key = _calls_key(target, now)
+    number = (cache.get(key) or 0) + 1 if is_dry else _count(key, 2 * MINUTE)
     return MINUTE - int(now.timestamp()) % MINUTE if number > target.calls_per_minute else None
 
 
@@ -99,13 +102,15 @@ def _calls_key(target: Target, now: datetime) -> str:
     return f"llm:calls:{int(now.timestamp()) // MINUTE}:{target.provider}"
 
 
-def cooling(route: RouteKey, *, now: datetime) -> Cooling | None:
-    """Whether a route cools down. None lets the caller ask it."""
+def cooling(route: RouteKey, *, now: datetime, is_dry: bool = False) -> Cooling | None:
+    """Whether a route cools down. None lets the caller ask it, unless ``is_dry``."""
     until, at = _until(route), now.timestamp()
     if until and abs(until) > at:
         return Cooling(max(1, round(abs(until) - at)), is_asked=until < 0)
     if until <= 0:
         return None
+    if is_dry:
+        return Cooling(1, is_asked=False) if cache.get(_key("try", route)) else None
     if cache.add(_key("try", route), 1, TRY_SECONDS):
         _tries.add(route)
         return None

@@ -44,12 +44,16 @@ class CallAuthentication(AccessTokenAuthentication):
         release_connection()
         if found is None:
             raise InvalidAccessToken(NOT_VALID)
-        caller, key = found
-        if not caller.may_call:
-            raise AccessRevoked(ENDED)
-        if not key.is_allowed:
-            raise NotEntitled(NO_KEYS)
+        check_key(*found)
         return found
+
+
+def check_key(caller: Caller, key: CallerKey) -> None:
+    """Raises ``AccessRevoked`` for a key that has ended, ``NotEntitled`` where the plan has no keys."""
+    if not caller.may_call:
+        raise AccessRevoked(ENDED).concerning(person=caller.user_id)
+    if not key.is_allowed:
+        raise NotEntitled(NO_KEYS).concerning(person=caller.user_id)
 
 
 class CallSecurity(BearerToken):  # type: ignore[no-untyped-call]  # its base has no types

@@ -137,6 +137,14 @@ def holder_of(text: KeyText, *, now: datetime) -> tuple[Caller, CallerKey] | Non
     return caller, caller.key
 
 
+def holder_of_row(key: PersonalKey) -> Caller:
+    """The caller with this key, for a look that notes no use."""
+    found = _holders.load(hashed=bytes(key.hash))
+    if found is None:
+        raise PersonalKey.DoesNotExist
+    return found
+
+
 def prune_keys(*, now: datetime, dry_run: bool = False) -> int:
     """Removes keys that ended or expired 30 days ago; returns their number. Ledger and audit log keep their ids."""
     over = now - OVER_KEPT

@@ -1,5 +1,5 @@
-"""The operators' pages about the ledger, overrides and calls in flight."""
+"""The operators' pages about the ledger, overrides, refusals and calls in flight."""
 
-from usage.admin import calls, ledger, overrides
+from usage.admin import calls, ledger, overrides, refusals
 
-__all__ = ["calls", "ledger", "overrides"]
+__all__ = ["calls", "ledger", "overrides", "refusals"]

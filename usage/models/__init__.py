@@ -1,6 +1,7 @@
 from usage.models.alerts import Alert, Budget
 from usage.models.overrides import Override, Stop
 from usage.models.records import LeftAttempt, RunningCall, UsageRecord, UsageRecordQuerySet
+from usage.models.refusals import Refusal
 from usage.models.totals import KeyMonth, MonthlyUsage
 
 __all__ = (
@@ -10,6 +11,7 @@ __all__ = (
     "LeftAttempt",
     "MonthlyUsage",
     "Override",
+    "Refusal",
     "RunningCall",
     "Stop",
     "UsageRecord",
