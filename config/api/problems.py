@@ -73,7 +73,8 @@ class Problem(Exception):
 
 def titles() -> dict[str, str]:
     """The titles of all kinds of problems that this process knows, by code."""
-    found, kinds = {}, [Problem]
+    found: dict[str, str] = {}
+    kinds = [Problem]
     for kind in kinds:
         found.setdefault(kind.code, kind.title)
         kinds.extend(kind.__subclasses__())

@@ -131,7 +131,7 @@ def _run_access(found: Explanation, user: User, caller: Caller, *, now: datetime
         run("session", list(live), session_lasts=caller.session_lasts)
     run("client", caller.client_name or "", status=caller.status)
     keys = list(PersonalKey.objects.filter(user=user).live(at=now).order_by("expires_at"))
-    found.run("key", keys, lambda: caller.key and check_key(caller, caller.key))
+    found.run("key", keys, partial(check_key, caller, caller.key) if caller.key else bool)
 
 
 def _run_model(found: Explanation, caller: Caller, needs: Needs, *, now: datetime) -> Needs:

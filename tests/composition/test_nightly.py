@@ -29,7 +29,7 @@ from telemetry.models import Event
 from tests.composition.conftest import ROOT
 from tests.conftest import PASSWORD
 from tests.standins.stripe_server import KEY, stripe_server
-from usage.models import MonthlyUsage, UsageRecord
+from usage.models import MonthlyUsage, Refusal, UsageRecord
 from usage.periods import Period
 
 BY = Actor.command("nightly")
@@ -97,6 +97,9 @@ def stale(plan: Plan, signing_key: None, settings: Any, by: Actor, now: datetime
         epoch=user.epoch,
         created_at=long_ago,
         expires_at=long_ago + timedelta(days=90),
+    )
+    Refusal.objects.create(
+        user=user, minute=long_ago, last_at=long_ago, code="rate_limited", status=429
     )
     period = Period.of(now)
     MonthlyUsage.objects.create(
