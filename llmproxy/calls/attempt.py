@@ -8,11 +8,12 @@ from django.conf import settings
 from django.utils import timezone
 
 from config.encryption import CannotDecrypt
-from config.http.client import Client, Limits
+from config.http.client import Limits
 from config.http.exchange import Exchange
 from llmproxy.calls.admission import Admission
 from llmproxy.calls.meter import Meter
 from llmproxy.catalogue.choosing import Choice
+from llmproxy.dialects import asking
 from llmproxy.dialects.protocol import ProviderUnavailable, Target, TokenUsage
 from llmproxy.prompts.estimates import Estimate
 
@@ -23,7 +24,6 @@ MAX_ANSWER = 64 * 1024 * 1024
 # Seconds after which a process logs again that it cannot read a provider's key.
 LOG_AGAIN_AFTER = 3_600.0
 
-_session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
 _unreadable: dict[str, float] = {}
 
 
@@ -79,13 +79,13 @@ class Attempt:
             has_next=has_next,
         )
         try:
-            url, headers, body = target.codec(request.surface).outgoing(
+            outgoing = target.codec(request.surface).outgoing(
                 request, target=target, output_limit=admission.reservation.output_limit
             )
         except CannotDecrypt:
             _log_unreadable_key(target)
             raise ProviderUnavailable from None
-        self.exchange = Exchange(_session, url=url, headers=headers, body=body, limits=limits)
+        self.exchange = asking.begin(outgoing, limits=limits)
 
     def own_model_name(self, model: Choice) -> str | None:
         """The model's name in the answer; None where it is the provider's name."""

@@ -14,7 +14,6 @@ from llmproxy.calls.attempt import Attempt
 from llmproxy.calls.charge import charge, excess
 from llmproxy.calls.outbox import Settled, settle_or_retry
 from llmproxy.calls.stop import Stop, StopReason
-from llmproxy.dialects.protocol import TokenUsage
 from usage.caps import SoFar
 from usage.costs import Abandoned, Asked, Spent
 from usage.limits import remaining_headers
@@ -67,48 +66,32 @@ class Call:
         if self.attempt is not None:
             self.attempt.close()
 
-    def settle(self, end: End) -> bool:
+    def settle(self, end: End) -> Settled:
         """Settles the call. Only the first end has an effect.
 
-        Returns False while the database is unavailable; the same settlement is retried until it succeeds.
+        While the database is unavailable, the same settlement is retried, and what is returned is set later.
         """
         with self._lock:
             if self._settled is None:
                 self._settled = settle_or_retry(self._settlement(end))
-            return self._settled.is_set()
-
-    def wait_settled(self, seconds: float) -> bool:
-        """Waits for a postponed settlement; returns whether it was made."""
-        return self._settled is not None and self._settled.wait(seconds)
+            return self._settled
 
     @property
     def end(self) -> End | None:
         return None if self._settled is None else self._settled.settlement.end
 
-    def charged_usage(self) -> TokenUsage:
-        """The usage charged for a settled call."""
-        assert self._settled is not None
-        spent = self._settled.settlement.spent
-        return TokenUsage(
-            spent.input, spent.output, spent.cached_input, spent.reasoning, spent.cache_write
-        )
-
     def so_far(self) -> SoFar:
         """The charge if this process died now; unknown for a one-shot answer before its end."""
-        admission, attempt = self.admission, self.attempt
-        if attempt is None:
-            return SoFar(self.id, 0, 0, None, self._asked(), self.abandoned)
-        if not admission.request.stream:
-            first_byte_at = attempt.meter.first_byte_at
-            return SoFar(self.id, None, None, first_byte_at, self._asked(), self.abandoned)
-        # Without the unseen output, so that a silent stream is not saved again every few seconds.
-        spent, _ = charge(admission, attempt.meter, attempt, End.CRASHED, None)
-        first_byte_at = attempt.meter.first_byte_at
+        attempt, spent = self.attempt, Spent()
+        is_known = attempt is None or self.admission.request.stream
+        if attempt is not None and is_known:
+            # Without the unseen output, so that a silent stream is not saved again every few seconds.
+            spent, _ = charge(self.admission, attempt.meter, attempt, End.CRASHED, None)
         return SoFar(
             self.id,
-            spent.input,
-            spent.output,
-            first_byte_at,
+            spent.input if is_known else None,
+            spent.output if is_known else None,
+            None if attempt is None else attempt.meter.first_byte_at,
             self._asked(),
             self.abandoned,
             spent.cached_input,

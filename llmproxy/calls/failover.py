@@ -7,6 +7,7 @@ does not go on once an answer has begun, for a caller who has left or was stoppe
 import logging
 import time
 from collections.abc import Generator, Sequence
+from contextlib import suppress
 
 from django.conf import settings
 from django.utils import timezone
@@ -121,16 +122,12 @@ def _note_failure(call: Call, attempt: Attempt, failure: Exception) -> None:
 def _next(call: Call, others: Sequence[Target], attempt: Attempt) -> Target | None:
     """The target to ask next; None where the failure ends the call."""
     is_over = call.stop or call.left_at is not None or time.monotonic() >= call.deadline
-    renamed = _by_other_name(call, attempt)
-    goes_on = renamed or (others and _comes_before_an_answer(call, attempt))
-    if is_over or not goes_on or call.has_left():
+    if is_over or call.has_left():
         return None
-    if renamed is not None:
-        return renamed
-    try:
-        return ready_target(others, is_only=False, now=timezone.now())
-    except ProviderUnavailable:
-        return None
+    if others and _comes_before_an_answer(call, attempt):
+        with suppress(ProviderUnavailable):
+            return ready_target(others, is_only=False, now=timezone.now())
+    return _by_other_name(call, attempt)
 
 
 def _by_other_name(call: Call, attempt: Attempt) -> Target | None:

@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from config.db.connections import release_connection
+from llmproxy.dialects.protocol import TokenUsage
 from usage.settlement import After, Settlement, settle
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,13 @@ class Settled(Event):
         super().__init__()
         self.settlement = settlement
         self.after: After | None = None
+
+    @property
+    def charged(self) -> TokenUsage:
+        spent = self.settlement.spent
+        return TokenUsage(
+            spent.input, spent.output, spent.cached_input, spent.reasoning, spent.cache_write
+        )
 
 
 _pending: deque[Settled] = deque()

@@ -45,16 +45,14 @@ def complete(call: Call) -> dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 - every failure has to settle the call
         raise _settle_failure(call, error) from None
     end = End.CLIENT_GONE if call.left_at is not None or call.has_left() else End.DONE
-    if not call.settle(end) and not call.wait_settled(
-        SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS
-    ):
+    settled = call.settle(end)
+    if not settled.wait(SETTLE_KEEP_ALIVES * settings.LLM_KEEPALIVE_SECONDS):
         raise ServiceUnavailable
-    charged = call.charged_usage()
     codec = attempt.target.codec(call.admission.request.surface)
     return codec.completed(
         answer,
         called=attempt.own_model_name(call.admission.model),
-        charged=None if charged == attempt.meter.report else charged,
+        charged=None if settled.charged == attempt.meter.report else settled.charged,
     )
 
 
@@ -182,19 +180,20 @@ class Stream:
                 yield out or KEEP_ALIVE
                 out = b""
         _note_answer(attempt)
-        if not self.call.settle(End.DONE):
+        settled = self.call.settle(End.DONE)
+        if not settled.is_set():
             self._has_begun = True
             if out:
                 # These bytes do not wait for the settlement.
                 yield out
                 out = b""
             for _ in range(SETTLE_KEEP_ALIVES):
-                if self.call.wait_settled(self._keep_alive):
+                if settled.wait(self._keep_alive):
                     break
                 yield KEEP_ALIVE
             else:
                 raise ServiceUnavailable
-        yield out + reader.ending(self.call.charged_usage())
+        yield out + reader.ending(settled.charged)
 
     def how_ended(self) -> str | None:
         """The end of the stream for the log; None where the server sees it itself."""

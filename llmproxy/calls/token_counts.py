@@ -5,23 +5,19 @@ might be made: not for somebody whose calls are stopped or whose tokens are used
 client's budget is spent.
 """
 
-import time
 from contextlib import suppress
 from datetime import datetime
 
-from django.conf import settings
-
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
-from config.http.client import Client, Limits
 from config.http.errors import ExchangeError
-from config.http.exchange import Exchange
 from licensing.callers import Caller
 from llmproxy.calls.admission import LARGE
 from llmproxy.calls.estimating import estimate_of
 from llmproxy.catalogue.choosing import able_targets, choose
 from llmproxy.catalogue.readiness import end_try, ready_target
 from llmproxy.dialects.anthropic.messages import count_request
+from llmproxy.dialects.asking import ask_once
 from llmproxy.dialects.protocol import ProviderUnavailable, Target
 from llmproxy.dialects.reading import count_of, parse_json_exactly
 from llmproxy.dialects.refusals import problem_of
@@ -37,8 +33,6 @@ MAX_ANSWER = 64 * 1024
 OK = 200
 # The caller's own faults. Other refusals, such as of servers that count nothing, leave the estimate.
 REFUSALS = frozenset({400, 413, 422})
-
-_session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
 
 
 def count_tokens(*, caller: Caller, request: CallRequest, now: datetime, size: int = 0) -> int:
@@ -77,24 +71,14 @@ def _providers_count(request: CallRequest, target: Target) -> int | None:
     """The count of the target's provider; None where it gives none. Raises ``CannotDecrypt``."""
     if not isinstance(request, Messages):
         return None
-    url, headers, body = count_request(request, target=target)
-    limits = Limits(
-        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
-        first_byte_timeout=SECONDS,
-        read_timeout=SECONDS,
-        deadline=time.monotonic() + SECONDS,
-        max_bytes=MAX_ANSWER,
-    )
-    with (
-        suppress(ExchangeError),
-        Exchange(_session, url=url, headers=headers, body=body, limits=limits) as exchange,
-    ):
-        head, answer = exchange.head(SECONDS), exchange.body()
-        if head is not None and head.status in REFUSALS:
-            raise problem_of(head.status, head.headers, answer, key=target.key())
-        if head is not None and head.status == OK:
-            return _count_in(answer)
-    return None
+    counting = count_request(request, target=target)
+    try:
+        head, answer = ask_once(counting, seconds=SECONDS, most_bytes=MAX_ANSWER)
+    except ExchangeError:
+        return None
+    if head.status in REFUSALS:
+        raise problem_of(head.status, head.headers, answer, key=target.key())
+    return _count_in(answer) if head.status == OK else None
 
 
 def _count_in(answer: bytes) -> int | None:

@@ -4,16 +4,13 @@ import time
 from datetime import datetime
 from typing import NamedTuple
 
-from django.conf import settings
-
 from accounts.audit import Actor, record
 from config.api.problems import Problem
 from config.db.connections import release_connection
 from config.encryption import CannotDecrypt
-from config.http.client import Client, Limits
 from config.http.errors import ExchangeError
-from config.http.exchange import Exchange
 from llmproxy.catalogue.choosing import surfaces_of, target_of
+from llmproxy.dialects.asking import ask_once
 from llmproxy.dialects.failures import FailedAnswer
 from llmproxy.dialects.protocol import NO_HEADERS, ProviderError, TokenUsage
 from llmproxy.dialects.refusals import problem_of, refuses_credential
@@ -74,25 +71,12 @@ def _asked(route: Route) -> TokenUsage | None:
     request, target = _question(route), target_of(route)
     codec = target.codec(request.surface)
     outgoing = codec.outgoing(request, target=target, output_limit=OUTPUT_LIMIT)
-    limits = Limits(
-        connect_timeout=settings.LLM_CONNECT_TIMEOUT,
-        first_byte_timeout=MOST_SECONDS,
-        read_timeout=MOST_SECONDS,
-        deadline=time.monotonic() + MOST_SECONDS,
-        max_bytes=MOST_BYTES,
-    )
-    session = Client(ca_bundle=settings.LLM_CA_BUNDLE or None)
-    with Exchange(
-        session, url=outgoing.url, headers=outgoing.headers, body=outgoing.body, limits=limits
-    ) as exchange:
-        head = exchange.head(MOST_SECONDS)
-        assert head is not None  # the deadline raises
-        body = exchange.body()
-        if head.status != 200 and refuses_credential(head.status, body):
-            raise ProviderError(
-                f"The provider refuses the key, or its account, with the status {head.status}."
-            )
-        if head.status != 200:
-            raise problem_of(head.status, head.headers, body, key=target.key())
-        _, usage, _ = codec.answer(body, target=target)
-        return usage
+    head, body = ask_once(outgoing, seconds=MOST_SECONDS, most_bytes=MOST_BYTES)
+    if head.status != 200 and refuses_credential(head.status, body):
+        raise ProviderError(
+            f"The provider refuses the key, or its account, with the status {head.status}."
+        )
+    if head.status != 200:
+        raise problem_of(head.status, head.headers, body, key=target.key())
+    _, usage, _ = codec.answer(body, target=target)
+    return usage

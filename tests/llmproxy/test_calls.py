@@ -428,9 +428,9 @@ class TestEnds:
         self, call: Call
     ) -> None:
         asking(call).report = TokenUsage(input=9, output=8, cached_input=7, cache_write=50)
-        call.settle(End.DONE)
+        settled = call.settle(End.DONE)
         assert (record().cached_input_tokens, record().cache_write_tokens) == (7, 2)
-        assert call.charged_usage().cache_write == 2
+        assert settled.charged.cache_write == 2
 
     def test_the_record_has_the_time_of_the_first_byte(self, call: Call, now: datetime) -> None:
         meter = asking(call)

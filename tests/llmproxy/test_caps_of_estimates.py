@@ -53,7 +53,7 @@ def finished(call: Call, ratio: float) -> None:
     counted = UsageRecord.objects.get(pk=call.id).counted_input
     assert counted is not None
     asking(call).report = TokenUsage(input=round(counted * ratio), output=1)
-    assert call.settle(End.DONE)
+    assert call.settle(End.DONE).is_set()
 
 
 def used(user: User) -> int:
