@@ -103,8 +103,8 @@ def _spent(month: date, *, clients: list[UUID]) -> dict[UUID, int]:
     sums = Counter(dict.fromkeys(clients, 0))
     for client, spent in records.values_list("client_id").annotate(Sum("cost")):
         sums[client] += spent or 0
-    for client, _, attempt in abandoned_attempts(clients=clients, month=month):
-        sums[client] += attempt.cost or 0
+    for call, attempt in abandoned_attempts(records):
+        sums[call.client_id] += attempt.cost or 0
     return dict(sums)
 
 

@@ -19,6 +19,7 @@ from accounts.audit import Actor, reason_faults, record
 from config.api.problems import Fault, InvalidRequest
 from config.db.batching import BatchedStatement
 from usage.costs import Abandoned, Asked, Prices, Spent, as_json, int8
+from usage.daily import count_again
 from usage.limits import LEAST_OUTPUT, SMALL_PERCENT, SMALL_PROMPT
 from usage.models import KeyMonth, MonthlyUsage, UsageRecord
 from usage.periods import Period
@@ -232,6 +233,7 @@ def lower_charge(
         if call.key_id is not None:
             months = KeyMonth.objects.filter(key_id=call.key_id, period=call.period)
             months.update(output_used=F("output_used") - less)
+        count_again(call)
         after = _charge(call)
         record("charge:lowered", call, by=by, now=now, reason=reason, before=before, after=after)
     return call

@@ -11,7 +11,7 @@ from operator import add
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import Count, F, Func, JSONField, Q, QuerySet, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 from django.utils.dateparse import parse_datetime
 
 from usage.models import LeftAttempt, UsageRecord
@@ -69,9 +69,7 @@ class Statement:
         It may bill them, so they are the client's money, and no person's tokens.
         """
         sums: dict[str, list[int]] = defaultdict(lambda: [0] * 5)
-        for _, _, each in abandoned_attempts(
-            clients=[self.client_id], month=self.month, state=UsageRecord.State.SETTLED
-        ):
+        for _, each in abandoned_attempts(self._settled()):
             found = (1, each.input, each.output, each.cost or 0, each.cost is None)
             sums[each.provider] = list(map(add, sums[each.provider], found))
         for name, (attempts, given, output, cost, unpriced) in sorted(sums.items()):
@@ -107,14 +105,6 @@ class Attempt(NamedTuple):
     abandoned_at: datetime
 
 
-class _Each(Func):
-    """The elements of a JSON array, a row each."""
-
-    function = "jsonb_array_elements"
-    output_field = JSONField()
-    set_returning = True
-
-
 def attempts_of(records: Collection[UsageRecord]) -> dict[UUID, list[Attempt]]:
     """The abandoned attempts of each of these records, the first first."""
     found = {record.pk: [_read(each) for each in record.abandoned or ()] for record in records}
@@ -123,25 +113,13 @@ def attempts_of(records: Collection[UsageRecord]) -> dict[UUID, list[Attempt]]:
     return found
 
 
-def abandoned_attempts(
-    *, clients: Collection[UUID], month: date, state: UsageRecord.State | None = None
-) -> Iterator[tuple[UUID, UUID, Attempt]]:
-    """Yields client, record and each abandoned attempt at the calls of these clients in a month.
-
-    ``state``: at calls of this state alone.
-    """
-    states = UsageRecord.State.values if state is None else [state]
-    records = UsageRecord.objects.filter(
-        client_id__in=clients, period=month, state__in=states, abandoned__isnull=False
-    ).order_by()
-    rows = records.values_list("client_id", "pk", _Each(F("abandoned")))
-    for client, record, each in rows.iterator():
-        yield client, record, _read(each)
-    before = LeftAttempt.objects.filter(
-        record__client_id__in=clients, record__period=month, record__state__in=states
-    )
-    for left in before.order_by().select_related("record").iterator():
-        yield left.record.client_id, left.record_id, _of_before(left)
+def abandoned_attempts(records: QuerySet[UsageRecord]) -> Iterator[tuple[UsageRecord, Attempt]]:
+    """Yields each abandoned attempt at these calls, with its call."""
+    for record in records.filter(abandoned__isnull=False).iterator():
+        yield from ((record, _read(each)) for each in record.abandoned or ())
+    before = LeftAttempt.objects.filter(record__in=records).select_related("record")
+    for left in before.order_by().iterator():
+        yield left.record, _of_before(left)
 
 
 def _read(entry: dict[str, Any]) -> Attempt:

@@ -4,7 +4,7 @@ from django.utils import timezone
 
 from config.db.connections import database_now
 from config.jobs.queue import URGENT, periodic
-from usage import alerts, budgets
+from usage import alerts, budgets, daily
 from usage.settlement import settle_abandoned
 
 
@@ -26,3 +26,9 @@ def tell(timestamp: int) -> None:
 def watch_budgets(timestamp: int) -> None:
     """Sums what budgeted clients have spent, every minute."""
     budgets.watch(now=database_now())
+
+
+@periodic("* * * * *", name="usage.count_days", queue="usage")
+def count_days(timestamp: int) -> None:
+    """Counts the ledger into daily usage, every minute."""
+    daily.count_days(now=database_now())

@@ -101,19 +101,19 @@ FROM $drawn
 """,
     rows="records",
 )
-# The sums of the ledger, by the ledger.
+# The sums of the ledger, by the ledger; the worker counts each into daily usage.
 MONTHS = """
-INSERT INTO usage_monthlyusage (
-    user_id, period, input_used, input_reserved, output_used, output_reserved, day, day_used, day_reserved, granted
+WITH months AS (
+    INSERT INTO usage_monthlyusage (user_id, period, input_used, input_reserved, output_used, output_reserved, day,
+        day_used, day_reserved, granted)
+    SELECT user_id, period, sum(input), 0, sum(output), 0, max(day),
+           (array_agg(input + output ORDER BY day DESC))[1], 0, 0 FROM (
+        SELECT user_id, period, day, sum(input_tokens) AS input, sum(output_tokens) AS output FROM usage_usagerecord
+        WHERE user_id IN (SELECT md5(%(salt)s || 'person' || p)::uuid FROM generate_series(0, %(people)s - 1) AS p)
+        GROUP BY user_id, period, day
+    ) AS days GROUP BY user_id, period RETURNING id, period
 )
-SELECT user_id, period, sum(input), 0, sum(output), 0, max(day), (array_agg(input + output ORDER BY day DESC))[1], 0, 0
-FROM (
-    SELECT user_id, period, day, sum(input_tokens) AS input, sum(output_tokens) AS output
-    FROM usage_usagerecord
-    WHERE user_id IN (SELECT md5(%(salt)s || 'person' || p)::uuid FROM generate_series(0, %(people)s - 1) AS p)
-    GROUP BY user_id, period, day
-) AS days
-GROUP BY user_id, period
+INSERT INTO usage_countedmonth (month_id, version, from_day) SELECT id, '', period FROM months
 """
 
 SESSIONS = _statement("""

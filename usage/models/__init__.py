@@ -2,11 +2,13 @@ from usage.models.alerts import Alert, Budget
 from usage.models.overrides import Override, Stop
 from usage.models.records import LeftAttempt, RunningCall, UsageRecord, UsageRecordQuerySet
 from usage.models.refusals import Refusal
-from usage.models.totals import KeyMonth, MonthlyUsage
+from usage.models.totals import CountedMonth, DailyUsage, KeyMonth, MonthlyUsage
 
 __all__ = (
     "Alert",
     "Budget",
+    "CountedMonth",
+    "DailyUsage",
     "KeyMonth",
     "LeftAttempt",
     "MonthlyUsage",

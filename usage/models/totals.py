@@ -1,7 +1,10 @@
-"""The running totals of people and of personal keys."""
+"""The running totals of people and of personal keys, and the daily sums of the ledger."""
+
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Least
 from django.db.models.lookups import GreaterThanOrEqual
 
@@ -95,3 +98,90 @@ class KeyMonth(models.Model):
 
     def __str__(self) -> str:
         return f"{self.period:%Y-%m}"
+
+
+# What a row of daily usage is for, and what it sums up.
+DAILY_KEY = ("day", "client_id", "user_id", "model", "provider")
+DAILY_SUMS = (
+    "calls",
+    "errors",
+    "disconnected",
+    "input_tokens",
+    "cached_input_tokens",
+    "output_tokens",
+    "cost",
+    "unpriced",
+)
+
+
+class DailyUsage(models.Model):
+    """The settled calls of one day, client, person, model and provider, as the worker last counted them.
+
+    The cost includes attempts that were abandoned, each in the row of its own provider, where it is no call and no
+    tokens. ``unpriced`` is the number of calls without prices, whose cost is not known.
+    """
+
+    day = models.DateField()
+    client_id = models.UUIDField()
+    # Its index is the one by person and day.
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+    model = models.CharField(max_length=120)
+    provider = models.CharField(max_length=40)
+    calls = models.BigIntegerField(default=0)
+    errors = models.BigIntegerField(default=0)
+    disconnected = models.BigIntegerField(default=0)
+    input_tokens = models.BigIntegerField(default=0)
+    cached_input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    cost = models.BigIntegerField(default=0, help_text="In millionths of a dollar.")
+    unpriced = models.BigIntegerField(default=0)
+
+    user_id: UUID
+
+    class Meta:
+        ordering = ("-day", "id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("day", "client_id", "user", "model", "provider"),
+                name="one_row_of_daily_usage",
+            ),
+            models.CheckConstraint(
+                condition=none_negative(*DAILY_SUMS), name="daily_usage_not_below_zero"
+            ),
+        )
+        indexes = (
+            models.Index(fields=("client_id", "day"), name="daily_usage_by_client"),
+            models.Index(fields=("user", "day"), name="daily_usage_by_person"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.day}"
+
+
+class CountedMonth(models.Model):
+    """How far a person's month has been counted into daily usage: everything before ``from_day``, for good.
+
+    ``version`` is that of the month's totals, which each admission and settlement changes; "" wants it counted again.
+    """
+
+    # Without a constraint, whose check would lock totals that calls update.
+    month = models.OneToOneField(
+        MonthlyUsage,
+        on_delete=models.CASCADE,
+        primary_key=True,
+        related_name="counted",
+        db_constraint=False,
+    )
+    version = models.CharField(max_length=40, blank=True)
+    from_day = models.DateField()
+
+    class Meta:
+        ordering = ("-month",)
+        indexes = (
+            models.Index(fields=("month",), condition=Q(version=""), name="months_to_count"),
+        )
+
+    def __str__(self) -> str:
+        return f"from {self.from_day}"

@@ -1,0 +1,138 @@
+"""Daily usage: the ledger's settled calls, summed by day, client, person, model and provider.
+
+The worker counts every minute, in steps, and writes nothing where calls are written. Each admission and settlement
+updates its person's month, so a month whose row has another version than the last time is counted again, from the
+earliest day whose calls may have changed. What is counted is written whole, so counting twice changes nothing, and a
+step that is killed was not counted.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from datetime import date, datetime, timedelta
+from time import monotonic
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import CharField, Count, F, Func, Max, Min, Q, Sum
+from django.db.models.functions import Least
+
+from config.db.advisory_locks import lock_until_commit
+from usage.models import CountedMonth, DailyUsage, MonthlyUsage, UsageRecord
+from usage.models.totals import DAILY_KEY, DAILY_SUMS
+from usage.periods import Period
+from usage.statements import abandoned_attempts
+
+# People's months in one transaction, and how long a run begins new ones.
+STEP = 100
+RUN_SECONDS = 20.0
+_LOCK = "usage.daily"
+_End = UsageRecord.End
+_SUMS: dict[str, Any] = {
+    "calls": Count("pk"),
+    "errors": Count("pk", filter=Q(end__in=(_End.PROVIDER_FAILED, _End.TIMEOUT, _End.CRASHED))),
+    "disconnected": Count("pk", filter=Q(end=_End.CLIENT_GONE)),
+    "input_sum": Sum("input_tokens"),
+    "cached_sum": Sum("cached_input_tokens"),
+    "output_sum": Sum("output_tokens"),
+    "cost_sum": Sum("cost", default=0),
+    "unpriced": Count("pk", filter=Q(cost=None)),
+}
+
+
+class _Version(Func):
+    """Of a row: another one after each of its updates."""
+
+    template = "usage_monthlyusage.xmin::text || usage_monthlyusage.ctid::text"
+    output_field = CharField()
+
+
+def count_days(*, now: datetime) -> int:
+    """Counts what has changed since the last run; returns the number of people's months.
+
+    What does not fit into a run, as after an upgrade, is left to the next ones, the newest months first.
+    """
+    counted, ends = 0, monotonic() + RUN_SECONDS
+    while True:
+        step = _step(now)
+        counted += step
+        if step < STEP or monotonic() > ends:
+            return counted
+
+
+def count_again(call: UsageRecord) -> None:
+    """Has the day of a changed call counted again, once the current transaction has committed."""
+    # A step that reads now would write what it read over the mark.
+    lock_until_commit(_LOCK)
+    months = CountedMonth.objects.filter(month__user=call.user_id, month__period=call.period)
+    months.update(version="", from_day=Least("from_day", call.day))
+
+
+def _step(now: datetime) -> int:
+    with transaction.atomic():
+        lock_until_commit(_LOCK)
+        # The versions are read before the calls: what changes in between is counted again by the next run.
+        months = _due(now)
+        # A call that is not settled or not admitted yet is of one of these days, or of a later one.
+        open_days = dict(
+            UsageRecord.objects.open()
+            .filter(user_id__in={month.user_id for month in months})
+            .order_by()
+            .values_list("user_id")
+            .annotate(Min("day"))
+        )
+        groups: dict[tuple[date, date], set[UUID]] = defaultdict(set)
+        for month in months:
+            groups[month.period, month.from_day or month.period].add(month.user_id)
+        for (period, since), people in groups.items():
+            DailyUsage.objects.bulk_create(
+                _counted(people, period=period, since=since),
+                update_conflicts=True,
+                unique_fields=DAILY_KEY,
+                update_fields=DAILY_SUMS,
+            )
+        CountedMonth.objects.bulk_create(
+            [
+                CountedMonth(
+                    month=month,
+                    version=month.version,
+                    from_day=min(month.day, open_days.get(month.user_id, month.day)),
+                )
+                for month in months
+            ],
+            update_conflicts=True,
+            unique_fields=["month"],
+            update_fields=["version", "from_day"],
+        )
+    return len(months)
+
+
+def _due(now: datetime) -> list[Any]:
+    """The next months to count: changed ones, and those that want it, the newest first."""
+    months = MonthlyUsage.objects.annotate(version=_Version(), from_day=F("counted__from_day"))
+    asked = months.filter(counted__version="").order_by("-pk")[:STEP]
+    changed = months.filter(Q(counted=None) | ~Q(counted__version=F("version")))
+    today = Period.of(now).day
+    if last := DailyUsage.objects.aggregate(last=Max("day"))["last"]:
+        # No call runs for a month: what has changed since then is of that month or of the one before.
+        before = min(last, today).replace(day=1) - timedelta(days=1)
+        changed = changed.filter(period__gte=before.replace(day=1))
+    found = {month.pk: month for month in (*changed[:STEP], *asked)}
+    return list(found.values())[:STEP]
+
+
+def _counted(people: Collection[UUID], *, period: date, since: date) -> Iterator[DailyUsage]:
+    """The sums of these people's days from ``since`` on."""
+    calls = UsageRecord.objects.filter(
+        user_id__in=people, period=period, day__gte=since, state=UsageRecord.State.SETTLED
+    ).order_by()
+    sums: dict[tuple[Any, ...], dict[str, int]] = {}
+    for row in calls.values_list(*DAILY_KEY).annotate(**_SUMS):
+        size = len(DAILY_KEY)
+        sums[row[:size]] = dict(zip(DAILY_SUMS, row[size:], strict=True))
+    for call, attempt in abandoned_attempts(calls):
+        key = (call.day, call.client_id, call.user_id, call.model, attempt.provider)
+        row = sums.setdefault(key, dict.fromkeys(DAILY_SUMS, 0))
+        row["cost"] += attempt.cost or 0
+    for key, found in sums.items():
+        yield DailyUsage(**dict(zip(DAILY_KEY, key, strict=True)), **found)
