@@ -83,7 +83,7 @@ _PATTERNS: tuple[tuple[tuple[str, ...], re.Pattern[str], _Mark], ...] = (
             r"(?i)(?<![\w-])(?!(?<=unexpected )token:\s?(?=\S)"
             r"[^\w\s]{0,4}(?-i:[A-Z]?[a-z_]{0,20}|[A-Z_]{1,20})[^\w\s]{0,4}(?!\S))"
             rf"([\w-]*?(?:{_PASSWORDS}|{_WORDS})\\?[\"']?\s?[=:]\s?\\?[\"']?)"
-            r"(?!\[|\W{1,2}(?!\S))[^\s&;,\"'\\]++"
+            r"(?:(?:token|digest|api-?key)\s(?=[\w.~+/=-]{8}))?(?!\[|\W{1,2}(?!\S))[^\s&;,\"'\\]++"
         ),
         r"\1[secret]",
     ),

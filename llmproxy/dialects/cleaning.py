@@ -93,14 +93,14 @@ _INSIDE = re.compile(
     |(?<![\w.])(?<!version\ )(?:0x[0-9a-f]{1,2}|\d{1,4})(?:\.(?:0x[0-9a-f]{1,2}|\d{1,4})){3}(?![\w.]*\d)(?:/\d+)?
       (?::\d{2,5}\b)?
     |\b(?:0x[0-9a-f]{8,}|0[0-7]{10,11}|ip(?:-\d{1,3}){4})\b
-    |(?<![\w:])\[?(?=[0-9a-f:]*::|(?:[0-9a-f]+:){5})[0-9a-f:]{2,39}(?:%\w+)?(?![\w:])(?:\](?::\d{2,5}\b)?)?
+    |(?<![\w:])\[?(?=[0-9a-f:]*::|(?:[0-9a-f]+:){5})[0-9a-f:]{2,39}(?:\.\d{1,3}){0,3}(?:%\w+)?(?![\w:])(?:\](?::\d{2,5}\b)?)?
     # Paths of files. Pointers into a request and paths of an API are none.
     |(?<![\w/.<…-])(?:~|\.{1,2})?/(?!(?:v\d\w*|messages|input|tools|content|body|response_format|text|properties)\b)
       [\w.@+-]+(?:/[\w.@+-]+)+/?
     |(?<!\w)(?:[a-z]:|\\)\\[^\s'"`]+
     |(?<![\w/])(?:[\w.-]{1,99}/){1,9}[\w.-]{1,99}\.(?:py|so|bin|json|ya?ml|toml|gguf|safetensors|conf|env)\b(?::\d+)?
     # Secrets.
-    |\b(?:account_?key|shared_?access_?key|sig|signature|pass|pw|otp|pin|server|host(?:name)?|uid)\s?[=]\s?[^\s;]+
+    |(?<![^\W_])(?:account_?key|shared_?access_?key|sig|signature|pass|pw|otp|pin|server|host(?:name)?|uid)\s?[=]\s?[^\s;]+
     |\bSG\.[\w-]{10,}\.[\w-]+|\bbasic\ (?-i:(?=\w*[a-z][A-Z]))[\w+/=]{8,}
     |\b(?:dop|shp|sq0|dapi|nvapi|r8|fw|tvly|pplx|gsk|xai|AKIA|ASIA)[a-z]{0,5}(?:\d?[-_]|(?=[0-9A-Z]{12}))[\w-]{12,}
     """.replace("ENDINGS", _ENDINGS),
@@ -157,7 +157,7 @@ def _character(escape: re.Match[str]) -> str:
 def _shows(key: str, message: str) -> bool:
     """Whether a message shows a part of the key, or one of its ends. The key of a local server may be a plain word."""
     if len(key) < 2 * _PART:
-        return _is_random(key) and key in message
+        return bool(key) and _is_random(key) and key in message
     parts = (key[at : at + _PART] for at in range(len(key) - _PART + 1))
     if key in message or any(_is_random(part) and part in message for part in parts):
         return True
@@ -183,6 +183,7 @@ def _shows_coded(key: str, message: str) -> bool:
 def _writings(key: str) -> Iterator[str]:
     raw = key.encode()
     yield from (key, key[::-1], codecs.encode(key, "rot13"), raw.hex(), "".join(map(str, raw)))
+    yield "".join(map(hex, raw))
     yield from (b32encode(raw).decode().rstrip("="), b85encode(raw).decode())
     for shift in range(3):
         # Less the letters that belong to what stands before and after.

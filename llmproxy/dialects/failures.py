@@ -6,7 +6,7 @@ from math import ceil
 from typing import Any
 
 from config.api.problems import Problem
-from llmproxy.dialects.protocol import TokenUsage
+from llmproxy.dialects.protocol import ProviderError, TokenUsage
 from llmproxy.dialects.reading import parse_json
 from llmproxy.dialects.refusals import error_in, is_too_long, problem_of
 
@@ -82,11 +82,17 @@ def is_refusal(body: bytes) -> bool:
 
 
 def raise_failure(
-    answer: Any, *, key: Callable[[], str], reported: Callable[[Any], TokenUsage | None]
+    answer: Any,
+    made: Any,
+    *,
+    key: Callable[[], str],
+    reported: Callable[[Any], TokenUsage | None],
 ) -> None:
-    """Raises what a whole answer says of its failure, where it is one."""
-    if is_failure(answer):
-        problem, known = failure_of(answer, key=key()), reported(answer.get("usage"))
+    """Raises what a whole answer says of its failure, where it is one, or has no list of what was ``made``."""
+    has_failed = is_failure(answer)
+    if has_failed or not isinstance(made, list):
+        problem = failure_of(answer, key=key()) if has_failed else ProviderError()
+        known = reported(answer.get("usage"))
         raise problem if known is None else FailedAnswer(problem, known)
 
 

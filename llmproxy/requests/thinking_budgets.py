@@ -1,6 +1,7 @@
 """Budgets for thinking in a call, which some servers do not hold to its output limit: none may be above it."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -17,8 +18,8 @@ _PLACES = (
     ("chat_template_kwargs", "thinking_budget"),
     ("extra_body", "google", "thinking_config", "thinking_budget"),
 )
-# The least that Anthropic's API takes.
-LEAST = 1_024
+# The least that Anthropic's API takes, and more than any server does.
+LEAST, MOST = 1_024, 10**12
 
 
 class Budget(NamedTuple):
@@ -59,9 +60,13 @@ def _budgets(members: Members) -> Iterator[Budget]:
         value: Any = members
         for name in place:
             value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, str):
+            # Some servers read texts as numbers.
+            with suppress(ValueError):
+                value = float(value)
         # A whole number may come as 2000.0, to a schema as to most servers.
         if isinstance(value, int | float) and value > 0:
-            yield Budget(place, ceil(value))
+            yield Budget(place, ceil(min(value, MOST)))
 
 
 def _with(members: Members, place: tuple[str, ...], value: int) -> Members:

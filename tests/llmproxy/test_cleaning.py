@@ -26,6 +26,8 @@ STRANGE = [
     ("upstream 192.168.7.0/24 is away", "192.168"),
     ("connect to fd00:12::1", "fd00"),
     ("via [fe80::1%eth0]:8000", "fe80"),
+    ("via [::ffff:10.0.0.5]:8000", ".5"),
+    ("connect to ::ffff:10.0.0.5", "0.0"),
     ("node gpu-3.internal is lost", "gpu-3"),
     ("vault.service.consul says no", "consul"),
     ("host kubernetes.default.svc.cluster.local", "kubernetes"),
@@ -60,6 +62,8 @@ STRANGE = [
     ("postgres://user:pw@db/x", "user"),
     ("secret=hunter2", "hunter2"),
     ("server=db1;uid=sa", "db1"),
+    ("DB_PASS=hunter2", "hunter2"),
+    ("Authorization: Token hunter2hunter2", "hunter2"),
     ("Authorization was Basic dXNlcjpwYXNz", "dXNl"),
     ("path:/srv/models/x", "srv"),
     ("password: hunter2", "hunter2"),
@@ -235,6 +239,7 @@ def test_what_it_says_of_a_request_is_left(message: str) -> None:
         b85encode(KEY.encode()).decode(),
         KEY.encode().hex(),
         KEY.encode().hex(" ").upper(),
+        ", ".join(map(hex, KEY.encode())),
         str(list(KEY.encode())),
         codecs.encode(KEY, "rot13"),
         KEY[::-1],
@@ -258,6 +263,12 @@ def test_our_key_in_another_writing_withholds_the_text(written: str) -> None:
     assert detail == (
         f"{ProviderRejected.default_detail} Its reason is not shown (status 422, its request req_0123456789)."
     )
+
+
+@pytest.mark.parametrize("key", ["", "ollama"])
+def test_a_server_without_a_key_or_with_a_word_for_one_is_told(key: str) -> None:
+    said = "Input validation error: `inputs` must be a list"
+    assert told(said, key=key) == said
 
 
 @pytest.mark.parametrize("request_id", [KEY, f"req_{KEY[3:11]}", "a b", "x" * 100, "10.0.0.5"])

@@ -649,22 +649,33 @@ def test_a_checkpoint_carries_who_is_asked_and_who_was_abandoned(routed: Routed)
     assert len(abandoned()) == 1
 
 
-@pytest.mark.parametrize("streamed", [True, False])
+FAILED = {"error": {"message": "no", "code": 500}}
+
+
+@pytest.mark.parametrize(
+    ("told", "streamed"),
+    [
+        ([FAILED], False),
+        ([{}], False),
+        ([{"choices": None}], False),
+        ([{"choices": []}], False),
+        ([{"choices": []}, FAILED], True),
+        ([FAILED], True),
+    ],
+)
 def test_what_a_failed_attempt_reported_is_on_the_record_and_in_no_persons_tokens(
-    routed: Routed, streamed: bool
+    routed: Routed, told: list[dict[str, Any]], streamed: bool
 ) -> None:
-    failure = {"error": {"message": "no", "code": 500}, "usage": {**USAGE, "prompt_tokens": 4_050}}
+    usage = {"usage": {**USAGE, "prompt_tokens": 4_050}}
+    events = [{**usage, **each} for each in told]
 
     def script(peer: Peer, _: bytes) -> None:
         if streamed:
-            usage = {"choices": [], "usage": failure["usage"]}
             peer.send(CHUNKED)
-            peer.chunk(
-                b"data: %s\n\ndata: %s\n\n" % (dumps(usage).encode(), dumps(failure).encode())
-            )
+            peer.chunk(b"".join(b"data: %s\n\n" % dumps(each).encode() for each in events))
             peer.chunk(b"")
         else:
-            peer.answer(dumps(failure).encode())
+            peer.answer(dumps(events[0]).encode())
 
     routed.add(script)
     routed.add(answers("second"))

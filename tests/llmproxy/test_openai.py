@@ -536,6 +536,12 @@ class TestUsage:
     ) -> None:
         assert reported({"prompt_tokens": 12, **members}) == TokenUsage(*known)
 
+    @pytest.mark.parametrize("total", [None, 14, 5_014])
+    def test_cached_input_beside_the_prompt_is_input(self, total: int | None) -> None:
+        cached = {"prompt_tokens_details": {"cached_tokens": 5_000}}
+        usage = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": total, **cached}
+        assert reported(usage) == TokenUsage(5_009, 5, 5_000)
+
     @given(USAGES)
     def test_callers_are_told_what_is_metered_in_whole_numbers(self, usage: dict[str, Any]) -> None:
         known = reported(usage)

@@ -184,12 +184,16 @@ def test_an_error_in_place_of_a_whole_answer_is_a_refusal_that_costs_nothing(
     assert (record.end, record.input_tokens, record.output_tokens) == ("provider_failed", 0, 0)
 
 
-@pytest.mark.parametrize("surface", [each for each in SURFACES if each != "embeddings"])
-def test_an_error_in_place_of_a_whole_answer_is_charged_by_the_usage_that_it_reports(
-    play: Play, surface: str
+@pytest.mark.parametrize(
+    "told", [{"status": "failed", "output": [], "error": {"code": "server_error"}}, {}]
+)
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_failure_in_place_of_a_whole_answer_is_charged_by_the_usage_that_it_reports(
+    play: Play, surface: str, told: dict[str, Any]
 ) -> None:
+    LanguageModel.objects.create(name="embed", provider_name="embed")
     usage = {"input_tokens": 9, "output_tokens": 15, "prompt_tokens": 9, "completion_tokens": 15}
-    failed = {"status": "failed", "output": [], "error": {"code": "server_error"}, "usage": usage}
+    failed, made = {**told, "usage": usage}, 0 if surface == "embeddings" else 15
     dialect, asked = SURFACES[surface]
     with (
         play(
@@ -200,7 +204,7 @@ def test_an_error_in_place_of_a_whole_answer_is_charged_by_the_usage_that_it_rep
         complete(call)
     record = UsageRecord.objects.get()
     assert (record.end, record.source) == ("provider_failed", "provider")
-    assert (record.input_tokens, record.output_tokens) == (9, 15)
+    assert (record.input_tokens, record.output_tokens) == (9, made)
 
 
 @pytest.mark.parametrize(

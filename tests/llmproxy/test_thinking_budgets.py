@@ -25,6 +25,9 @@ PLACES: list[dict[str, Any]] = [
     {"thinking_budget": 2_000},
     {"thinking": {"type": "enabled", "budget_tokens": 2_000.0}},
     {"thinking_token_budget": 2_000},
+    # Some servers read texts as numbers.
+    {"thinking_token_budget": "2000"},
+    {"thinking_budget": " +2_000.0"},
     {"chat_template_kwargs": {"enable_thinking": True, "thinking_budget": 2_000}},
     {"extra_body": {"google": {"thinking_config": {"thinking_budget": 2_000}}}},
 ]
@@ -42,6 +45,12 @@ def test_a_budget_is_found_wherever_callers_write_it(members: dict[str, Any]) ->
     assert lowered(members, limit=2_000, wanted=2_000) == members
 
 
+@pytest.mark.parametrize("budget", ["1e400", "inf", "9" * 5_000, 10**400])
+def test_a_budget_without_end_is_above_any_limit(budget: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        check({"thinking_budget": budget}, wanted=100_000, limit=100_000)
+
+
 @pytest.mark.parametrize(
     "members",
     [
@@ -50,6 +59,9 @@ def test_a_budget_is_found_wherever_callers_write_it(members: dict[str, Any]) ->
         {"thinking": {"type": "adaptive"}},
         {"reasoning": {"effort": "high"}},
         {"thinking_budget": -1},
+        {"thinking_budget": "-1"},
+        {"thinking_budget": "nan"},
+        {"thinking_budget": "auto"},
     ],
 )
 def test_other_thinking_is_no_budget(members: dict[str, Any]) -> None:

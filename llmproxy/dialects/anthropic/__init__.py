@@ -30,7 +30,7 @@ class ChatCompletions(ChatCodec):
 
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         message = parse_json_exactly(body)
-        raise_failure(message, key=key, reported=reported)
+        raise_failure(message, message.get("content"), key=key, reported=reported)
         return completion(message)
 
     def translator(self, request: Chat, *, target: Target, called: str | None) -> EventTranslator:

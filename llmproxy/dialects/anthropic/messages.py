@@ -65,7 +65,7 @@ class MessageCodec(Codec):
 
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         answer = parse_json_exactly(body)
-        raise_failure(answer, key=key, reported=reported)
+        raise_failure(answer, answer.get("content"), key=key, reported=reported)
         usage = without_costs(answer.pop("usage", None)) or {}
         drop_costs(answer)
         answer |= {"content": known_blocks(answer["content"]), "usage": usage}

@@ -9,7 +9,7 @@ from llmproxy.dialects.openai.outgoing import outgoing_members
 from llmproxy.dialects.openai.texts import NO_TEXT, plain_size
 from llmproxy.dialects.openai.usage import reported, usage_for_caller
 from llmproxy.dialects.passing import OtherTexts, drop_costs
-from llmproxy.dialects.protocol import ProviderError, ProviderRequest, Target, WholeAnswer
+from llmproxy.dialects.protocol import ProviderRequest, Target, WholeAnswer
 from llmproxy.dialects.reading import parse_json
 from llmproxy.requests.chat import Chat
 
@@ -29,10 +29,8 @@ class ChatCompletions(ChatCodec):
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         """What servers write in another shape than OpenAI's is put into it."""
         answer, _ = parse_json(body)
-        raise_failure(answer, key=key, reported=reported)
+        raise_failure(answer, answer.get("choices") or None, key=key, reported=reported)
         usage, choices = answer.pop("usage", None), answer["choices"]
-        if not choices:
-            raise ProviderError
         size = sum(plain_size(choice["message"])[0] for choice in choices)
         drop_costs(answer)
         size += OtherTexts(NO_TEXT).size(answer, *choices)

@@ -7,7 +7,6 @@ from llmproxy.dialects.failures import raise_failure
 from llmproxy.dialects.passing import drop_costs, without_costs
 from llmproxy.dialects.protocol import (
     Codec,
-    ProviderError,
     ProviderRequest,
     Target,
     TokenUsage,
@@ -30,10 +29,8 @@ class Embeddings(Codec):
 
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         answer, _ = parse_json(body)
-        raise_failure(answer, key=key, reported=_reported)
-        made, usage = answer["data"], answer.pop("usage", None) or {}
-        if not isinstance(made, list) or not made:
-            raise ProviderError
+        raise_failure(answer, answer.get("data") or None, key=key, reported=_reported)
+        usage = answer.pop("usage", None) or {}
         known = _reported(usage)
         drop_costs(answer)
         answer["usage"] = whole(without_costs(usage))

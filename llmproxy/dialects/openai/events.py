@@ -57,7 +57,8 @@ class EventTranslator(ChatTranslator):
         choices = chunk.get("choices")
         is_chunk = isinstance(choices, list)
         if chunk.get("error") or event.event == "error" or (not is_chunk and is_failure(chunk)):
-            return Piece(failed=failure_of(chunk, key=self._key()))
+            known = self._report(chunk.get("usage"))
+            return Piece(failed=failure_of(chunk, key=self._key()), reported=known)
         if not is_chunk:
             # Events of other kinds (some servers send a ping) are no chunks, and break SDKs.
             return Piece(reported=self._report(chunk.get("usage")))

@@ -35,7 +35,7 @@ class Responses(Codec):
 
     def _read(self, body: bytes, key: Callable[[], str]) -> WholeAnswer:
         answer, _ = parse_json(body)
-        raise_failure(answer, key=key, reported=reported)
+        raise_failure(answer, answer.get("output"), key=key, reported=reported)
         usage = without_costs(answer.get("usage"))
         drop_costs(answer)
         answer["usage"], known = usage, reported(usage)

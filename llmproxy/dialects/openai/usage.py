@@ -27,12 +27,16 @@ def reported(usage: Any) -> TokenUsage | None:
     if prompt is None or completion is None:
         return None
     reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
+    cached = max(_detail(usage, "prompt_tokens_details", each) for each in _READ)
+    if cached > prompt:
+        # Some gateways to Anthropic's API report it beside, as that does.
+        prompt += cached
     beside = (count_of(usage.get("total_tokens")) or 0) - prompt - completion
     beside = max(beside, reasoning if reasoning > completion else 0)
     return TokenUsage(
         input=prompt,
         output=completion + beside,
-        cached_input=max(_detail(usage, "prompt_tokens_details", each) for each in _READ),
+        cached_input=cached,
         reasoning=reasoning,
         cache_write=max(_detail(usage, "prompt_tokens_details", each) for each in _WRITTEN),
     )
