@@ -28,7 +28,7 @@ STEP = 100
 RUN_SECONDS = 20.0
 _LOCK = "usage.daily"
 _End = UsageRecord.End
-_SUMS: dict[str, Any] = {
+SUMS: dict[str, Any] = {
     "calls": Count("pk"),
     "errors": Count("pk", filter=Q(end__in=(_End.PROVIDER_FAILED, _End.TIMEOUT, _End.CRASHED))),
     "disconnected": Count("pk", filter=Q(end=_End.CLIENT_GONE)),
@@ -127,7 +127,7 @@ def _counted(people: Collection[UUID], *, period: date, since: date) -> Iterator
         user_id__in=people, period=period, day__gte=since, state=UsageRecord.State.SETTLED
     ).order_by()
     sums: dict[tuple[Any, ...], dict[str, int]] = {}
-    for row in calls.values_list(*DAILY_KEY).annotate(**_SUMS):
+    for row in calls.values_list(*DAILY_KEY).annotate(**SUMS):
         size = len(DAILY_KEY)
         sums[row[:size]] = dict(zip(DAILY_SUMS, row[size:], strict=True))
     for call, attempt in abandoned_attempts(calls):

@@ -1,0 +1,132 @@
+"""Spending: what calls used and cost, by day or month, and ranked by client, person, model, provider, key or label.
+
+Those of keys and labels are sums of the ledger, without attempts that were abandoned; all others are of daily usage.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from statistics import median
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db.models import F, QuerySet, Sum
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import TruncMonth
+
+from usage.daily import SUMS
+from usage.models import DailyUsage, UsageRecord
+from usage.models.totals import DAILY_SUMS
+
+# By what sums are ranked: the column of daily usage, or of the ledger.
+GROUPS: Mapping[str, Any] = {
+    "client": F("client_id"),
+    "person": F("user_id"),
+    "model": F("model"),
+    "provider": F("provider"),
+    "key": F("key_id"),
+    "label": KeyTextTransform("user", "labels"),
+}
+_DAILY: Mapping[str, Any] = {f"{name}_sum": Sum(name) for name in DAILY_SUMS}
+# How far back a forecast looks.
+FOUR_WEEKS = timedelta(weeks=4)
+
+
+class Sums(NamedTuple):
+    """``input`` includes ``cached``; the cost is in millionths of a dollar, of the calls with prices."""
+
+    calls: int = 0
+    errors: int = 0
+    disconnected: int = 0
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    cost: int = 0
+    unpriced: int = 0
+
+
+def total(rows: Iterable[Sums]) -> Sums:
+    return Sums(*map(sum, zip(*rows, strict=True)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which calls: those of a client, a person, a model, a provider or a key; None: of all."""
+
+    client_id: UUID | None = None
+    user_id: UUID | None = None
+    model: str | None = None
+    provider: str | None = None
+    key_id: UUID | None = None
+
+    def by_day(self, since: date, until: date) -> dict[date, Sums]:
+        """The sums of each day that has calls; both ends are included."""
+        rows, sums = self._rows(since, until)
+        return {day: Sums(*row) for day, *row in rows.values_list("day").annotate(**sums)}
+
+    def by_month(self, since: date, until: date) -> dict[date, Sums]:
+        """The sums of each month that has calls, by its first day."""
+        rows, sums = self._rows(since, until)
+        months = rows.values_list(TruncMonth("day")).annotate(**sums)
+        return {month: Sums(*row) for month, *row in months}
+
+    def ranking(self, by: str, since: date, until: date, *, most: int) -> list[tuple[Any, Sums]]:
+        """The first of a group, the most expensive first; calls without a key or a label are left out."""
+        rows, sums = self._rows(since, until, of_ledger=by in {"key", "label"})
+        named = rows.annotate(named=GROUPS[by]).filter(named__isnull=False)
+        ranked = named.values_list("named").annotate(**sums).order_by("-cost_sum", "named")
+        return [(name, Sums(*row)) for name, *row in ranked[:most]]
+
+    def costs_of(
+        self, by: str, names: Iterable[Any], since: date, until: date
+    ) -> dict[Any, dict[date, int]]:
+        """What each of these of a group cost by day."""
+        rows, sums = self._rows(since, until)
+        costs: dict[Any, dict[date, int]] = {name: {} for name in names}
+        named = rows.annotate(named=GROUPS[by]).filter(named__in=costs).values_list("named", "day")
+        for name, day, cost in named.annotate(cost_sum=sums["cost_sum"]):
+            costs[name][day] = cost
+        return costs
+
+    def daily(self, since: date, until: date) -> QuerySet[DailyUsage]:
+        """The rows of daily usage themselves; they know no keys."""
+        return DailyUsage.objects.filter(day__range=(since, until), **self._chosen)
+
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def _rows(
+        self, since: date, until: date, *, of_ledger: bool = False
+    ) -> tuple[QuerySet[Any], Mapping[str, Any]]:
+        """Rows in no order, and the sums of their columns in the order of ``Sums``."""
+        if not of_ledger and self.key_id is None:
+            return self.daily(since, until).order_by(), _DAILY
+        records = UsageRecord.objects.filter(
+            # Indexes know months.
+            period__range=(since.replace(day=1), until),
+            day__range=(since, until),
+            state=UsageRecord.State.SETTLED,
+            **self._chosen,
+        )
+        return records.order_by(), SUMS
+
+
+def forecast(costs: Mapping[date, int], *, today: date, until: date) -> dict[date, int]:
+    """What each day from today on is still expected to cost: the median of its weekday in the four weeks before.
+
+    Of today that is what goes beyond what it has cost already. Days before the first that cost anything do not count.
+    """
+    first = min((day for day in costs if today - FOUR_WEEKS <= day < today), default=today)
+    expected = {}
+    for ahead in range((until - today).days + 1):
+        day = today + timedelta(days=ahead)
+        alike = (today - timedelta(days=back) for back in range(1, FOUR_WEEKS.days + 1))
+        seen = [
+            costs.get(each, 0)
+            for each in alike
+            if each >= first and each.weekday() == day.weekday()
+        ]
+        usual = int(median(seen)) if seen else 0
+        expected[day] = max(0, usual - costs.get(day, 0)) if day == today else usual
+    return expected
