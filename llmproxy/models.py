@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from config.db.uuid7 import timed_uuid
+from config.encryption import Sealed
 from licensing.models import Plan
 from llmproxy.requests.call_request import Surface
 
@@ -78,10 +79,12 @@ class LanguageModel(models.Model):
         return self.name
 
 
-class Provider(models.Model):
+class Provider(Sealed, models.Model):
     """A provider of models. ``default`` is the one of the settings (``LLM_*``), whose row has none of their values."""
 
     DEFAULT = "default"
+    # Whoever may change its address cannot have the key sent elsewhere.
+    bound_to = ("name", "base_url")
 
     class Dialect(models.TextChoices):
         OPENAI = "openai", "OpenAI, and servers compatible with it"
@@ -158,16 +161,6 @@ class Provider(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-    def place(self, column: str) -> str:
-        """What an encrypted column is bound to."""
-        assert column == "api_key"
-        return key_place(name=self.name, base_url=self.base_url)
-
-
-def key_place(*, name: str, base_url: str) -> str:
-    """What the key of a provider is bound to: whoever may change its address cannot have it sent elsewhere."""
-    return f"llmproxy_provider.api_key {name} {base_url}"
 
 
 # The vocabularies of OpenAI's families, by the beginning of a provider's name for a model.

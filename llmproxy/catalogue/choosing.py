@@ -10,7 +10,6 @@ from django.conf import settings
 from django.db.models import QuerySet
 
 from config.api.problems import Fault, InvalidRequest, NotFound
-from config.encryption import decrypt
 from licensing.callers import Caller
 from licensing.models import Plan
 from licensing.permissions import NotEntitled
@@ -205,9 +204,7 @@ def target_of(route: Route) -> Target:
 
 def _key_of(provider: Provider) -> str:
     """The key of a provider, empty where its server wants none. Raises ``CannotDecrypt``."""
-    if provider.api_key is None:
-        return ""
-    return decrypt(bytes(provider.api_key), place=provider.place("api_key")).decode()
+    return "" if provider.api_key is None else provider.unseal("api_key").decode()
 
 
 class Offered(NamedTuple):

@@ -14,7 +14,6 @@ from environs import ValidationError
 from accounts.audit import Actor, record
 from config.api.constraints import refused_as
 from config.api.problems import Fault, InvalidRequest
-from config.encryption import encrypt
 from config.env.addresses import address_or_empty
 from config.env.values import HEADER_VALUE
 from llmproxy.models import Provider
@@ -114,7 +113,7 @@ def _write(provider: Provider, terms: ProviderTerms, *, key: str) -> Provider:
         setattr(provider, name, value)
     provider.base_url = terms.base_url.rstrip("/")
     if key:
-        provider.api_key = encrypt(key.encode(), place=provider.place("api_key"))
+        provider.seal("api_key", key.encode())
     fault = Fault("/name", "unique", "A provider of this name exists already.")
     with refused_as(fault):
         provider.save()

@@ -1,6 +1,6 @@
 """Validates the body of a model call and keeps the members for the provider."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -87,9 +87,10 @@ def parse(data: dict[str, Any], *, stream: bool | None) -> Chat:
         and not (name in _TOOL_MEMBERS and not data.get("tools") and value in _WITHOUT_TOOL)
     }
     members["messages"] = [_message(each) for each in members["messages"]]
-    for name, given in _WITHOUT_NULLS.items():
-        if name in members:
-            members[name] = given(members[name])
+    if "tools" in members:
+        members["tools"] = [_part(tool) for tool in members["tools"]]
+    if "response_format" in members:
+        members["response_format"] = _part(members["response_format"])
     return Chat(
         model=data.get("model"),
         members=members,
@@ -135,6 +136,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """A part, tool or format without what is empty."""
     return {
         name: _given(value) if isinstance(value, dict) else value
         for name, value in part.items()
@@ -157,13 +159,6 @@ def _without(members: dict[str, Any], dropped: frozenset[str]) -> dict[str, Any]
         for name, value in members.items()
         if name not in dropped and value not in (None, {})
     }
-
-
-def _tools(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [_part(tool) for tool in tools]
-
-
-_WITHOUT_NULLS: dict[str, Callable[[Any], Any]] = {"tools": _tools, "response_format": _part}
 
 
 def _stream_faults(data: dict[str, Any], *, stream: bool | None) -> Iterator[Fault]:

@@ -65,7 +65,10 @@ class ResponsesRequest(CallRequest):
     def prompt(self) -> Json:
         members = self.members
         messages = [_message(each) for each in _items(members["input"])]
-        tools = [each for tool in members.get("tools") or () for each in _with_own(tool)]
+        # A namespace holds tools of its own.
+        tools = [
+            each for tool in members.get("tools") or () for each in (tool, *tool.get("tools", ()))
+        ]
         if members.get("instructions"):
             messages.insert(0, {"role": "system", "content": members["instructions"]})
         return {
@@ -223,16 +226,6 @@ def _part(part: Json) -> Json:
     return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
 
 
-def _with_own(tool: Json) -> list[Json]:
-    """A tool, and those that a namespace holds."""
-    return [tool, *tool.get("tools", ())]
-
-
-def _name_of(tool: Json) -> str:
-    """The name of a tool; one that OpenAI defines has its type."""
-    return str(tool.get("name") or tool["type"])
-
-
 def _tool(tool: Json) -> Json:
     """A tool as one of a chat completion; the grammar of its input and the schema of its result are described."""
     form = tool.get("format") or {}
@@ -242,5 +235,10 @@ def _tool(tool: Json) -> Json:
         form.get("definition") or "",
         dumps(result) if result else "",
     ]
-    function = {"name": _name_of(tool), "description": "\n".join(filter(None, described))}
-    return {"type": "function", "function": {**function, "parameters": tool.get("parameters")}}
+    function = {
+        # One that OpenAI defines has its type for a name.
+        "name": tool.get("name") or tool["type"],
+        "description": "\n".join(filter(None, described)),
+        "parameters": tool.get("parameters"),
+    }
+    return {"type": "function", "function": function}

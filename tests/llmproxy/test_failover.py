@@ -20,7 +20,6 @@ from accounts.sessions.authentication import AccessRevoked
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import InvalidRequest, Problem, ServiceUnavailable
 from config.db.connections import release_connection
-from config.encryption import encrypt
 from licensing.callers import Caller, load_caller
 from llmproxy.calls import attempt, watch
 from llmproxy.calls.attempt import Attempt as CallAttempt
@@ -36,7 +35,7 @@ from llmproxy.dialects.protocol import (
     ProviderTimeout,
     ProviderUnavailable,
 )
-from llmproxy.models import LanguageModel, Route, key_place
+from llmproxy.models import LanguageModel, Route
 from llmproxy.models import Provider as ProviderRow
 from llmproxy.requests.chat import parse
 from tests.llmproxy.calling import admit
@@ -476,8 +475,9 @@ class TestRoutesThatCannotTakeARequest:
     ) -> None:
         attempt._unreadable.clear()
         row = routed.add(answers("first"))
-        place = key_place(name=row.name, base_url="https://elsewhere.example")
-        ProviderRow.objects.filter(pk=row.pk).update(api_key=encrypt(b"secret", place=place))
+        moved = ProviderRow(name=row.name, base_url="https://elsewhere.example")
+        moved.seal("api_key", b"secret")
+        ProviderRow.objects.filter(pk=row.pk).update(api_key=moved.api_key)
         if others:
             routed.add(answers("second"))
         for _ in range(2):

@@ -14,12 +14,11 @@ from accounts.audit import Actor
 from accounts.models import Session, User
 from accounts.sessions.sign_in import TokenPair
 from config.api.problems import Problem
-from config.encryption import encrypt
 from licensing.callers import Caller, CallerKey, load_caller
 from llmproxy.calls.token_counts import count_tokens
 from llmproxy.catalogue import readiness
 from llmproxy.dialects.protocol import RouteKey
-from llmproxy.models import LanguageModel, Provider, Route, key_place
+from llmproxy.models import LanguageModel, Provider, Route
 from llmproxy.requests.messages import parse_count
 from tests.llmproxy.test_cooling import forget
 from tests.standins.anthropic_server import COUNTED, MessagesServer, message, messages_server, text
@@ -53,9 +52,11 @@ def provider() -> Iterator[MessagesServer]:
 
 
 def add_route(name: str, base_url: str, **columns: Any) -> Provider:
-    key = encrypt(b"sk-theirs", place=key_place(name=name, base_url=base_url))
-    columns = {"dialect": "anthropic", "base_url": base_url, "api_key": key, **columns}
-    row = Provider.objects.create(name=name, **columns)
+    columns = {"dialect": "anthropic", **columns}
+    row = Provider(name=name, base_url=base_url, **columns)
+    if row.api_key is None:
+        row.seal("api_key", b"sk-theirs")
+    row.save()
     model, order = LanguageModel.objects.get(), Route.objects.count()
     Route.objects.create(model=model, provider=row, provider_name="m", order=order)
     return row

@@ -14,8 +14,7 @@ from threading import Event
 
 import pytest
 
-from config.encryption import encrypt
-from llmproxy.models import LanguageModel, Provider, Route, key_place
+from llmproxy.models import LanguageModel, Provider, Route
 from tests.served.conftest import Ground, SignIn
 from tests.served.crowd import all_at_once
 from tests.served.database import Database
@@ -41,12 +40,9 @@ def add_model(
     with database.rows():
         model = LanguageModel.objects.create(name=name, provider_name=MODEL)
         default = Provider.objects.get(name=Provider.DEFAULT)
-        provider = Provider.objects.create(
-            name=name,
-            base_url=first,
-            api_key=encrypt(b"its-key", place=key_place(name=name, base_url=first)),
-            read_timeout=read_timeout,
-        )
+        provider = Provider(name=name, base_url=first, read_timeout=read_timeout)
+        provider.seal("api_key", b"its-key")
+        provider.save()
         for order, each in enumerate((provider, default)):
             Route.objects.create(model=model, provider=each, provider_name=MODEL, order=order)
 

@@ -4,6 +4,7 @@ Token counts are cumulative: the last value of each field counts. The start of a
 only; an output count is final once the message has its stop reason. So the last ``message_delta`` says what is charged.
 """
 
+from dataclasses import replace
 from json import dumps
 from typing import Any
 
@@ -11,7 +12,6 @@ from config.api.handlers import anthropic_error
 from config.api.problems import Problem
 from config.middleware.request_id import current as request_id
 from llmproxy.dialects.anthropic.answer import prompt, reported
-from llmproxy.dialects.anthropic.usage import usage_of
 from llmproxy.dialects.failures import failure_of
 from llmproxy.dialects.passing import (
     OtherTexts,
@@ -144,6 +144,21 @@ class MessageTranslator(Translator):
 def named_event(data: dict[str, Any]) -> bytes:
     """An event of Anthropic's: clients read its name before its data."""
     return b"event: " + str(data["type"]).encode("ascii", "replace") + b"\n" + data_event(data)
+
+
+def usage_of(kept: dict[str, Any], charged: TokenUsage) -> dict[str, Any]:
+    """The provider's usage where it is what is charged, and else the usage charged."""
+    known = reported(kept)
+    # All but the reasoning, which is a part of the output.
+    if known is not None and replace(known, reasoning=charged.reasoning) == charged:
+        return kept
+    return {
+        **kept,
+        "input_tokens": charged.input - charged.cached_input - charged.cache_write,
+        "cache_read_input_tokens": charged.cached_input,
+        "cache_creation_input_tokens": charged.cache_write,
+        "output_tokens": charged.output,
+    }
 
 
 def known_blocks(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,9 +11,9 @@ from llmproxy.dialects.anthropic.message_events import (
     MessageTranslator,
     known_blocks,
     size_of_part,
+    usage_of,
 )
 from llmproxy.dialects.anthropic.overhead import TOOLS_PROMPT
-from llmproxy.dialects.anthropic.usage import usage_of
 from llmproxy.dialects.failures import raise_failure
 from llmproxy.dialects.passing import OtherTexts, drop_costs, without_costs
 from llmproxy.dialects.protocol import (
