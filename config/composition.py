@@ -9,7 +9,8 @@ from django.conf import settings
 
 from accounts import hooks
 from config import serving
-from config.console import client_page, jobs, person_page, watch
+from config.console import client_page, jobs, person_page
+from config.console.attention import watch
 from config.middleware import request_log
 from licensing.callers import claims_of, load_caller
 from licensing.models import Brake

@@ -20,6 +20,7 @@ from accounts.factors.console_sessions import why_over
 from accounts.factors.devices import has_factor
 from accounts.models import AuditEvent, User
 from accounts.people.operators import IS_AN_OPERATOR, actor_of, may_touch, record_refused_sign_in
+from config.console.attention.listing import counts
 from config.console.front import at_a_glance
 from config.console.list_filters import RestrictedAdmin
 from config.console.navigation import Count, navigation
@@ -67,12 +68,13 @@ class ConsoleSite(AdminSite):
         return {**super().each_context(request), "navigation": shown}
 
     def counts(self, request: HttpRequest) -> Mapping[str, Count]:
-        """What needs attention, by entry of the sidebar."""
-        return {}
+        """What needs attention, by entry of the sidebar: as of now on the front page, elsewhere as last looked at."""
+        return counts(request.user, found=getattr(request, "attention", None))
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """The front page."""
-        glance = at_a_glance(operator=cast("User", request.user), now=timezone.now())
+        glance = at_a_glance(request, now=timezone.now())
+        request.attention = glance["items"]  # type: ignore[attr-defined]
         return super().index(request, {"glance": glance, **(extra_context or {})})
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django import template
+from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.db.models import Model
@@ -152,6 +153,18 @@ def row_link(context: Context, row: Model | None) -> str:
     )
 
 
+@register.simple_tag(takes_context=True)
+def to(context: Context, row: Model | str, text: object = "", query: str = "") -> SafeString:
+    """The name of a row, or a text for it or for a list ("app.model"), linked where this operator may open it."""
+    href, request = "", context.get("request")
+    if isinstance(row, Model):
+        href = row_link(context, row) if request else ""
+    elif request and admin.site.get_model_admin(apps.get_model(row)).has_view_permission(request):
+        page = f"admin:{row.replace('.', '_')}_changelist"
+        href = f"{reverse(page)}?{query}".rstrip("?")
+    return cell(Link(str(text or row), href))
+
+
 @register.simple_tag
 def columns(*names: str) -> SafeString:
     """The head of a table."""
@@ -163,6 +176,12 @@ def columns(*names: str) -> SafeString:
 def grouped(number: int | None) -> str:
     """A number in groups of three."""
     return NOTHING if number is None else f"{number:,}"
+
+
+@register.filter
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 @register.filter

@@ -113,9 +113,9 @@ def last_runs() -> list[Run]:
     return [Run(job.name, last.get(job.name), done.get(job.name)) for job in JOBS]
 
 
-def missed(*, now: datetime) -> list[Run]:
+def missed(*, now: datetime, runs: list[Run] | None = None) -> list[Run]:
     """Returns jobs without a successful run for more than a night, except on the first day and for new jobs."""
-    runs = last_runs()
+    runs = last_runs() if runs is None else runs
     if all(run.last is None for run in runs):
         begun = AuditEvent.objects.aggregate(first=Min("at"))["first"]
         return runs if begun is not None and begun < now - OVERDUE else []

@@ -8,7 +8,7 @@ from django.urls import reverse
 from pytest_django.fixtures import Settings
 
 from accounts.models import AuditEvent, User
-from config.console.front import at_a_glance
+from config.console.attention.listing import items
 from releases.delivery.storage import IMMUTABLE_CACHE
 from releases.models import Publication, Purge, ShellChannel
 from tests.conftest import Browser
@@ -55,7 +55,7 @@ def test_a_failed_purge_is_red_here_and_on_the_front_page(
     console: Browser, operator: User, published: Pipeline, settings: Settings, now: datetime
 ) -> None:
     def troubles() -> str:
-        return " ".join(each.says for each in at_a_glance(operator=operator, now=now)["alerts"])
+        return " ".join(str(each) for each in items(operator=operator, now=now))
 
     settings.CDN_PURGE = "purge"
     live = Publication.objects.of("stable")[0]

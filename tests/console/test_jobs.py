@@ -10,7 +10,7 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.models import AuditEvent, User
-from config.console.alerts import alerts
+from config.console.attention.listing import items
 from config.jobs.queue import forget_old, forget_resets, forgive_superseded
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -139,8 +139,8 @@ def test_a_failed_job_is_discarded_with_a_reason_and_asked_about_no_more(
     assert number("mail.send", "failed") == 1
     console.post(page(world.job_id, "discard"), {"reason": "They have left."})
     assert number("mail.send", "cancelled") == 1
-    assert "failed for good" not in " ".join(
-        each.says for each in alerts(now=now, operator=operator)
+    assert "failed permanently" not in " ".join(
+        str(each) for each in items(now=now, operator=operator)
     )
     event = AuditEvent.objects.get(action="job:discarded")
     assert (event.actor, event.target, event.target_id, event.reason) == (

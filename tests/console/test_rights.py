@@ -11,7 +11,7 @@ from django.urls import resolve, reverse
 
 from accounts.audit import Actor
 from accounts.models import Role, User
-from config.console.alerts import CONDITIONS
+from config.console.attention.listing import KINDS
 from releases.models import AppPin, MicroApp
 from tests.conftest import Browser
 from tests.console.conftest import World
@@ -26,10 +26,10 @@ Address = Callable[[World], str]
 BLOCKS = {
     "front": {
         "Licences active": "view_licence",
-        "Grace that ends soon": "view_licence",
+        "is in its grace period until": "view_licence",
         "Calls in flight": "view_runningcall",
-        "Jobs that failed for good": "view_procrastinatejob",
-        "Every night": "view_auditevent",
+        "failed permanently": "view_procrastinatejob",
+        "Nightly jobs": "view_auditevent",
         "override:granted": "view_auditevent",
     },
     "person": {
@@ -151,8 +151,8 @@ def test_who_sees_no_troubles_is_not_told_that_there_are_none(
     stranger: Browser, world: World
 ) -> None:
     text = helper(stranger, ()).get("/admin/").content.decode()
-    assert "Nothing that you may look at." in text
-    assert "no night was missed" not in text
+    assert "Nothing needs attention in your areas." in text
+    assert "Nightly jobs" not in text
 
 
 def test_every_right_that_a_trouble_asks_for_is_one_that_can_be_given(db: None) -> None:
@@ -160,7 +160,7 @@ def test_every_right_that_a_trouble_asks_for_is_one_that_can_be_given(db: None) 
         f"{label}.{codename}"
         for label, codename in Permission.objects.values_list("content_type__app_label", "codename")
     }
-    assert {permission for permission, _ in CONDITIONS} <= there
+    assert {kind.right for kind in KINDS} <= there
 
 
 def test_what_happened_to_a_row_is_for_who_may_view_it(

@@ -12,7 +12,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent, AuditPosition, Client
-from config.console.watch import watch
+from config.console.attention.watch import watch
 from config.management import nightly
 from config.observability.syslog import Receiver
 from telemetry.models import DailyShare

@@ -10,7 +10,7 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from accounts.models import User
-from config.console.front import at_a_glance
+from config.console.attention.listing import items
 from llmproxy.catalogue.vendors import fetches
 from llmproxy.models import LanguageModel, Provider
 from tests.conftest import Browser
@@ -22,7 +22,7 @@ INSIDE = "https://vault.service.consul/v1/secret"
 
 
 def warned(now: datetime) -> str:
-    return " ".join(each.says for each in at_a_glance(operator=OWNER, now=now)["alerts"])
+    return " ".join(str(each) for each in items(operator=OWNER, now=now))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from accounts.audit import Actor
 from accounts.models import AuditEvent, Client, User
 from config.api.problems import InvalidRequest
-from config.console.alerts import alerts
+from config.console.attention.listing import items
 from config.console.client_page import SetClientBudget
 from config.money import DOLLAR
 from licensing.licences import create_client
@@ -334,12 +334,13 @@ class TestTelling:
         self, user: User, organisation: Client, by: Actor
     ) -> None:
         def listed(now: datetime) -> list[str]:
-            return [each.says for each in alerts(now=now) if each.name.startswith("budget")]
+            return [str(each) for each in items(now=now) if each.kind.name.startswith("budget")]
 
         allow(organisation, 10, by)
         spend(user, 8)
         budgets.watch(now=NOON)
-        assert listed(NOON) == ["Acme has spent 80 % of this month's budget."]
+        [says] = listed(NOON)
+        assert says.startswith("Acme has spent 80 % of its budget: ")
         spend(user, 2)
         budgets.watch(now=NOON)
         [says] = listed(NOON)
@@ -350,13 +351,16 @@ class TestTelling:
         self, organisation: Client, by: Actor, settings: Any
     ) -> None:
         def listed() -> list[str]:
-            return [each.says for each in alerts(now=NOON) if each.name == "unpriced models"]
+            return [str(each) for each in items(now=NOON) if each.kind.area == "Models"]
 
         assert listed() == []
         allow(organisation, 10, by)
         name = settings.LLM_DEFAULT_MODEL
         says = f"Budgets do not count the calls of models without prices: {name}."
-        assert listed() == [says]
+        [told] = listed()
+        assert told.startswith(
+            f"The default model {name} is not among the models, so it has no prices"
+        )
         assert says in SetClientBudget().effects(organisation)
 
 

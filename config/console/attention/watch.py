@@ -10,14 +10,17 @@ import random
 import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
+from time import monotonic
 
 from django.conf import settings
 from django.db import transaction
+from django.urls import reverse
 
 from accounts.audit import Actor, record
 from accounts.models import AuditEvent
-from config.console import alerts
-from config.console.alerts import Condition
+from config.console.attention import listing
+from config.console.attention.finding import STILL_AFTER
+from config.console.attention.kinds import Item
 from config.db.advisory_locks import alone
 from config.db.connections import database_now, release_connection
 from config.jobs.mail import Refused, deliver, queue_for_operators
@@ -36,13 +39,13 @@ def watch(*, now: datetime) -> list[str]:
     with alone("operators' watch") as first:
         if not first:
             return []
-        present = {alert.name: alert for alert in alerts.alerts_by_mail(now=now)}
+        present = {item.name: item for item in listing.by_mail(now=now)}
         standing = _standing()
         for name in standing.keys() - present.keys():
             record(CLEARED, name, by=WATCH, now=now, target_id=name)
-        for name, alert in present.items():
+        for name, item in present.items():
             if name not in standing or standing[name] < now - AGAIN_AFTER:
-                _raise(alert, by_hand=WORKER in present, now=now)
+                _raise(item, by_hand=WORKER in present, now=now)
         release_connection()
         return sorted(present)
 
@@ -57,38 +60,44 @@ def _standing() -> dict[str, datetime]:
     return {event.target: event.at for event in newest if event.action == RAISED}
 
 
-def _raise(alert: Condition, *, by_hand: bool, now: datetime) -> None:
+def _raise(item: Item, *, by_hand: bool, now: datetime) -> None:
     """Sends the mail and writes the event. A mail that cannot be sent is tried again a minute later.
 
-    A mail that is refused for good is not; the console shows the alert.
+    A mail that is refused for good is not; the console shows it.
     """
-    if alert.name == WORKER:
+    if item.name == WORKER:
         log.error("worker_stands_still")
+    (subject, text), page = item.mail(), reverse("admin:index")
     if by_hand and settings.OPERATOR_EMAILS:
-        text = f"{alert.text}\n\n{settings.BASE_URL}{alert.path}\n"
         with suppress(Refused):
-            deliver(to=settings.OPERATOR_EMAILS, subject=alert.subject, text=text)
+            deliver(
+                to=settings.OPERATOR_EMAILS,
+                subject=subject,
+                text=f"{text}\n\n{settings.BASE_URL}{page}\n",
+            )
     with transaction.atomic():
-        after = {"says": alert.subject}
-        record(RAISED, alert.name, by=WATCH, now=now, target_id=alert.name, after=after)
+        after = {"says": subject}
+        record(RAISED, item.name, by=WATCH, now=now, target_id=item.name, after=after)
         if not by_hand:
-            queue_for_operators(subject=alert.subject, text=alert.text, path=alert.path)
+            queue_for_operators(subject=subject, text=text, path=page)
 
 
 def start() -> threading.Thread:
-    """Watches every minute for the life of this process, first once a worker has had time to start."""
+    """Counts for the sidebar every minute, and watches too once a worker has had time to start."""
     thread = threading.Thread(target=_look_for_ever, name="watch", daemon=True)
     thread.start()
     return thread
 
 
 def _look_for_ever() -> None:
-    pause = threading.Event()
-    pause.wait(alerts.STILL_AFTER.total_seconds())
+    pause, began = threading.Event(), monotonic()
     while True:
         try:
             # By the database's clock: a wrong clock of this host must raise no alert.
-            watch(now=database_now())
+            now = database_now()
+            listing.look(now=now)
+            if monotonic() - began > STILL_AFTER.total_seconds():
+                watch(now=now)
         except Exception:
             # Tried again a minute later, for instance once the database answers.
             log.warning("watch_failed", exc_info=True)

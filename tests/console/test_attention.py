@@ -1,0 +1,291 @@
+"""What needs attention: every kind is told with whom it concerns, since when, and the action that answers it."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from accounts.audit import Actor, record
+from accounts.models import Client, Role, Session, User
+from config.console.attention import listing
+from config.console.attention.kinds import SHOWN, Item, Level
+from config.console.attention.listing import KINDS, items
+from config.console.front import at_a_glance
+from config.console.navigation import Count
+from licensing.licences import set_operator_status
+from licensing.models import Brake, Standing
+from llmproxy.catalogue import health
+from llmproxy.models import LanguageModel, Provider, Route
+from releases.models import Purge, ShellChannel
+from tests.conftest import Browser
+from tests.console.conftest import World
+from tests.console.test_roles import operator_with
+from usage.budgets import set_budget
+from usage.models import Alert, Budget, MonthlyUsage, UsageRecord
+from usage.overrides import Allowance, grant_override
+from usage.periods import Period
+from usage.stops import stop_model_calls
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+
+
+def told(now: datetime, kind: str) -> list[Item]:
+    return [item for item in items(now=now) if item.kind.name == kind]
+
+
+def one(now: datetime, kind: str) -> Item:
+    [item] = told(now, kind)
+    return item
+
+
+@pytest.fixture
+def act(rf: Any, operator: User) -> Any:
+    """The label of the action beside an item, for an owner."""
+    request = rf.get("/admin/")
+    request.user = operator
+
+    def label(item: Item, *, now: datetime) -> str | None:
+        lines = at_a_glance(request, now=now)["attention"]
+        [line] = [each for each in lines if each.item.name == item.name]
+        return line.act and line.act[0]
+
+    return label
+
+
+def test_a_halted_channel_is_told(world: World, act: Any, now: datetime) -> None:
+    ShellChannel.objects.update(halted_at=now - HOUR)
+    item = one(now, "channel")
+    assert str(item) == "Channel stable is halted. Its shells are offered nothing."
+    assert (item.level, item.since) == (Level.ACT, now - HOUR)
+    # Nothing earlier to go back to.
+    assert act(item, now=now) == "Resume"
+
+
+def test_a_stopped_person_is_told_with_the_reason(
+    world: World, by: Actor, act: Any, now: datetime
+) -> None:
+    reason = "A {loop} in a <macro>."
+    stop_model_calls(user_id=world.person.pk, ends_at=None, reason=reason, by=by, now=now)
+    item = one(now, "stopped")
+    assert str(item) == f"{world.person} is stopped: {reason}"
+    assert (item.whom, item.since, act(item, now=now)) == ("1 person", now, "Restart model calls")
+
+
+def test_many_of_a_kind_are_summed(world: World, by: Actor, now: datetime) -> None:
+    for person in world.people:
+        stop_model_calls(user_id=person.pk, ends_at=None, reason="x", by=by, now=now)
+    *named, rest = told(now, "stopped")
+    assert len(named) == SHOWN
+    assert str(rest) == f"{len(world.people) - SHOWN} more people are stopped."
+
+
+def used(person: User, share: int, now: datetime) -> None:
+    """The person's output, in percent of the cap, with the alert that its settlement leaves."""
+    plan = person.client.licence.plan  # type: ignore[union-attr]
+    cap = plan.monthly_output_tokens = 10_000
+    plan.save()
+    months = MonthlyUsage.objects.filter(user=person)
+    months.update(input_used=0, output_used=cap * share // 100, day_used=0)
+    kind = Alert.Kind.OUTPUT_ALL if share >= 100 else Alert.Kind.OUTPUT
+    month = Period.of(now).month
+    Alert.objects.create(user=person, kind=kind, period=month, used=1, cap=cap, noticed_at=now)
+
+
+def test_caps_reached_and_near_are_told_by_the_caps_of_now(
+    world: World, by: Actor, now: datetime
+) -> None:
+    Alert.objects.all().delete()
+    used(world.people[6], 100, now)
+    used(world.people[7], 85, now)
+    reached, near = told(now, "cap")
+    assert (
+        str(reached)
+        == f"{world.people[6]} is at the cap of output tokens: 10,000 of 10,000 (100 %)."
+    )
+    assert "(85 %)" in str(near)
+    assert (reached.level, near.level) == (Level.ACT, Level.WATCH)
+    more = Allowance(monthly_output_tokens=100_000)
+    end = now + timedelta(days=20)
+    for person in world.people[6:]:
+        grant_override(user_id=person.pk, allowance=more, ends_at=end, reason="x", by=by, now=now)
+    assert told(now, "cap") == []
+
+
+def test_budgets_are_told_with_their_forecast(
+    world: World, by: Actor, act: Any, now: datetime
+) -> None:
+    set_budget(client_id=world.client.pk, monthly=10_000_000, reason="x", by=by, now=now)
+    month = Period.of(now)
+    Budget.objects.update(period=month.month, spent=9_900_000, warned_at=now)
+    item = one(now, "budget")
+    assert str(item).startswith("Acme has spent 99 % of its budget: $9.90 of $10.00.")
+    assert ("At this pace it is spent" in str(item)) == (now.day < 30)
+    assert (item.level, item.whom) == (Level.WATCH, "8 people")
+    Budget.objects.update(spent=14_200_000, exceeded_at=now)
+    item = one(now, "budget")
+    assert "$14.20 of $10.00 (142 %)" in str(item)
+    assert (item.level, act(item, now=now)) == (Level.ACT, "Set budget")
+
+
+def test_graces_decisions_and_overrides_that_end_soon_are_told(
+    world: World, by: Actor, act: Any, now: datetime
+) -> None:
+    item = one(now, "licence")
+    assert str(item).startswith("Acme is in its grace period until ")
+    assert act(item, now=now) == "Change status"
+    set_operator_status(
+        licence_id=world.client.licence.pk, status=Standing.ACTIVE, grace_until=None,
+        ends_at=now + timedelta(days=2), reason="x", by=by, now=now,
+    )  # fmt: skip
+    assert str(one(now, "licence")).startswith("The decision that Acme is active ends ")
+    assert told(now, "override") == []
+    later = now + timedelta(days=5)
+    named = told(later, "override")
+    assert len(named) == SHOWN
+    assert str(named[0]).startswith(f"The override of {world.people[0]} ends ")
+
+
+def test_a_held_suspension_is_told(world: World, act: Any, now: datetime) -> None:
+    Brake.objects.create(job="expire_grace", licence_ids=[1, 2], clients=2, noticed_at=now)
+    item = one(now, "suspensions")
+    assert str(item) == "expire_grace waits for you: it would suspend 2 of 2 clients."
+    assert act(item, now=now) == "Confirm the suspensions"
+
+
+@pytest.fixture
+def provider(world: World) -> Iterator[Provider]:
+    cache.clear()
+    provider = Provider.objects.create(name="fast", base_url="https://fast.example/v1")
+    small = LanguageModel.objects.get(name="small")
+    Route.objects.create(model=small, provider=provider, provider_name="fast-small", order=1)
+    yield provider
+    cache.clear()
+
+
+def test_a_failing_an_unreachable_and_a_paused_provider_are_told(
+    provider: Provider, act: Any, now: datetime
+) -> None:
+    for _ in range(5):
+        health.note(provider.name, failed=True)
+    health.write_counts(now=now)
+    item = one(now, "provider")
+    assert str(item) == "Provider fast is unreachable."
+    assert (item.level, item.whom, act(item, now=now)) == (Level.ACT, "5 failed in 5 min", "Try it")
+    health.note(provider.name, failed=False)
+    health.write_counts(now=now)
+    item = one(now, "provider")
+    assert str(item) == "Provider fast fails more calls than it answers."
+    route = health.RouteKey("fast", "fast-small")
+    health.readiness.note_failure(route, wait=20, now=now)
+    assert str(one(now, "provider")) == (
+        "Provider fast is paused for 20 s at its own request: fast-small."
+    )
+
+
+def test_routes_without_prices_are_told_by_name_and_spare_ones_apart(
+    provider: Provider, by: Actor, act: Any, now: datetime
+) -> None:
+    small = LanguageModel.objects.get(name="small")
+    Route.objects.get_or_create(
+        model=small,
+        provider=Provider.objects.get_or_create(name="default")[0],
+        defaults={"provider_name": "x", "order": 0},
+    )
+    assert told(now, "unpriced") == []
+    set_budget(client_id=Client.objects.first().pk, monthly=10, reason="x", by=by, now=now)  # type: ignore[union-attr]
+    first, spare = told(now, "unpriced")
+    assert str(first).startswith("The route small at default has no prices")
+    assert str(spare).startswith("The spare route small at fast has no prices")
+    assert act(first, now=now) == "Set prices"
+    Provider.objects.filter(name="default").update(is_on=False)
+    assert str(one(now, "unpriced")).startswith("The route small at fast")
+
+
+def test_abandoned_calls_and_implausible_reports_are_told(
+    world: World, act: Any, now: datetime
+) -> None:
+    call = UsageRecord.objects.filter(state="settled").first()
+    assert call is not None
+    same = {"user": world.person, "period": Period.of(now).day, "used": 34, "cap": 20}
+    Alert.objects.create(kind=Alert.Kind.ABANDONED, noticed_at=now, **same)
+    Alert.objects.create(kind=Alert.Kind.REPORT, noticed_at=now, record_id=call.pk, **same)
+    report, item = sorted(told(now, "alert"), key=lambda each: each.row.kind, reverse=True)
+    assert str(item) == f"{world.person} abandoned 34 calls within an hour."
+    assert act(item, now=now) == "Stop model calls"
+    assert str(report).startswith("The report of a provider on a call of ")
+    assert act(report, now=now) is None
+    Alert.objects.update(told_at=now)
+    assert told(now + timedelta(days=2), "alert") == []
+
+
+def test_the_reuse_of_a_token_is_told_for_a_day(world: World, act: Any, now: datetime) -> None:
+    session = Session.objects.filter(user=world.person).first()
+    assert session is not None
+    by = Actor(name="whoever presented the token")
+    record("session:token_reused", world.person.email, by=by, now=now, target_id=session.pk)
+    item = one(now, "reuse")
+    assert str(item).startswith(f"A replaced token of {world.person} was presented again")
+    assert (item.since, act(item, now=now)) == (now, "Revoke all sessions")
+    assert told(now + timedelta(days=2), "reuse") == []
+
+
+def test_a_failed_purge_is_told(world: World, act: Any, now: datetime, settings: Any) -> None:
+    settings.CDN_PURGE = "purge"
+    channel = ShellChannel.objects.get()
+    Purge.objects.create(
+        channel=channel, asked_at=now, tried_at=now, due_at=now, attempts=2, failure="old_bytes"
+    )
+    item = one(now, "not_purged")
+    assert str(item) == "The CDN does not serve what stable offers (old_bytes)."
+    assert act(item, now=now) == "Purge again"
+
+
+def test_what_to_act_on_comes_first_and_then_the_newest(world: World, now: datetime) -> None:
+    ShellChannel.objects.update(halted_at=now - HOUR)
+    Brake.objects.create(job="expire_grace", licence_ids=[1], clients=2, noticed_at=now)
+    found = items(now=now)
+    assert [each.level for each in found] == sorted(each.level for each in found)
+    names = [each.kind.name for each in found]
+    assert names.index("suspensions") < names.index("channel") < names.index("licence")
+
+
+@pytest.mark.parametrize("role", sorted(Role.values))
+def test_each_role_sees_its_areas_alone_and_links_that_it_may_open(
+    role: str, world: World, by: Actor, now: datetime
+) -> None:
+    ShellChannel.objects.update(halted_at=now)
+    stop_model_calls(user_id=world.person.pk, ends_at=None, reason="x", by=by, now=now)
+    operator = operator_with(role)
+    found = {item.kind.name for item in items(now=now, operator=operator)}
+    assert ("stopped" in found) == (role != Role.RELEASE)
+    assert ("channel" in found) == (role != Role.LICENSING)
+    assert all(operator.has_perm(kind.right) for kind in KINDS if kind.name in found)
+
+
+def test_the_sidebar_counts_by_area_what_an_operator_may_see(
+    world: World, by: Actor, now: datetime
+) -> None:
+    ShellChannel.objects.update(halted_at=now)
+    stop_model_calls(user_id=world.person.pk, ends_at=None, reason="x", by=by, now=now)
+    listing.look(now=now)
+    release = listing.counts(operator_with(Role.RELEASE))
+    assert release["Channels"] == Count(1)
+    assert "People" not in release
+    owner = operator_with(Role.OWNER)
+    assert listing.counts(owner)["People"] == Count(2)
+    assert "Channels" not in listing.counts(owner, found=[])
+
+
+def test_a_role_without_the_action_gets_none(world: World, by: Actor, now: datetime) -> None:
+    stop_model_calls(user_id=world.person.pk, ends_at=None, reason="x", by=by, now=now)
+    address = reverse("admin:accounts_user_restart_calls", args=[world.person.pk])
+    for role, offered in ((Role.SUPPORT, True), (Role.LICENSING, False), (Role.AUDITOR, False)):
+        page = Browser()
+        page.force_login(operator_with(role))
+        text = page.get("/admin/").content.decode()
+        assert (address in text) == offered, role
+        assert f"{world.person}</a> is stopped" in text
