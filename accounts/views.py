@@ -222,6 +222,7 @@ def _session_of(request: Request) -> UUID:
 def _device(request: Request, given: dict[str, Any]) -> Device:
     return Device(
         fingerprint=given.get("device_fp") or "",
+        agent=request.headers.get("User-Agent", "")[:200],
         address=address_of(request),
         request_id=request_id(),
     )

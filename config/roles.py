@@ -68,6 +68,7 @@ ACTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "accounts.connection_disconnect": ("support", PLAIN),
     "accounts.connectionrevocation_dismiss": ("", GRAVE),
     "accounts.connectionrevocation_retry": ("support", PLAIN),
+    "accounts.operator_add": ("", GRAVE),
     "accounts.session_end": ("support", PLAIN),
     "accounts.user_add": ("licensing", PLAIN),
     "accounts.user_disable": ("support", OPERATORS),

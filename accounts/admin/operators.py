@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
@@ -12,9 +13,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from accounts.admin.person_action import PersonAction
+from accounts.factors.devices import with_factors
 from accounts.models import Operator, Role, User
-from accounts.people.roles import change_roles, dismiss_operator, make_operator
-from config.console.actions import ReasonForm, Result
+from accounts.people.roles import add_by_code, change_roles, dismiss_operator, make_operator
+from config.console.actions import Action, OneTimeResult, ReasonForm, Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import ChoiceFilter, moment, yes_no
 
@@ -39,19 +41,44 @@ class OperatorAction(PersonAction):
         return cast("User", by.user).is_owner and super().available(target, by=by)
 
 
+class NewOperatorForm(RolesForm):
+    email = forms.EmailField(max_length=254)
+    field_order = ("email", "roles")
+
+
+class NewOperator(Action):
+    """All that makes an operator, in one act: the account, its roles, the set-up code and the mail."""
+
+    name = "add"
+    label = "New operator"
+    button = "Add operator"
+    permission = "add"
+    form_class = NewOperatorForm
+
+    def effects(self, target: None) -> Iterable[str]:
+        yield "They get a mail that says who added them and where to begin. It holds no link that signs anybody in."
+        yield "You are shown a set-up code once. Tell it to them: with it they choose a password and set up a factor."
+
+    def do(self, target: None, *, email: str, **given: Any) -> OneTimeResult:
+        code = add_by_code(email=email, **given)
+        begin = settings.BASE_URL + reverse("account:one-time")
+        shown = {"code": code, "email": email.lower(), "roles": given["roles"], "begin": begin}
+        shown["console"] = settings.BASE_URL + reverse("admin:login")
+        return OneTimeResult(template="admin/console/new_operator.html", shown=shown)
+
+
 class MakeOperator(OperatorAction):
     name = "operator"
     label = "Make operator"
     form_class = RolesForm
 
     def available(self, target: User, *, by: HttpRequest) -> bool:
-        # Operators belong to no client; the rule refuses the rest with a sentence.
-        no_other = not target.is_staff and target.client_id is None
-        return no_other and super().available(target, by=by)
+        # As the rule has it: it would refuse everybody else.
+        known = target.is_active and target.has_usable_password() and target.client_id is None
+        return known and not target.is_staff and super().available(target, by=by)
 
     def effects(self, target: User) -> Iterable[str]:
         yield f"{target} can use this console, and in it do what the roles allow."
-        yield "Only a person who belongs to no client and has set a password can become an operator."
 
     def do(self, target: User, **given: Any) -> Result:
         make_operator(user_id=target.pk, **given)
@@ -117,31 +144,41 @@ class ClientFilter(ChoiceFilter):
 class OperatorAdmin(ConsoleAdmin):
     """A list whose rows lead to the pages of people."""
 
+    add_action = NewOperator()
     list_display = (
         "person",
         "roles",
-        "client",
+        "factor",
         yes_no("is_active", "enabled"),
         moment("last_login", "last sign-in"),
-        moment("created_at"),
+        moment("created_at", "since"),
     )
     list_display_links = None
     list_filter = (RoleFilter, ClientFilter, "is_active")
-    list_select_related = ("client",)
     search_fields = ("email",)
     uuid_fields = ("id",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return super().get_queryset(request).distinct()
+        rows = super().get_queryset(request).select_related("client").distinct()
+        return with_factors(rows)  # type: ignore[no-any-return]
 
     def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.changelist_view)
-        return [path("", view, name="accounts_operator_changelist")]
+        wrap, named = self.admin_site.admin_view, "accounts_operator"
+        return [
+            path("", wrap(self.changelist_view), name=f"{named}_changelist"),
+            path("add/", wrap(self.add_view), name=f"{named}_add"),
+        ]
+
+    @admin.display(description="second factor")
+    def factor(self, operator: Any) -> str:
+        kinds = (("passkey", operator.has_passkey), ("app", operator.has_app))
+        return ", ".join(name for name, known in kinds if known) or "none yet"
 
     @admin.display(description="email", ordering="email")
     def person(self, operator: Operator) -> SafeString:
         page = reverse("admin:accounts_user_change", args=[operator.pk])
-        return format_html('<a href="{}">{}</a>', page, operator)
+        of = f" (of {operator.client}, as no operator should be)" if operator.client else ""
+        return format_html('<a href="{}" class="strong">{}</a>{}', page, operator, of)
 
     @admin.display(description="roles")
     def roles(self, operator: Operator) -> str:

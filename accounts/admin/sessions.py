@@ -9,6 +9,8 @@ from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import URLPattern, path
 from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from accounts.admin.audit import events_about
 from accounts.admin.large_lists import THEIRS, LargeList
@@ -61,7 +63,7 @@ class SessionAdmin(LargeList):
     list_display = (
         "short_id",
         "user",
-        "device_fp",
+        "device",
         moment("started_at"),
         moment("last_used_at"),
         "last_used_from",
@@ -73,10 +75,11 @@ class SessionAdmin(LargeList):
     list_select_related = ("user",)
     search_help_text = f"{THEIRS}, how a device begins, or the id of a session or a user."
     uuid_fields = ("id", "user_id")
+    readonly_fields = ("device",)
     fields = (
         "id",
         "user",
-        "device_fp",
+        "device",
         moment("started_at"),
         "started_from",
         moment("last_used_at"),
@@ -88,6 +91,13 @@ class SessionAdmin(LargeList):
 
     def named(self, term: str) -> Q:
         return Q(device_fp__startswith=term)
+
+    @admin.display(description="device")
+    def device(self, session: Session) -> SafeString:
+        """Its name; what it said of itself stands behind."""
+        said = ", ".join(filter(None, (session.agent, session.device_fp))) or "It said nothing."
+        name = session.device or "Unknown device"
+        return format_html("<details><summary>{}</summary>{}</details>", name, said)
 
     @admin.display(description="session")
     def short_id(self, session: Session) -> str:

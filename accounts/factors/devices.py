@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Model, QuerySet
+from django.db.models import Exists, Model, OuterRef, QuerySet
 from django_otp.models import Device
 from django_otp_webauthn.models import WebAuthnCredential, WebAuthnUserHandle
 
@@ -45,10 +45,20 @@ def has_factor(user_id: UUID) -> bool:
     return keys.union(authenticators(user_id).order_by().values("pk")).exists()
 
 
+def with_factors(people: QuerySet[Any]) -> QuerySet[Any]:
+    """The people with ``has_passkey`` and ``has_app``."""
+    keys = WebAuthnCredential.objects.filter(user=OuterRef("pk"))
+    apps = Authenticator.objects.filter(user=OuterRef("pk"), confirmed=True)
+    return people.annotate(has_passkey=Exists(keys), has_app=Exists(apps))
+
+
 def lacks_factor(user: User) -> bool:
-    """Whether the person is an operator who has still to set a factor up."""
-    needs = settings.OPERATOR_SECOND_FACTOR and user.is_staff
-    return needs and not has_factor(user.pk)
+    """Whether a mailed link would be all that it takes to be this operator: one who has set up no factor yet, or has
+    never signed in where none is asked for.
+    """
+    if not user.is_staff:
+        return False
+    return not has_factor(user.pk) if settings.OPERATOR_SECOND_FACTOR else user.last_login is None
 
 
 def forget_devices(user_id: UUID) -> int:

@@ -57,16 +57,22 @@ def make_set_up_code(*, user_id: UUID, by: Actor, now: datetime, reason: str = "
     Raises ``NotAnOwner``, ``NotAnOperator``, ``HasFactor``, and ``NotYourself``.
     """
     check_not_oneself(user_id, by)
-    secret, expires_at = new_code(SET_UP_LETTERS), now + SET_UP_WITHIN
+    secret = new_code(SET_UP_LETTERS)
     with transaction.atomic():
         user = _lock_operator(user_id, by=by)
         if has_factor(user_id):
             raise HasFactor
-        kept = {"secret_hash": plain_hash(secret), "expires_at": expires_at}
-        SetUpCode.objects.update_or_create(user=user, defaults=kept)
-        after = {"expires_at": instant(expires_at)}
-        record("operator:set_up_code_made", user, by=by, now=now, reason=reason, after=after)
+        keep_set_up_code(user=user, secret=secret, by=by, now=now, reason=reason)
     return grouped(secret)
+
+
+def keep_set_up_code(*, user: User, secret: str, by: Actor, now: datetime, reason: str) -> None:
+    """Keeps the hash of a set-up code in place of an earlier one."""
+    expires_at = now + SET_UP_WITHIN
+    kept = {"secret_hash": plain_hash(secret), "expires_at": expires_at}
+    SetUpCode.objects.update_or_create(user=user, defaults=kept)
+    after = {"expires_at": instant(expires_at)}
+    record("operator:set_up_code_made", user, by=by, now=now, reason=reason, after=after)
 
 
 def use_set_up_code(*, user: User, code: str, by: Actor, now: datetime) -> None:

@@ -10,6 +10,7 @@ from django.utils import timezone
 from django_otp.models import Device, ThrottlingMixin, TimestampMixin
 from django_otp.oath import TOTP
 
+from accounts.device_names import device_name
 from accounts.hashers import token_matches
 from accounts.models.people import User
 from config.encryption import Sealed
@@ -156,3 +157,7 @@ class ConsoleSession(models.Model):
 
     def __str__(self) -> str:
         return f"console session {str(self.pk)[:8]}"
+
+    @property
+    def device(self) -> str:
+        return device_name(self.browser) or "Unknown browser"

@@ -9,6 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.db.models.lookups import GreaterThan, IsNull
 
+from accounts.device_names import device_name
 from accounts.models.people import User
 from config.clock import is_readable
 
@@ -41,6 +42,10 @@ class Session(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sessions"
     )
     device_fp = models.CharField("device", max_length=200, blank=True)
+    agent = models.CharField(
+        "program", max_length=200, blank=True, default="", db_default="",
+        help_text="what the shell said of itself when it signed in",
+    )  # fmt: skip
     started_at = models.DateTimeField()
     started_from = models.GenericIPAddressField(null=True, blank=True)
     last_used_at = models.DateTimeField()
@@ -85,6 +90,11 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return str(self.id)
+
+    @property
+    def device(self) -> str:
+        """What a person would call the device, as far as it says; its fingerprint otherwise."""
+        return device_name(self.agent) or self.device_fp
 
 
 class RefreshTokenQuerySet(models.QuerySet["RefreshToken"]):

@@ -46,7 +46,7 @@ def signed_out(*, token: RefreshToken, replayed_from: str | None, now: datetime)
         "signed_out",
         session.user.email,
         "One of your devices was signed out",
-        device=session.device_fp,
+        device=session.device,
         started_at=session.started_at,
         used_at=token.replaced_at,
         used_from=token.replaced_from,
@@ -90,6 +90,14 @@ def email_changed(*, was: str, now: datetime) -> None:
 def factor_changed(*, user: User, change: str, now: datetime) -> None:
     """Informs an operator of a change of their second factor."""
     _queue("factor", user.email, "Your second factor was changed", change=change, at=now)
+
+
+def operator_added(*, user: User, roles: list[str], by: str) -> None:
+    """Informs a new operator. A colleague tells them the set-up code; the mail holds nothing that lets anybody in."""
+    link = settings.BASE_URL + reverse("account:one-time")
+    console = settings.BASE_URL + reverse("admin:login")
+    given = {"roles": ", ".join(roles), "by": by, "link": link, "console": console}
+    _queue("operator", user.email, "You are an operator now", **given)
 
 
 def codes_refused(*, user: User, number: int, address: str | None, now: datetime) -> None:

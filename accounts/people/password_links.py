@@ -60,7 +60,7 @@ class NotInvited(InvalidRequest):
 
 class NoFactor(InvalidRequest):
     default_detail = (
-        "This operator has no second factor, so a mailed link would be all that it takes to be them. "
+        "This operator has no second factor yet, so a mailed link would be all that it takes to be them. "
         "Set a one-time password, or use manage.py changepassword."
     )
 

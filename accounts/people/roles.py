@@ -5,13 +5,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
 from accounts.audit import Actor, check_reason, record
-from accounts.models import Role, User
+from accounts.factors.setting_up import SET_UP_LETTERS, keep_set_up_code
+from accounts.models import PasswordLink, Role, User
+from accounts.people import mails
 from accounts.people.access import check_not_oneself
+from accounts.people.password_links import make_link
 from accounts.people.rights import check_owner, check_owner_left
-from accounts.people.users import lock_person
+from accounts.people.users import add_operator, lock_person
+from accounts.typed_codes import grouped, new_code
 from config.api.problems import Fault, InvalidRequest
 
 NO_ROLE = Fault("/roles", "required", "Choose at least one role.")
@@ -54,7 +59,8 @@ def make_operator(
 
     The person belongs to no client, may sign in and has set a password. Raises ``NotAnOwner`` unless an owner asks.
     """
-    wanted = _checked(roles, user_id=user_id, reason=reason, by=by)
+    check_not_oneself(user_id, by)
+    wanted = _checked(roles, reason=reason)
     with transaction.atomic():
         user = lock_person(user_id)
         check_owner(by=by)
@@ -71,6 +77,26 @@ def make_operator(
         _record(user, before=_seen(set(), operator=False), reason=reason, by=by, now=now)
 
 
+def add_by_code(
+    *, email: str, roles: Collection[str], reason: str, by: Actor, now: datetime
+) -> str:
+    """Adds an operator with these roles, and returns their set-up code, to be told to them and never mailed.
+
+    It is good as a one-time password, by which they choose a password, and then for setting up a second factor. The
+    mail holds nothing that lets anybody in. Raises ``InvalidRequest`` for an invalid or taken email.
+    """
+    wanted, secret = _checked(roles, reason=reason), new_code(SET_UP_LETTERS)
+    with transaction.atomic():
+        check_owner(by=by)
+        given = {"email": email, "password": None, "roles": wanted, "reason": reason}
+        user = add_operator(**given, by=by, now=now)
+        make_link(user, kind=PasswordLink.Kind.ONE_TIME, secret=secret, now=now)
+        if settings.OPERATOR_SECOND_FACTOR:
+            keep_set_up_code(user=user, secret=secret, by=by, now=now, reason=reason)
+        mails.operator_added(user=user, roles=sorted(wanted), by=by.name)
+    return grouped(secret)
+
+
 def change_roles(
     *, user_id: UUID, roles: Collection[str], reason: str, by: Actor, now: datetime
 ) -> None:
@@ -78,7 +104,8 @@ def change_roles(
 
     An operator who belongs to a client, from before that was refused, may lose roles and gain none.
     """
-    wanted = _checked(roles, user_id=user_id, reason=reason, by=by)
+    check_not_oneself(user_id, by)
+    wanted = _checked(roles, reason=reason)
     with transaction.atomic():
         user = lock_person(user_id)
         check_owner(by=by)
@@ -111,8 +138,7 @@ def dismiss_operator(*, user_id: UUID, reason: str, by: Actor, now: datetime) ->
         _record(user, before=_seen(had), reason=reason, by=by, now=now)
 
 
-def _checked(roles: Collection[str], *, user_id: UUID, reason: str, by: Actor) -> frozenset[str]:
-    check_not_oneself(user_id, by)
+def _checked(roles: Collection[str], *, reason: str) -> frozenset[str]:
     check_reason(reason)
     wanted = frozenset(str(role) for role in roles)
     if not wanted:

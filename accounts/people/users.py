@@ -1,6 +1,6 @@
 """Rules for people: adding and moving them, and changing their email and password."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -66,8 +66,16 @@ def add_users(
     return people
 
 
-def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) -> User:
-    """Adds an owner, who belongs to no client and so cannot use the API.
+def add_operator(
+    *,
+    email: str,
+    password: str | None,
+    roles: Collection[str] = (Role.OWNER,),
+    reason: str = "",
+    by: Actor,
+    now: datetime,
+) -> User:
+    """Adds an operator, who belongs to no client and so cannot use the API.
 
     Raises ``InvalidRequest`` for an invalid or taken email, and with a fault for each validator that the password
     fails.
@@ -80,9 +88,9 @@ def add_operator(*, email: str, password: str | None, by: Actor, now: datetime) 
     with transaction.atomic():
         with refused_as(EMAIL_TAKEN):
             operator.save()
-        operator.put_roles({Role.OWNER})
+        operator.put_roles(roles)
         after = {**described(operator), "roles": sorted(operator.roles)}
-        record("operator:added", operator, by=by, now=now, after=after)
+        record("operator:added", operator, by=by, now=now, reason=reason, after=after)
     return operator
 
 

@@ -5,9 +5,9 @@ together for all other places. A place is a device, by its fingerprint, or an ad
 limits).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
@@ -17,6 +17,8 @@ from config.ratelimits.table import FailureLimit
 
 # The audit log's action for an operator's sign-in to the console.
 OPERATOR_SIGNED_IN = "operator:signed_in"
+# The latest sign-ins of a person by which a network is known or new.
+LOOKED_AT = 200
 
 Network = IPv4Network | IPv6Network
 NOWHERE = Q(pk__in=())
@@ -73,6 +75,23 @@ def limits_of_holder(*, user_id: UUID) -> Limits:
 def limits_of_factor(*, user_id: UUID) -> Limits:
     """The limit of an operator who has given the password and types codes of the second factor."""
     return [_key("second factor", str(user_id))]
+
+
+def mark_new_networks(sessions: Iterable[Any], *, of: UUID) -> None:
+    """Marks the sessions of a person that began in a network from which they had not signed in lately."""
+    operated = AuditEvent.objects.filter(action=OPERATOR_SIGNED_IN, actor_id=of)
+    began = Session.objects.filter(user=of, started_from__isnull=False)
+    seen = [
+        (at, _network_of(address))
+        for at, address in (
+            *operated.filter(address__isnull=False).values_list("at", "address")[:LOOKED_AT],
+            *began.values_list("started_at", "started_from")[:LOOKED_AT],
+        )
+    ]
+    for each in sessions:
+        here = each.started_from and _network_of(each.started_from)
+        known = any(at < each.started_at and network == here for at, network in seen)
+        each.is_from_new_network = bool(here) and not known
 
 
 def _limits(account: str, address: str | None, *, known: bool) -> Limits:

@@ -9,6 +9,7 @@ from django.contrib.auth.hashers import check_password, make_password
 from django.db import DatabaseError, transaction
 
 from accounts.audit import Actor, record
+from accounts.device_names import device_name
 from accounts.hooks import above
 from accounts.models import RefreshToken, Session, User
 from accounts.people import mails
@@ -57,8 +58,13 @@ class Device:
     """The device that a request reports, and its address."""
 
     fingerprint: str = ""
+    agent: str = ""
     address: str | None = None
     request_id: str = ""
+
+    @property
+    def name(self) -> str:
+        return device_name(self.agent) or self.fingerprint
 
 
 class Account(NamedTuple):
@@ -147,12 +153,13 @@ def _start_session(
         # The first sign-in of all surprises nobody.
         if new_place and locked.last_login is not None:
             mails.signed_in_elsewhere(
-                user=locked, device=device.fingerprint, address=device.address, now=now
+                user=locked, device=device.name, address=device.address, now=now
             )
         User.objects.filter(pk=locked.pk).update(last_login=now)
         session = Session.objects.create(
             user=locked,
             device_fp=device.fingerprint,
+            agent=device.agent,
             started_at=now,
             started_from=device.address or None,
             last_used_at=now,

@@ -20,6 +20,7 @@ from accounts.admin.person_action import PersonAction
 from accounts.models import Session, User
 from accounts.people.access import delete_user
 from accounts.people.operators import may_touch
+from accounts.sessions.known_places import mark_new_networks
 from config.console.actions import Result
 from config.console.base import ConsoleAdmin
 from config.console.columns import moment, yes_no
@@ -125,6 +126,7 @@ class PersonAdmin(ConsoleAdmin):
         now = timezone.now()
         live = Session.objects.filter(user=row).live(at=now).select_related("user")
         shown = list(live[:SESSIONS_SHOWN])
+        mark_new_networks(shown, of=row.pk)
         overrides = Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now)
         return {
             "live": shown,

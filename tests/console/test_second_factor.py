@@ -24,6 +24,7 @@ from accounts.models import (
     ConsoleSession,
     PasswordLink,
     RecoveryCodes,
+    Role,
     SetUpCode,
     User,
 )
@@ -493,6 +494,95 @@ def test_another_operator_makes_a_code_and_resets_a_lost_factor(
     assert "UTC. It was reset." in "\n".join(mails_to(other))
     event = AuditEvent.objects.filter(action="operator:factor_reset")[:1].get()
     assert (event.actor, event.reason) == (operator.email, "Lost.")
+
+
+def test_one_act_makes_an_operator_who_begins_with_one_code_that_no_mail_holds(
+    whole: Browser, operator: User
+) -> None:
+    page = reverse("admin:accounts_operator_add")
+    given = {"email": "Nora@shell.test", "roles": ["support"], "reason": "Joins us."}
+    shown = whole.post(page, {**given, "once": "1"}).content.decode()
+    assert "nora@shell.test is an operator" in shown
+    code = re.findall(r"<code>([0-9A-Z-]{20,})</code>", shown)[0]
+    nora = User.objects.get(email="nora@shell.test")
+    assert (nora.is_staff, nora.roles, nora.client_id) == (True, {"support"}, None)
+    events = AuditEvent.objects.filter(target_id=str(nora.pk)).order_by("pk")
+    told = [(each.action, each.reason) for each in events]
+    assert told == [
+        ("operator:added", "Joins us."), ("operator:set_up_code_made", "Joins us."),
+    ]  # fmt: skip
+    (mail,) = mails_to(nora)
+    assert f"{operator.email} made nora@shell.test an operator (support)." in mail
+    assert reverse("account:one-time") in mail
+    plain = code.replace("-", "")
+    for job in ProcrastinateJob.objects.all():
+        assert code not in str(job.args)
+        assert plain not in str(job.args)
+
+    # Neither the email alone nor the mail lets anybody in.
+    stranger, begin = Browser(), reverse("account:one-time")
+    new = "a passphrase for the console"
+    assert nora.has_usable_password() is False
+    stranger.post(begin, {"email": nora.email, "one_time": code, "password": new, "again": new})
+    nora.refresh_from_db()
+    assert nora.has_usable_password()
+    stranger.post("/admin/login/", {"username": nora.email, "password": new})
+    assert sent(stranger, "/admin/").startswith(SET_UP)
+    assert stranger.post(SET_UP, {"code": code}).status_code == 302
+    assert b"authenticator app" in stranger.get(SET_UP).content
+    again = whole.post(page, {**given, "once": "2"}).content.decode()
+    assert "There is already a" in again
+
+
+def test_only_owners_add_operators_and_those_who_would_be_refused_are_not_offered(
+    whole: Browser, operator: User, user: User
+) -> None:
+    page = reverse("admin:accounts_operator_add")
+    assert page in whole.get(reverse("admin:accounts_operator_changelist")).content.decode()
+    fresh = User.objects.create_user("fresh@shell.test")
+    make = reverse("admin:accounts_user_operator", args=[fresh.pk])
+    person = reverse("admin:accounts_user_change", args=[fresh.pk])
+    assert make not in whole.get(person).content.decode()
+    fresh.set_password(PASSWORD)
+    fresh.save()
+    assert make in whole.get(person).content.decode()
+    User.objects.filter(pk=fresh.pk).update(is_active=False)
+    assert make not in whole.get(person).content.decode()
+    other = User.objects.create_superuser("owner-2@shell.test")
+    operator.put_roles({Role.SUPPORT})
+    assert other.is_owner
+    assert whole.get(page).status_code == 403
+    shown = whole.get(OWN).content.decode()
+    assert "Your roles: support." in shown
+
+
+def test_the_list_of_operators_tells_roles_factors_and_the_last_sign_in(
+    whole: Browser, operator: User, other: User
+) -> None:
+    rows = whole.get(reverse("admin:accounts_operator_changelist")).content.decode().split("<tr")[1:]
+    mine = next(row for row in rows if operator.email in row)
+    theirs = next(row for row in rows if other.email in row)
+    assert ("owner" in mine, ">app<" in mine, "none yet" in theirs) == (True, True, True)
+
+
+def test_a_session_is_named_as_a_device_with_the_raw_text_behind_and_a_new_network_marked(
+    whole: Browser, operator: User, now: datetime
+) -> None:
+    windows = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/131.0.0.0 Safari/537.36"
+    began = {"user": operator, "epoch": operator.epoch, "last_used_at": timezone.now()}
+    for agent, address in ((windows, Browser.address), ("<b>", "203.0.113.9")):
+        ConsoleSession.objects.create(
+            **began, browser=agent, started_from=address, started_at=timezone.now()
+        )
+    shown = whole.get(OWN).content.decode()
+    assert "<summary>Chrome on Windows</summary>" in shown
+    assert "Windows NT 10.0" in shown
+    assert ("&lt;b&gt;" in shown, "<b>" in shown) == (True, False)
+    assert "<summary>Unknown browser</summary>" in shown
+    known = ConsoleSession.objects.filter(started_from=Browser.address)
+    # The very first sign-in came from a network that was new then.
+    assert shown.count("new network") == 2
+    assert known.count() == 2
 
 
 def test_nobody_resets_their_own_factor_or_makes_a_code_for_themselves(

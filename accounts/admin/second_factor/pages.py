@@ -25,7 +25,7 @@ from accounts.factors.gate import operator_of
 from accounts.factors.proofs import prove_by_code, prove_by_recovery_code, record_proof
 from accounts.models import ConsoleSession, RecoveryCodes, User
 from accounts.people.operators import actor_of
-from accounts.sessions.known_places import limits_of_factor
+from accounts.sessions.known_places import limits_of_factor, mark_new_networks
 from accounts.typed_codes import grouped
 from config.api.problems import InvalidRequest
 from config.console.actions import show_refusal
@@ -157,11 +157,14 @@ def own(request: HttpRequest) -> HttpResponse:
     user, now = operator_of(request), timezone.now()
     if request.method == "POST":
         return _change(request, user, now=now)
+    sessions = list(ConsoleSession.objects.live(at=now).filter(user=user))
+    mark_new_networks(sessions, of=user.pk)
     shown = {
         "is_asked": settings.OPERATOR_SECOND_FACTOR,
         "devices": devices(user.pk),
         "recovery_codes": recovery_codes(user.pk),
-        "sessions": ConsoleSession.objects.live(at=now).filter(user=user),
+        "sessions": sessions,
+        "roles": sorted(user.roles),
         "this_session": request.session.get(gate.SESSION),
         **admin.site.each_context(request),
     }

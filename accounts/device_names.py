@@ -1,0 +1,32 @@
+"""Names of devices, read from what they say of themselves: "Chrome on Windows", "Shell 4.8.2 on Windows 11".
+
+The table is our own. The known libraries bring thousands of patterns that have to be renewed, to tell models apart;
+an operator tells a few devices apart, by browser and system, and the raw text stands behind the name.
+"""
+
+import re
+
+# The first that is found counts: most browsers also name those that they descend from.
+BROWSERS = (
+    ("Edge", "Edg"), ("Opera", "OPR/"), ("Vivaldi", "Vivaldi"), ("Samsung Internet", "SamsungBrowser"),
+    ("Firefox", "Firefox/"), ("Firefox", "FxiOS"), ("Chrome", "CriOS"), ("Chrome", "Chrome/"), ("Safari", "Safari/"),
+)  # fmt: skip
+SYSTEMS = (
+    ("Windows", "Windows"), ("Android", "Android"), ("iPhone", "iPhone"), ("iPad", "iPad"), ("ChromeOS", "CrOS"),
+    ("macOS", "Mac OS X"), ("Linux", "Linux"),
+)  # fmt: skip
+# A shell says ``Shell/4.8.2 (Windows 11)``, with anything behind it.
+SHELL = re.compile(r"Shell/([\w.+-]{1,40})(?: \(([\w .+-]{1,40})[);])?")
+
+
+def device_name(agent: str) -> str:
+    """The browser or shell of a ``User-Agent``, and its system; "" for one that says neither."""
+    if shell := SHELL.match(agent):
+        name, system = f"Shell {shell[1]}", shell[2] or _first(SYSTEMS, agent)
+    else:
+        name, system = _first(BROWSERS, agent), _first(SYSTEMS, agent)
+    return " on ".join(filter(None, (name, system)))
+
+
+def _first(names: tuple[tuple[str, str], ...], agent: str) -> str:
+    return next((name for name, sign in names if sign in agent), "")
