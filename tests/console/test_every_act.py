@@ -204,8 +204,10 @@ def attempt(browser: Browser, address: str, act: Action, row: Any, *, now: datet
         shown = browser.post(
             address, {name: value for name, value in given.items() if value is not None}
         )
-        # Elsewhere, or a page that asks nothing more, is the end of it.
+        # Elsewhere, a page that asks nothing more, or one that tells of a failure is the end of it.
         if shown.status_code == 302 or "form" not in shown.context:
+            return shown
+        if any(message.level_tag == "error" for message in shown.context["messages"]):
             return shown
         assert not shown.context["form"].errors, (address, shown.context["form"].errors)
     raise AssertionError(f"{address} asks again and again")

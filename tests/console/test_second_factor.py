@@ -559,7 +559,9 @@ def test_only_owners_add_operators_and_those_who_would_be_refused_are_not_offere
 def test_the_list_of_operators_tells_roles_factors_and_the_last_sign_in(
     whole: Browser, operator: User, other: User
 ) -> None:
-    rows = whole.get(reverse("admin:accounts_operator_changelist")).content.decode().split("<tr")[1:]
+    rows = (
+        whole.get(reverse("admin:accounts_operator_changelist")).content.decode().split("<tr")[1:]
+    )
     mine = next(row for row in rows if operator.email in row)
     theirs = next(row for row in rows if other.email in row)
     assert ("owner" in mine, ">app<" in mine, "none yet" in theirs) == (True, True, True)
