@@ -160,7 +160,7 @@ class OperatorAdmin(ConsoleAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = super().get_queryset(request).select_related("client").distinct()
-        return with_factors(rows)  # type: ignore[no-any-return]
+        return with_factors(rows)
 
     def get_urls(self) -> list[URLPattern]:
         wrap, named = self.admin_site.admin_view, "accounts_operator"

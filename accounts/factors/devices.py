@@ -49,7 +49,8 @@ def with_factors(people: QuerySet[Any]) -> QuerySet[Any]:
     """The people with ``has_passkey`` and ``has_app``."""
     keys = WebAuthnCredential.objects.filter(user=OuterRef("pk"))
     apps = Authenticator.objects.filter(user=OuterRef("pk"), confirmed=True)
-    return people.annotate(has_passkey=Exists(keys), has_app=Exists(apps))
+    found: QuerySet[Any] = people.annotate(has_passkey=Exists(keys), has_app=Exists(apps))
+    return found
 
 
 def lacks_factor(user: User) -> bool:

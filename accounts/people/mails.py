@@ -96,7 +96,7 @@ def operator_added(*, user: User, roles: list[str], by: str) -> None:
     """Informs a new operator. A colleague tells them the set-up code; the mail holds nothing that lets anybody in."""
     link = settings.BASE_URL + reverse("account:one-time")
     console = settings.BASE_URL + reverse("admin:login")
-    given = {"roles": ", ".join(roles), "by": by, "link": link, "console": console}
+    given: dict[str, Any] = {"roles": ", ".join(roles), "by": by, "link": link, "console": console}
     _queue("operator", user.email, "You are an operator now", **given)
 
 

@@ -88,8 +88,7 @@ def add_by_code(
     wanted, secret = _checked(roles, reason=reason), new_code(SET_UP_LETTERS)
     with transaction.atomic():
         check_owner(by=by)
-        given = {"email": email, "password": None, "roles": wanted, "reason": reason}
-        user = add_operator(**given, by=by, now=now)
+        user = add_operator(email=email, password=None, roles=wanted, reason=reason, by=by, now=now)
         make_link(user, kind=PasswordLink.Kind.ONE_TIME, secret=secret, now=now)
         if settings.OPERATOR_SECOND_FACTOR:
             keep_set_up_code(user=user, secret=secret, by=by, now=now, reason=reason)

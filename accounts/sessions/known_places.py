@@ -80,14 +80,12 @@ def limits_of_factor(*, user_id: UUID) -> Limits:
 def mark_new_networks(sessions: Iterable[Any], *, of: UUID) -> None:
     """Marks the sessions of a person that began in a network from which they had not signed in lately."""
     operated = AuditEvent.objects.filter(action=OPERATOR_SIGNED_IN, actor_id=of)
-    began = Session.objects.filter(user=of, started_from__isnull=False)
-    seen = [
-        (at, _network_of(address))
-        for at, address in (
-            *operated.filter(address__isnull=False).values_list("at", "address")[:LOOKED_AT],
-            *began.values_list("started_at", "started_from")[:LOOKED_AT],
-        )
-    ]
+    began = Session.objects.filter(user=of)
+    latest = (
+        *operated.values_list("at", "address")[:LOOKED_AT],
+        *began.values_list("started_at", "started_from")[:LOOKED_AT],
+    )
+    seen = [(at, _network_of(address)) for at, address in latest if address]
     for each in sessions:
         here = each.started_from and _network_of(each.started_from)
         known = any(at < each.started_at and network == here for at, network in seen)
