@@ -58,10 +58,10 @@ class Delete(PersonAction):
 @admin.register(User)
 class PersonAdmin(ConsoleAdmin):
     row_actions = (
+        SendReset(),
         RevokeAll(),
         StopModelCalls(),
         RestartModelCalls(),
-        SendReset(),
         SetOneTimePassword(),
         InviteAgain(),
         ChangeEmail(),
@@ -122,19 +122,69 @@ class PersonAdmin(ConsoleAdmin):
     def audit_url(self, row: User) -> str:
         return events_of_person(row.pk)
 
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.explain)
+        name = "accounts_user_explain"
+        return [path("<path:object_id>/explain/", view, name=name), *super().get_urls()]
+
+    def explain(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Whether a call of theirs would be admitted now, by the rules that admit calls."""
+        row = self.get_object(request, unquote(object_id))
+        if not self.has_view_permission(request, row) or not request.user.has_perms(EXPLAINING):
+            raise PermissionDenied
+        if row is None or row.client_id is None:
+            return self.missing(request)
+        own = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "title": f"Why can {row} call models, or not?",
+            "original": row,
+            **self._explained(request, row, now=timezone.now()),
+        }
+        return TemplateResponse(request, "admin/console/explain_person.html", own)
+
+    def _explained(self, request: HttpRequest, row: User, *, now: datetime) -> dict[str, Any]:
+        """The explanation of a person of a client, for whoever may see what it reads."""
+        if row.client_id is None or not request.user.has_perms(EXPLAINING):
+            return {}
+        keys = list(PersonalKey.objects.filter(user=row).live(at=now))
+        key = next((each for each in keys if str(each.pk) == request.GET.get("key")), None)
+        model = request.GET.get("model", "")[:120].replace("\0", "")
+        names = LanguageModel.objects.filter(is_on=True).values_list("name", flat=True)
+        decided = AuditEvent.objects.filter(
+            action="licence:operator_set", target_id=str(row.client_id)
+        )
+        granting = f"{reverse('admin:usage_override_add')}?user={row.pk}&on_top=yes"
+        may_grant = OverrideAdmin.has_add_permission(
+            self.admin_site.get_model_admin(Override), request
+        )
+        return {
+            "explained": explain(user=row, now=now, model=model, key=key),
+            "models": sorted({*names, settings.LLM_DEFAULT_MODEL}),
+            "keys": keys,
+            "key": key,
+            "suspended_by": decided.values_list("actor", flat=True).first(),
+            "granting": granting if may_grant and may_touch(request, row) else "",
+            "checked_at": now,
+        }
+
     def page_context(self, request: HttpRequest, row: User) -> dict[str, Any]:
         now = timezone.now()
         live = Session.objects.filter(user=row).live(at=now).select_related("user")
-        shown = list(live[:SESSIONS_SHOWN])
+        shown = list(live.order_by("-last_used_at")[:SESSIONS_SHOWN])
         mark_new_networks(shown, of=row.pk)
         overrides = Override.objects.filter(user=row, starts_at__lte=now, ends_at__gt=now)
+        month = _month(row, now=now)
         return {
+            **self._explained(request, row, now=now),
             "live": shown,
             "live_number": live.count() if len(shown) == SESSIONS_SHOWN else len(shown),
-            "month": _month(row, now=now),
+            "month": month,
+            "curve": month and _curve(month),
+            "cost": _cost(row, now=now),
+            "refusals": by_reason(now=now, lookup="user__id__exact", value=row.pk),
             "overrides": overrides.select_related("user"),
             "alerts": Alert.objects.filter(user=row, period__gte=Period.of(now).month),
-            "touchable": row.erased_at is None and may_touch(request, row),
             "stop": Stop.objects.in_force(at=now).filter(user=row).first(),
             "calls": RunningCall.objects.filter(user=row).select_related("user")[:CALLS_SHOWN],
             "recent_events": events_about(ids_of_person(row.pk)),

@@ -1,19 +1,24 @@
 """The page of refusals."""
 
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import Count, Max, Q, Sum
+from django.db.models.functions import TruncDate
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
+from django.utils.http import urlencode
 
 from accounts.admin.large_lists import THEIRS, LargeList
 from config.api.problems import titles
 from config.console.columns import ChoiceFilter, moment
+from config.console.tables import Column, Link, Row, Table
 from usage.models import Refusal
+from usage.refusal_log import KEPT
 
 
 class CodeFilter(ChoiceFilter):
@@ -60,3 +65,21 @@ class RefusalAdmin(LargeList):
 
     def uuid_query(self, identity: UUID) -> Q:
         return super().uuid_query(identity) | self.named(str(identity))
+
+
+def by_reason(*, now: datetime, lookup: str, value: object) -> Table:
+    """The refusals of two weeks of one person (``user__id__exact``) or client, by reason, and their days."""
+    rows = Refusal.objects.filter(minute__gte=now - KEPT, **{lookup: value}).order_by()
+    days = Count(TruncDate("minute"), distinct=True)
+    sums = rows.values_list("code").annotate(n=Sum("number"), days=days, last=Max("last_at"))
+    page, query = reverse("admin:usage_refusal_changelist"), urlencode({lookup: value})
+    found = sorted(sums, key=itemgetter(1), reverse=True)
+    return Table(
+        columns=[Column("Reason"), *(Column(each, "number") for each in ("Count", "Days")), Column("Last", "time")],
+        rows=[
+            Row([titles().get(code, code), *others], href=f"{page}?{query}&code={code}")
+            for code, *others in found
+        ],
+        empty="None in 14 days.",
+        more=Link("All refusals", f"{page}?{query}") if found else None,
+    )
