@@ -60,7 +60,9 @@ class Check(NamedTuple):
             case "provider":
                 return any(cooling for _, cooling in self.read)
             case "caps" | "day":
-                return any(share.cap and 100 * share.used >= CLOSE * share.cap for share in self.read)
+                return any(
+                    share.cap and 100 * share.used >= CLOSE * share.cap for share in self.read
+                )
         return False
 
 
@@ -75,6 +77,11 @@ class Explanation:
     def failing(self) -> Check | None:
         """The rule that answers a call now."""
         return next((each for each in self.checks if each.problem), None)
+
+    @property
+    def shown(self) -> list[Check]:
+        """Without the routes where they are well: the provider says more of them."""
+        return [each for each in self.checks if each.problem or each.rule != "route"]
 
     def run(self, rule: str, read: Any, check: Callable[[], R]) -> R | None:
         """Runs a rule; what it returns stands for what it read, where that is not given."""

@@ -75,7 +75,11 @@ def by_reason(*, now: datetime, lookup: str, value: object) -> Table:
     page, query = reverse("admin:usage_refusal_changelist"), urlencode({lookup: value})
     found = sorted(sums, key=itemgetter(1), reverse=True)
     return Table(
-        columns=[Column("Reason"), *(Column(each, "number") for each in ("Count", "Days")), Column("Last", "time")],
+        columns=[
+            Column("Reason"),
+            *(Column(each, "number") for each in ("Count", "Days")),
+            Column("Last", "time"),
+        ],
         rows=[
             Row([titles().get(code, code), *others], href=f"{page}?{query}&code={code}")
             for code, *others in found
