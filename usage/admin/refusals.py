@@ -31,6 +31,7 @@ class CodeFilter(ChoiceFilter):
 @admin.register(Refusal)
 class RefusalAdmin(LargeList):
     list_display = (moment("last_at", "time"), "who", "reason", "model", "number", "left")
+    change_form_template = "admin/console/refusal.html"
     list_filter = (CodeFilter, "minute")
     link_lookups = ("user__id__exact", "client_id__exact")
     list_select_related = ("user",)
@@ -43,7 +44,6 @@ class RefusalAdmin(LargeList):
         "code",
         "route",
         "client_id",
-        "request_ids",
     )
     readonly_fields = ("who", "left", "reason")
 
