@@ -67,12 +67,12 @@ class RefusalAdmin(LargeList):
         return super().uuid_query(identity) | self.named(str(identity))
 
 
-def by_reason(*, now: datetime, lookup: str, value: object) -> Table:
+def by_reason(*, now: datetime, lookup: str, value: UUID) -> Table:
     """The refusals of two weeks of one person (``user__id__exact``) or client, by reason, and their days."""
     rows = Refusal.objects.filter(minute__gte=now - KEPT, **{lookup: value}).order_by()
     days = Count(TruncDate("minute"), distinct=True)
     sums = rows.values_list("code").annotate(n=Sum("number"), days=days, last=Max("last_at"))
-    page, query = reverse("admin:usage_refusal_changelist"), urlencode({lookup: value})
+    page, query = reverse("admin:usage_refusal_changelist"), urlencode({lookup: str(value)})
     found = sorted(sums, key=itemgetter(1), reverse=True)
     return Table(
         columns=[
