@@ -10,7 +10,7 @@ from django.contrib.auth import logout
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import reverse
+from django.urls import path, reverse
 from django.utils import timezone
 from django.utils.http import urlencode
 
@@ -24,6 +24,7 @@ from config.console.attention.listing import counts
 from config.console.front import at_a_glance
 from config.console.list_filters import RestrictedAdmin
 from config.console.navigation import Count, navigation
+from config.console.search import search
 from config.console.signing_in import OperatorSignIn, OwnPassword
 from config.middleware.request_id import current
 from config.roles import wants_proof
@@ -70,6 +71,9 @@ class ConsoleSite(AdminSite):
     def counts(self, request: HttpRequest) -> Mapping[str, Count]:
         """What needs attention, by entry of the sidebar: as of now on the front page, elsewhere as last looked at."""
         return counts(request.user, found=getattr(request, "attention", None))
+
+    def get_urls(self) -> list[Any]:
+        return [path("search/", self.admin_view(search), name="search"), *super().get_urls()]
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         """The front page."""
